@@ -1,0 +1,1 @@
+//! The `dio` command line: grammar, messages, receipts and exit statuses above the library.
