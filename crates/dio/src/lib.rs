@@ -1,1 +1,6 @@
 //! Direct I/O for Linux.
+
+pub mod block;
+pub mod engine;
+pub mod geometry;
+mod sys;

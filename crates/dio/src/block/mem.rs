@@ -1,0 +1,266 @@
+//! The memory of one operation: segments of blocks or of lent buffers.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Block;
+
+/// Contiguous bytes of memory that one operation reads or writes.
+#[derive(Debug)]
+pub struct Segment {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    Block(Block),
+    Lent { writable: bool, _loan: LoanCount },
+}
+
+// SAFETY: a segment has the sole right to its bytes: a block's, or a slice borrowed for longer than the segment can
+// live (`scope` aborts the process otherwise). Shared lent slices (`writable: false`) are only ever read.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    pub(super) fn of_block(block: Block, range: Range<usize>) -> Segment {
+        // SAFETY: the caller checked that the range is inside the block.
+        let start = unsafe { block.start().add(range.start) };
+        Segment { start, len: range.len(), owner: Owner::Block(block) }
+    }
+
+    /// Bytes in the segment.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a segment of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The block behind the segment, its first `filled` bytes declared as read; `None` for lent memory.
+    pub(crate) fn into_block(self, filled: usize) -> Option<Block> {
+        match self.owner {
+            Owner::Block(mut block) => {
+                block.set_filled(filled);
+                Some(block)
+            }
+            Owner::Lent { .. } => None,
+        }
+    }
+
+    fn writable(&self) -> bool {
+        match &self.owner {
+            Owner::Block(_) => true,
+            Owner::Lent { writable, .. } => *writable,
+        }
+    }
+
+    fn pool_id(&self) -> Option<usize> {
+        match &self.owner {
+            Owner::Block(block) => Some(block.pool_id()),
+            Owner::Lent { .. } => None,
+        }
+    }
+}
+
+/// The memory of one operation, in file order. At least one segment; usually exactly one, which needs no allocation.
+#[derive(Debug)]
+pub struct Mem {
+    first: Segment,
+    more: Vec<Segment>,
+    len: usize,
+}
+
+impl Mem {
+    /// Memory of one segment.
+    pub fn one(segment: Segment) -> Mem {
+        let len = segment.len;
+        Mem { first: segment, more: Vec::new(), len }
+    }
+
+    /// Adds a segment behind the others.
+    pub fn push(&mut self, segment: Segment) {
+        self.len += segment.len;
+        self.more.push(segment);
+    }
+
+    /// Bytes in all segments.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is nothing to transfer.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of segments.
+    pub fn segments(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// Takes the segments apart again.
+    pub fn into_segments(self) -> impl Iterator<Item = Segment> {
+        std::iter::once(self.first).chain(self.more)
+    }
+
+    /// The block of a memory of one block, its first `filled` bytes declared as read.
+    pub fn into_block(self, filled: usize) -> Option<Block> {
+        self.first.into_block(filled)
+    }
+
+    /// True when an operation may store into every segment.
+    pub(crate) fn writable(&self) -> bool {
+        self.iter().all(Segment::writable)
+    }
+
+    /// The pool that the memory belongs to, when it is a single block.
+    pub(crate) fn pool_id(&self) -> Option<usize> {
+        if self.more.is_empty() { self.first.pool_id() } else { None }
+    }
+
+    /// Address and length of each piece behind the first `skip` bytes.
+    pub(crate) fn pieces(&self, skip: usize) -> impl Iterator<Item = (*mut u8, usize)> {
+        let mut skip = skip;
+        self.iter().filter_map(move |segment| {
+            let passed = skip.min(segment.len);
+            skip -= passed;
+            // SAFETY: passed <= len, so the address is inside the segment or one past its end.
+            let start = unsafe { segment.start.add(passed) };
+            (passed < segment.len).then_some((start.as_ptr(), segment.len - passed))
+        })
+    }
+
+    /// The bytes behind the first `skip`, for storing into.
+    ///
+    /// # Panics
+    /// When part of the memory was lent for reading only.
+    pub(crate) fn slices_mut(&mut self, skip: usize) -> Vec<IoSliceMut<'_>> {
+        assert!(self.writable(), "memory lent for writing out cannot be read into");
+        self.pieces(skip)
+            // SAFETY: the segments own these bytes alone, they are initialised, and `&mut self` is held for as long
+            // as the slices live. Segments never overlap: blocks are distinct, and lent slices come from distinct
+            // `&mut` borrows.
+            .map(|(start, len)| IoSliceMut::new(unsafe { std::slice::from_raw_parts_mut(start, len) }))
+            .collect()
+    }
+
+    /// The bytes behind the first `skip`.
+    pub(crate) fn slices(&self, skip: usize) -> Vec<IoSlice<'_>> {
+        self.pieces(skip)
+            // SAFETY: initialised bytes that nobody writes while `&self` is held: see `slices_mut`.
+            .map(|(start, len)| IoSlice::new(unsafe { std::slice::from_raw_parts(start, len) }))
+            .collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Segment> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+}
+
+/// Counts a lent segment; given back when the segment is dropped.
+#[derive(Debug)]
+struct LoanCount {
+    outstanding: NonNull<AtomicUsize>,
+}
+
+impl Drop for LoanCount {
+    fn drop(&mut self) {
+        // SAFETY: the counter lives in the frame of `scope`, which does not return or unwind past it while the count
+        // is above zero (it aborts), so it is alive here.
+        unsafe { self.outstanding.as_ref() }.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Lends slices to operations, see [`scope`].
+#[derive(Debug)]
+pub struct Loans<'env> {
+    outstanding: AtomicUsize,
+    /// Invariant in `'env`: a slice that outlives the scope must not be shortened to one that does not.
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> Loans<'env> {
+    /// Lends a slice to be read into.
+    pub fn lend_mut(&self, bytes: &'env mut [u8]) -> Segment {
+        self.segment(NonNull::from(&mut *bytes).cast(), bytes.len(), true)
+    }
+
+    /// Lends a slice to be written out.
+    pub fn lend(&self, bytes: &'env [u8]) -> Segment {
+        self.segment(NonNull::from(bytes).cast(), bytes.len(), false)
+    }
+
+    fn segment(&self, start: NonNull<u8>, len: usize, writable: bool) -> Segment {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        let loan = LoanCount { outstanding: NonNull::from(&self.outstanding) };
+        Segment { start, len, owner: Owner::Lent { writable, _loan: loan } }
+    }
+}
+
+/// Runs `work` with the right to lend slices to operations. Every lent segment must be back (dropped) when `work`
+/// returns or unwinds: with one still in flight the kernel could write into memory that is no longer ours, so the
+/// process is aborted instead. Users drain their engine first; that they do is tested.
+pub fn scope<'env, R>(work: impl for<'loans> FnOnce(&'loans Loans<'env>) -> R) -> R {
+    struct AllBack<'env>(Loans<'env>);
+    impl Drop for AllBack<'_> {
+        fn drop(&mut self) {
+            if self.0.outstanding.load(Ordering::Acquire) != 0 {
+                eprintln!("dio: a lent buffer is still in flight at the end of its scope");
+                std::process::abort();
+            }
+        }
+    }
+    let loans = AllBack(Loans { outstanding: AtomicUsize::new(0), env: PhantomData });
+    work(&loans.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Pool;
+
+    #[test]
+    fn pieces_skip_what_is_done() {
+        let pool = Pool::new(4096, 2).unwrap();
+        let mut mem = pool.try_take().unwrap().into_mem(0..1000);
+        mem.push(pool.try_take().unwrap().into_segment(96..4096));
+        assert_eq!(mem.len(), 5000);
+        let lens = |skip| mem.pieces(skip).map(|(_, len)| len).collect::<Vec<_>>();
+        assert_eq!(lens(0), [1000, 4000]);
+        assert_eq!(lens(999), [1, 4000]);
+        assert_eq!(lens(1000), [4000]);
+        assert_eq!(lens(4999), [1]);
+        assert!(lens(5000).is_empty());
+    }
+
+    #[test]
+    fn lent_slices_are_filled_in_place_and_usable_after_the_scope() {
+        let mut bytes = [0u8; 10];
+        let (head, tail) = bytes.split_at_mut(4);
+        scope(|loans| {
+            let mut mem = Mem::one(loans.lend_mut(head));
+            mem.push(loans.lend_mut(tail));
+            for (value, slice) in mem.slices_mut(0).iter_mut().enumerate() {
+                slice.fill(value as u8 + 1);
+            }
+        });
+        assert_eq!(bytes, [1, 1, 1, 1, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be read into")]
+    fn memory_lent_for_writing_out_is_never_read_into() {
+        let bytes = [0u8; 10];
+        scope(|loans| {
+            let mut mem = Mem::one(loans.lend(&bytes));
+            mem.slices_mut(0);
+        });
+    }
+}

@@ -1,0 +1,19 @@
+//! Aligned memory: regions, fixed pools of blocks, and loans of a caller's buffer.
+//!
+//! Direct I/O hands memory to the device, so a buffer must be aligned, must stay where it is and must not change while
+//! an operation is in flight (`open(2)`, NOTES under `O_DIRECT`; checksumming file systems and mirrors read it twice).
+//! Both are enforced by ownership: an operation *owns* its memory as a [`Mem`], which is either [`Block`]s taken from a
+//! [`Pool`] or slices lent inside a [`scope`], and gets it back to its user only when the engine returns it.
+//!
+//! This folder is one of the three places where `unsafe` is allowed; the others are `engine::uring` and `sys`.
+#![allow(unsafe_code)]
+
+mod mem;
+mod pool;
+
+pub use mem::{Loans, Mem, Segment, scope};
+pub use pool::{Block, Pool};
+
+/// Alignment of every block in memory, in bytes: a page, which satisfies any `dio_mem_align` seen on Linux
+/// (`statx(2)`; 4 to 4096).
+pub const BLOCK_ALIGN: usize = 4096;

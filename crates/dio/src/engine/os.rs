@@ -1,0 +1,111 @@
+//! Files and block devices of the operating system.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Flags, Kind, Medium, Op, Route};
+use crate::sys::RWF_DONTCACHE;
+
+/// An open file with up to two descriptors: clearing `O_DIRECT` on one (`fcntl(2)`) fails on some file systems and
+/// misbehaves on overlays, so what cannot go direct uses a second descriptor of the same file.
+#[derive(Debug)]
+pub struct OsMedium {
+    direct: Option<OwnedFd>,
+    buffered: OnceLock<OwnedFd>,
+    reopen: OFlags,
+}
+
+impl OsMedium {
+    /// A file opened with `O_DIRECT`. The buffered descriptor is opened when it is first needed, through
+    /// `/proc/self/fd`, hence the same file even if its name has gone; `reopen` holds the access mode and sync flags.
+    pub fn direct(fd: OwnedFd, reopen: OFlags) -> OsMedium {
+        OsMedium { direct: Some(fd), buffered: OnceLock::new(), reopen }
+    }
+
+    /// A file opened without `O_DIRECT`.
+    pub fn buffered(fd: OwnedFd) -> OsMedium {
+        OsMedium { direct: None, buffered: OnceLock::from(fd), reopen: OFlags::empty() }
+    }
+
+    /// The descriptor to ask about the file itself, whichever way it was opened.
+    pub fn any(&self) -> BorrowedFd<'_> {
+        match (&self.direct, self.buffered.get()) {
+            (Some(fd), _) | (None, Some(fd)) => fd.as_fd(),
+            (None, None) => unreachable!("a medium is made with one descriptor or the other"),
+        }
+    }
+
+    fn buffered_descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(fd) = self.buffered.get() {
+            return Ok(fd.as_fd());
+        }
+        let path = format!("/proc/self/fd/{}", self.any().as_raw_fd());
+        let fd = rustix::fs::open(path, self.reopen | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(self.buffered.get_or_init(|| fd).as_fd())
+    }
+}
+
+/// The flags as the kernel takes them.
+pub(super) fn rw_flags(flags: Flags) -> ReadWriteFlags {
+    let mut bits = ReadWriteFlags::empty();
+    bits.set(ReadWriteFlags::DSYNC, flags.dsync);
+    bits.set(RWF_DONTCACHE, flags.dontcache);
+    bits
+}
+
+/// The error number of an error that came from a system call.
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+impl Medium for OsMedium {
+    fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
+        let fd = self.descriptor(op.route).map_err(|error| errno(&error))?;
+        let (position, flags) = (op.position(), rw_flags(op.flags));
+        match (op.kind, op.mem.as_mut()) {
+            (Kind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.done), position, flags),
+            (Kind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.done), position, flags),
+            (Kind::SyncData, _) => rustix::fs::fdatasync(fd).map(|()| 0),
+            (Kind::SyncAll, _) => rustix::fs::fsync(fd).map(|()| 0),
+            (Kind::Read | Kind::Write, None) => Err(Errno::INVAL),
+        }
+    }
+
+    fn descriptor(&self, route: Route) -> io::Result<BorrowedFd<'_>> {
+        match (route, &self.direct) {
+            (Route::Direct, Some(fd)) => Ok(fd.as_fd()),
+            (Route::Direct, None) => Err(Errno::BADF.into()),
+            (Route::Buffered, _) => self.buffered_descriptor(),
+        }
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let fd = self.any();
+        let stat = rustix::fs::fstat(fd)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+            // A device's inode has size 0; its end is where seeking to the end arrives. No one else uses this
+            // descriptor's position: all I/O here names its offset.
+            return Ok(rustix::fs::seek(fd, SeekFrom::End(0))?);
+        }
+        Ok(stat.st_size as u64)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(self.any(), size)?)
+    }
+
+    fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
+        let flags = if extend { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
+        Ok(rustix::fs::fallocate(self.any(), flags, range.start, range.end - range.start)?)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(self.any(), flags, range.start, range.end - range.start)?)
+    }
+}

@@ -1,0 +1,235 @@
+//! The io_uring engine: registered buffers where the memory limit allows, one system call for many operations.
+//!
+//! This is one of the three places where `unsafe` is allowed; the others are `block` and `sys`.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use rustix::io::Errno;
+
+use super::os::rw_flags;
+use super::{Done, Engine, Kind, Op};
+use crate::block::Pool;
+
+/// Why there is no ring.
+#[derive(Debug, thiserror::Error)]
+pub enum UringError {
+    /// The kernel or a policy refuses the system call.
+    #[error("io_uring is refused: {reason}")]
+    Refused {
+        /// What is known about the cause.
+        reason: String,
+        /// What `io_uring_setup(2)` answered.
+        source: io::Error,
+    },
+    /// The kernel is older than an operation we need.
+    #[error("this kernel's io_uring lacks {0}")]
+    Lacks(&'static str),
+}
+
+/// Runs operations on one ring.
+pub struct Uring {
+    ring: IoUring,
+    /// Invariant: an operation is in its slot from `start` until its completion has been read, so the kernel never
+    /// sees memory or a file that has gone.
+    slots: Vec<Option<Slot>>,
+    free: Vec<usize>,
+    /// The pool whose region is registered as buffer 0. Held, so the memory outlives the registration.
+    attached: Option<Pool>,
+}
+
+struct Slot {
+    op: Op,
+    /// Read by the kernel while the operation is in flight.
+    vector: Vec<libc::iovec>,
+}
+
+// SAFETY: the raw pointers in `vector` point into `op.mem`, which the slot owns and which is `Send` itself.
+unsafe impl Send for Uring {}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Uring({} of {} in flight)", self.in_flight(), self.slots.len())
+    }
+}
+
+/// Operations that the ring must know, with the names that messages use.
+const NEEDED: [(u8, &str); 7] = [
+    (opcode::Read::CODE, "IORING_OP_READ"),
+    (opcode::Write::CODE, "IORING_OP_WRITE"),
+    (opcode::Readv::CODE, "IORING_OP_READV"),
+    (opcode::Writev::CODE, "IORING_OP_WRITEV"),
+    (opcode::ReadFixed::CODE, "IORING_OP_READ_FIXED"),
+    (opcode::WriteFixed::CODE, "IORING_OP_WRITE_FIXED"),
+    (opcode::Fsync::CODE, "IORING_OP_FSYNC"),
+];
+
+impl Uring {
+    /// A ring for `depth` operations at a time.
+    ///
+    /// # Errors
+    /// [`UringError`]: refused by the sysctl `kernel.io_uring_disabled`, by a seccomp filter, by memory limits, or too
+    /// old.
+    pub fn new(depth: usize) -> Result<Uring, UringError> {
+        assert!(depth > 0, "an engine takes at least one operation");
+        let entries = u32::try_from(depth.next_power_of_two()).unwrap_or(u32::MAX);
+        let ring = build(entries).map_err(|source| UringError::Refused { reason: refusal(&source), source })?;
+        let mut probe = Probe::new();
+        // IORING_REGISTER_PROBE came with kernel 5.6, as IORING_OP_READ did.
+        ring.submitter().register_probe(&mut probe).map_err(|_| UringError::Lacks("IORING_REGISTER_PROBE"))?;
+        if let Some((_, name)) = NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
+            return Err(UringError::Lacks(name));
+        }
+        let slots = (0..depth).map(|_| None).collect();
+        Ok(Uring { ring, slots, free: (0..depth).rev().collect(), attached: None })
+    }
+
+    /// The submission entry of an operation. Its pointers stay valid because the slot owns what they point to.
+    fn entry(&self, slot: &mut Slot) -> io::Result<squeue::Entry> {
+        let op = &mut slot.op;
+        let fd = types::Fd(op.medium.descriptor(op.route)?.as_raw_fd());
+        let flags = rw_flags(op.flags).bits().cast_signed();
+        let Some(mem) = op.mem.as_ref() else {
+            let sync = opcode::Fsync::new(fd);
+            return match op.kind {
+                Kind::SyncData => Ok(sync.flags(types::FsyncFlags::DATASYNC).build()),
+                Kind::SyncAll => Ok(sync.build()),
+                Kind::Read | Kind::Write => Err(Errno::INVAL.into()),
+            };
+        };
+        assert!(op.kind == Kind::Write || mem.writable(), "memory lent for writing out cannot be read into");
+        let position = op.offset + op.done as u64;
+        slot.vector.clear();
+        slot.vector
+            .extend(mem.pieces(op.done).map(|(start, len)| libc::iovec { iov_base: start.cast(), iov_len: len }));
+        if let [piece] = slot.vector[..] {
+            let (start, len) = (piece.iov_base.cast::<u8>(), u32::try_from(piece.iov_len).unwrap_or(u32::MAX));
+            let registered = mem.pool_id().is_some() && mem.pool_id() == self.attached.as_ref().map(Pool::id);
+            return Ok(match (op.kind, registered) {
+                (Kind::Read, true) => {
+                    opcode::ReadFixed::new(fd, start, len, 0).offset(position).rw_flags(flags).build()
+                }
+                (Kind::Read, false) => opcode::Read::new(fd, start, len).offset(position).rw_flags(flags).build(),
+                (_, true) => opcode::WriteFixed::new(fd, start, len, 0).offset(position).rw_flags(flags).build(),
+                (_, false) => opcode::Write::new(fd, start, len).offset(position).rw_flags(flags).build(),
+            });
+        }
+        let (vector, count) = (slot.vector.as_ptr(), u32::try_from(slot.vector.len()).unwrap_or(u32::MAX));
+        Ok(match op.kind {
+            Kind::Read => opcode::Readv::new(fd, vector, count).offset(position).rw_flags(flags).build(),
+            _ => opcode::Writev::new(fd, vector, count).offset(position).rw_flags(flags).build(),
+        })
+    }
+
+    fn take_completed(&mut self, done: &mut Vec<Done>) {
+        for completion in self.ring.completion() {
+            let index = completion.user_data() as usize;
+            let slot = self.slots[index].take().expect("a completion answers an operation in flight");
+            self.free.push(index);
+            done.push(Done { op: slot.op, result: raw_result(&completion) });
+        }
+    }
+}
+
+/// COOP_TASKRUN (5.19) saves interrupting the caller for each completion; kernels without it do without.
+fn build(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder().setup_coop_taskrun().build(entries).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => IoUring::builder().build(entries),
+        _ => Err(error),
+    })
+}
+
+fn raw_result(completion: &cqueue::Entry) -> Result<usize, Errno> {
+    let raw = completion.result();
+    if raw >= 0 { Ok(raw as usize) } else { Err(Errno::from_raw_os_error(-raw)) }
+}
+
+/// What is known about a refused `io_uring_setup(2)`.
+fn refusal(error: &io::Error) -> String {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    match (error.raw_os_error(), disabled.trim()) {
+        (Some(libc::EPERM), value @ ("1" | "2")) => format!("sysctl kernel.io_uring_disabled is {value}"),
+        (Some(libc::EPERM | libc::EACCES), _) => "a security policy (seccomp filter?) forbids it".into(),
+        (Some(libc::ENOSYS), _) => "the kernel has no io_uring, or a seccomp filter hides it".into(),
+        (Some(libc::ENOMEM), _) => "RLIMIT_MEMLOCK leaves no memory for a ring".into(),
+        _ => error.to_string(),
+    }
+}
+
+impl Engine for Uring {
+    fn name(&self) -> &'static str {
+        "uring"
+    }
+
+    fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn start(&mut self, op: Op) -> Result<(), Op> {
+        let Some(index) = self.free.pop() else { return Err(op) };
+        let mut slot = Slot { op, vector: Vec::new() };
+        let entry = match self.entry(&mut slot) {
+            Ok(entry) => entry.user_data(index as u64),
+            // A file without a usable descriptor: the ring itself answers EBADF, as a system call would.
+            Err(_) => opcode::Fsync::new(types::Fd(-1)).build().user_data(index as u64),
+        };
+        self.slots[index] = Some(slot);
+        // SAFETY: the slot owns the operation's memory, file and iovec array until the completion has been read
+        // (`take_completed`), and `drop` waits for all of them.
+        unsafe { self.ring.submission().push(&entry) }.expect("the queue has an entry for every slot");
+        Ok(())
+    }
+
+    fn finish(&mut self, min: usize, done: &mut Vec<Done>) -> io::Result<()> {
+        let wanted = done.len() + min.min(self.in_flight());
+        loop {
+            self.take_completed(done);
+            let missing = wanted.saturating_sub(done.len());
+            if missing == 0 && self.ring.submission().is_empty() {
+                return Ok(());
+            }
+            match self.ring.submit_and_wait(missing) {
+                Ok(_) => {}
+                // EINTR: a signal; EAGAIN and EBUSY: completions must be taken before more can be submitted
+                // (io_uring_enter(2)).
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn attach(&mut self, pool: &Pool) -> io::Result<()> {
+        if self.attached.as_ref().is_some_and(|attached| attached.id() == pool.id()) {
+            return Ok(());
+        }
+        if self.attached.is_some() {
+            return Err(io::Error::other("another pool is registered already"));
+        }
+        let (start, len) = pool.region();
+        let buffer = libc::iovec { iov_base: start.cast(), iov_len: len };
+        // SAFETY: the region stays mapped for as long as `attached` holds the pool, and the ring is dropped before it
+        // (fields drop in order of declaration).
+        unsafe { self.ring.submitter().register_buffers(&[buffer]) }?;
+        self.attached = Some(pool.clone());
+        Ok(())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        let mut done = Vec::new();
+        while self.in_flight() > 0 {
+            if self.finish(1, &mut done).is_err() {
+                // The kernel may still write into memory that would be freed now.
+                std::process::abort();
+            }
+            done.clear();
+        }
+    }
+}
