@@ -1,1 +1,4 @@
 //! Direct I/O for Linux.
+
+pub mod residency;
+pub mod sys;
