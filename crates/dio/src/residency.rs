@@ -16,13 +16,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access, Advice, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::geometry::FileSystem;
 use crate::sys;
 
 /// Runs a picture may hold (16 bytes each); past this, gaps are closed, which keeps more than necessary.
 const MAX_RUNS: usize = 1 << 18;
-
-/// `OVERLAYFS_SUPER_MAGIC` and `FUSE_SUPER_MAGIC` (`include/uapi/linux/magic.h`).
-const PASSES_DATA_THROUGH: [u64; 2] = [0x794c_7630, 0x6573_5546];
 
 /// Why residency could not be told or changed.
 #[derive(Debug, thiserror::Error)]
@@ -326,8 +324,7 @@ fn trusted_cachestat(
 /// Whether the file's pages may belong to another inode, which `cachestat` and `sync_file_range` miss.
 fn passes_data_through(fd: BorrowedFd<'_>) -> bool {
     // Where even this fails, the caller's own call reports the reason.
-    rustix::fs::fstatfs(fd)
-        .is_ok_and(|file_system| PASSES_DATA_THROUGH.contains(&(file_system.f_type as u64)))
+    FileSystem::of(fd).is_ok_and(FileSystem::passes_data_through)
 }
 
 /// Whether the kernel tells the truth about this file's pages: to its owner, to root and to those who may
