@@ -1,6 +1,5 @@
 //! Direct I/O for Linux.
 
-pub mod block;
-pub mod engine;
 pub mod geometry;
-mod sys;
+pub mod residency;
+pub mod sys;

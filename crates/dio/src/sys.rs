@@ -1,4 +1,284 @@
-//! tmp
+//! System calls that no crate offers safely, wrapped so that the rest of the library stays safe.
+//!
+//! Nothing here decides anything: each function is one system call (or a bounded loop of one) with its
+//! arguments checked and its error returned as the kernel gave it.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use rustix::io::ReadWriteFlags;
-/// drop-behind
+
+/// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`, `pwritev2(2)`).
+pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
+
+/// `RWF_DONTCACHE` (Linux 6.14): buffered, and the pages brought in are dropped when done (`pwritev2(2)`).
 pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Number of the system call `cachestat`, the same on every architecture (`scripts/syscall.tbl`, 451).
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Pages looked at by one `mincore` call: 256 MiB of file at 4 KiB pages, 64 KiB of answer.
+const WINDOW_PAGES: u64 = 64 * 1024;
+
+/// What the page cache holds of a range of a file, in pages (`struct cachestat` of `include/uapi/linux/mman.h`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheStat {
+    /// Resident pages.
+    pub cache: u64,
+    /// Of these, pages not yet written back.
+    pub dirty: u64,
+    /// Of these, pages being written back now.
+    pub writeback: u64,
+    /// Pages that were resident and have been reclaimed, as far as the kernel still remembers.
+    pub evicted: u64,
+    /// Of the reclaimed ones, those recent enough that reading them again counts as thrashing.
+    pub recently_evicted: u64,
+}
+
+/// `struct cachestat_range` of `include/uapi/linux/mman.h`.
+#[repr(C)]
+struct CacheStatRange {
+    offset: u64,
+    len: u64,
+}
+
+/// Counts the resident pages of `len` bytes from `offset`; `len` 0 means to the end of the file.
+///
+/// # Errors
+/// `ENOSYS` before Linux 6.5 (or `EPERM` where a system call filter refuses it), `EPERM` if the caller may
+/// neither write the file nor owns it, `EOPNOTSUPP` on hugetlbfs. File systems that hand their files' data
+/// to another inode (overlayfs, FUSE passthrough) answer 0 whatever is cached.
+pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheStat> {
+    let range = CacheStatRange { offset, len };
+    let mut stat = CacheStat::default();
+    // SAFETY: both pointers are to live values of the layout the kernel documents, borrowed for the call
+    // only; `fd` is open for as long as it is borrowed. The kernel writes nothing but `stat`.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            &raw const range,
+            &raw mut stat,
+            0 as libc::c_uint,
+        )
+    };
+    if result == 0 {
+        Ok(stat)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Starts writing the dirty pages of `range` (bytes) and waits for them, those already on their way included.
+///
+/// It flushes neither metadata nor the device's cache, so it makes nothing durable (`sync_file_range(2)`).
+///
+/// # Errors
+/// `EIO` and `ENOSPC` from writing the pages, `ESPIPE` for what is no regular file, device or directory.
+pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> {
+    // A length of 0 would mean "to the end of the file".
+    if range.is_empty() {
+        return Ok(());
+    }
+    let offset = to_offset(range.start)?;
+    let length = to_offset(range.end - range.start)?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
+    let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, length, flags) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Size of a block device in bytes (`BLKGETSIZE64`).
+///
+/// # Errors
+/// `ENOTTY` if `fd` is not a block device.
+pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // The kernel's header says `size_t`, yet every kernel writes 64 bits (`block/ioctl.c`).
+    const BLKGETSIZE64: rustix::ioctl::Opcode =
+        rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
+    // SAFETY: the opcode writes one u64, which is the output type; it reads nothing.
+    let size =
+        unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
+    Ok(size)
+}
+
+/// Visits the runs of resident pages in the pages `pages` of a file, in order, as ranges of page numbers.
+///
+/// Adjacent runs may be reported separately where a window ends. Pages beyond the end of the file are
+/// reported absent. The descriptor must be open for reading; mapping it may update the access time.
+///
+/// # Errors
+/// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system cannot map. Of a file that the
+/// caller neither owns nor may write, the kernel says "all resident" without an error (`mincore(2)`):
+/// callers must rule that out themselves.
+pub fn resident_map(
+    fd: BorrowedFd<'_>,
+    pages: Range<u64>,
+    mut visit: impl FnMut(Range<u64>),
+) -> io::Result<()> {
+    let mut answer = Vec::new();
+    let mut first = pages.start;
+    while first < pages.end {
+        let count = (pages.end - first).min(WINDOW_PAGES);
+        mincore_window(fd, first, count, &mut answer)?;
+        let mut page = 0;
+        while page < answer.len() {
+            let resident = answer[page] & 1;
+            let same = answer[page..]
+                .iter()
+                .take_while(|byte| *byte & 1 == resident)
+                .count();
+            if resident == 1 {
+                visit(first + page as u64..first + (page + same) as u64);
+            }
+            page += same;
+        }
+        first += count;
+    }
+    Ok(())
+}
+
+/// Fills `answer` with one byte for each of `count` pages from page `first`; bit 0 says resident.
+fn mincore_window(
+    fd: BorrowedFd<'_>,
+    first: u64,
+    count: u64,
+    answer: &mut Vec<u8>,
+) -> io::Result<()> {
+    debug_assert!(count > 0 && count <= WINDOW_PAGES);
+    let page_size = rustix::param::page_size();
+    let count = count as usize;
+    let length = count * page_size;
+    let offset = first
+        .checked_mul(page_size as u64)
+        .ok_or(rustix::io::Errno::OVERFLOW)?;
+    let window = Window::map(fd, offset, length)?;
+    answer.clear();
+    answer.resize(count, 0);
+    loop {
+        // SAFETY: the window is mapped with exactly `length` bytes, a multiple of the page size, and
+        // `answer` has one byte for each of its pages. Only the page tables and the page cache are
+        // looked at: the mapped memory itself is never touched, so a shrinking file cannot fault.
+        let result = unsafe { libc::mincore(window.address, length, answer.as_mut_ptr()) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // The kernel is out of memory for the moment (`mincore(2)`).
+        if error.raw_os_error() != Some(libc::EAGAIN) {
+            return Err(error);
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A private, read-only mapping of a file that nobody dereferences; unmapped when dropped.
+struct Window {
+    address: *mut libc::c_void,
+    length: usize,
+}
+
+impl Window {
+    fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        // SAFETY: a null hint without MAP_FIXED replaces no mapping, and no reference into it is made.
+        let address = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length,
+                ProtFlags::READ,
+                MapFlags::PRIVATE,
+                fd,
+                offset,
+            )
+        }?;
+        Ok(Self { address, length })
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length, and nothing refers into it.
+        // Failing is impossible for a mapping that exists; nothing could be done about it either.
+        let _ = unsafe { rustix::mm::munmap(self.address, self.length) };
+    }
+}
+
+/// A file offset as the kernel takes it; beyond 2^63-1 there are none.
+fn to_offset(value: u64) -> io::Result<i64> {
+    i64::try_from(value).map_err(|_| io::Error::from(rustix::io::Errno::OVERFLOW))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_written_range_is_visited_as_one_run() {
+        let page = rustix::param::page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(64 * page as u64).unwrap();
+        file.write_all_at(&vec![7; 3 * page], 5 * page as u64)
+            .unwrap();
+        let mut runs = Vec::new();
+        resident_map(file.as_fd(), 0..64, |run| runs.push(run)).unwrap();
+        assert_eq!(runs, vec![5..8]);
+    }
+
+    #[test]
+    fn a_window_beyond_the_first_has_its_own_page_numbers() {
+        let page = rustix::param::page_size() as u64;
+        let file = tempfile::tempfile().unwrap();
+        let far = 2 * WINDOW_PAGES + 9;
+        file.write_all_at(&[1], far * page).unwrap();
+        let mut runs = Vec::new();
+        resident_map(file.as_fd(), 0..far + 5, |run| runs.push(run)).unwrap();
+        assert_eq!(runs, vec![far..far + 1]);
+    }
+
+    #[test]
+    fn write_only_descriptors_cannot_be_mapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, b"x").unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        let error = resident_map(file.as_fd(), 0..1, |_| {}).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    }
+
+    #[test]
+    fn cachestat_agrees_with_mincore_where_it_exists() {
+        let page = rustix::param::page_size();
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&vec![7; 11 * page], 0).unwrap();
+        match cachestat(file.as_fd(), 0, 0) {
+            Ok(stat) => assert_eq!(stat.cache, 11),
+            Err(error) => println!("skipped: cachestat is not available here: {error}"),
+        }
+    }
+
+    #[test]
+    fn only_block_devices_have_a_block_device_size() {
+        let file = tempfile::tempfile().unwrap();
+        let error = block_device_size(file.as_fd()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+    }
+
+    #[test]
+    fn an_empty_range_is_not_the_whole_file() {
+        let file = tempfile::tempfile().unwrap();
+        sync_file_range(file.as_fd(), 4096..4096).unwrap();
+        sync_file_range(file.as_fd(), u64::MAX - 1..u64::MAX).unwrap_err();
+    }
+}
