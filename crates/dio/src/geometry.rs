@@ -80,10 +80,7 @@ pub enum GeometryError {
 }
 
 fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> GeometryError {
-    move |source| GeometryError::System {
-        call,
-        source: source.into(),
-    }
+    move |source| GeometryError::System { call, source: source.into() }
 }
 
 /// What the kernel says about direct I/O to a file. What really happens only resident pages tell.
@@ -176,10 +173,7 @@ impl FileSystem {
 
     /// Its name, or `None` for an unusual one. ext2, ext3 and ext4 share a number and thus a name.
     pub fn name(self) -> Option<&'static str> {
-        FILE_SYSTEMS
-            .iter()
-            .find(|(magic, _)| *magic == self.magic)
-            .map(|(_, name)| *name)
+        FILE_SYSTEMS.iter().find(|(magic, _)| *magic == self.magic).map(|(_, name)| *name)
     }
 
     /// Whether the page cache *is* its storage, so that nothing can be direct and nothing be evicted.
@@ -216,10 +210,8 @@ impl Geometry {
     /// [`GeometryError::NoBlocks`] for directories, pipes and the like; [`GeometryError::NotAPowerOfTwo`]
     /// if the kernel reports what cannot be an alignment; what `statx(2)` or `fstatfs(2)` say.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Self, GeometryError> {
-        let mask =
-            StatxFlags::TYPE | StatxFlags::DIOALIGN | STATX_WRITE_ATOMIC | STATX_DIO_READ_ALIGN;
-        let statx =
-            rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map_err(failed("statx"))?;
+        let mask = StatxFlags::TYPE | StatxFlags::DIOALIGN | STATX_WRITE_ATOMIC | STATX_DIO_READ_ALIGN;
+        let statx = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map_err(failed("statx"))?;
         match FileType::from_raw_mode(statx.stx_mode.into()) {
             FileType::RegularFile => Self::of_regular(fd, &statx),
             FileType::BlockDevice => Self::of_device(fd, &statx),
@@ -232,33 +224,18 @@ impl Geometry {
         let file_system = FileSystem::from_magic(statfs.f_type as u32);
         let block = plausible_block(statfs.f_bsize as u64);
         let reported = Reported::from(statx);
-        let directness = if file_system.is_memory() {
-            Directness::Refused
-        } else {
-            reported.directness
-        };
-        Self::build(statx, reported, directness, block, ASSUMED_ALIGN.max(block)).map(|geometry| {
-            Self {
-                file_system: Some(file_system),
-                ..geometry
-            }
-        })
+        let directness = if file_system.is_memory() { Directness::Refused } else { reported.directness };
+        Self::build(statx, reported, directness, block, ASSUMED_ALIGN.max(block))
+            .map(|geometry| Self { file_system: Some(file_system), ..geometry })
     }
 
     fn of_device(fd: BorrowedFd<'_>, statx: &Statx) -> Result<Self, GeometryError> {
-        let block = rustix::fs::ioctl_blksszget(fd)
-            .map_err(failed("ioctl BLKSSZGET"))?
-            .into();
+        let block = rustix::fs::ioctl_blksszget(fd).map_err(failed("ioctl BLKSSZGET"))?.into();
         let mut reported = Reported::from(statx);
         if reported.directness == Directness::Unknown {
             // A kernel that does not answer statx for devices still tells the logical block size, which is
             // what direct I/O to a device needs; no device needs more of memory.
-            reported = Reported {
-                mem: block,
-                offset: block,
-                read: block,
-                directness: Directness::Reported,
-            };
+            reported = Reported { mem: block, offset: block, read: block, directness: Directness::Reported };
         }
         Self::build(statx, reported, reported.directness, block, block)
     }
@@ -405,17 +382,8 @@ impl From<&Statx> for Reported {
         } else {
             Directness::Reported
         };
-        let read = if given(STATX_DIO_READ_ALIGN) && read != 0 {
-            read
-        } else {
-            offset
-        };
-        Self {
-            mem,
-            offset,
-            read,
-            directness,
-        }
+        let read = if given(STATX_DIO_READ_ALIGN) && read != 0 { read } else { offset };
+        Self { mem, offset, read, directness }
     }
 }
 
@@ -425,14 +393,8 @@ fn atomic_writes(statx: &Statx) -> Result<Option<AtomicWrites>, GeometryError> {
         return Ok(None);
     }
     Ok(Some(AtomicWrites {
-        unit_min: power_of_two(
-            "atomic write minimum",
-            statx.stx_atomic_write_unit_min.into(),
-        )?,
-        unit_max: power_of_two(
-            "atomic write maximum",
-            statx.stx_atomic_write_unit_max.into(),
-        )?,
+        unit_min: power_of_two("atomic write minimum", statx.stx_atomic_write_unit_min.into())?,
+        unit_max: power_of_two("atomic write maximum", statx.stx_atomic_write_unit_max.into())?,
         segments_max: statx.stx_atomic_write_segments_max,
         unit_max_fast: statx.stx_atomic_write_unit_max_opt.into(),
     }))
@@ -440,19 +402,11 @@ fn atomic_writes(statx: &Statx) -> Result<Option<AtomicWrites>, GeometryError> {
 
 /// The block size of a file system from `f_bsize`, unless that is a transfer size.
 fn plausible_block(f_bsize: u64) -> u64 {
-    if f_bsize.is_power_of_two() && f_bsize <= LARGEST_BLOCK {
-        f_bsize
-    } else {
-        ASSUMED_ALIGN
-    }
+    if f_bsize.is_power_of_two() && f_bsize <= LARGEST_BLOCK { f_bsize } else { ASSUMED_ALIGN }
 }
 
 fn power_of_two(what: &'static str, value: u64) -> Result<u64, GeometryError> {
-    if value.is_power_of_two() {
-        Ok(value)
-    } else {
-        Err(GeometryError::NotAPowerOfTwo { what, value })
-    }
+    if value.is_power_of_two() { Ok(value) } else { Err(GeometryError::NotAPowerOfTwo { what, value }) }
 }
 
 #[cfg(test)]
@@ -525,9 +479,7 @@ mod tests {
         let unit = geometry.offset_align() as usize;
         let mut memory = vec![9_u8; unit + 2 * geometry.mem_align() as usize];
         // An address that is a multiple of `mem_align` and of nothing larger.
-        let skip = memory
-            .as_ptr()
-            .align_offset(2 * geometry.mem_align() as usize);
+        let skip = memory.as_ptr().align_offset(2 * geometry.mem_align() as usize);
         let skip = (skip + geometry.mem_align() as usize) % (2 * geometry.mem_align() as usize);
         let buffer = &mut memory[skip..skip + unit];
         assert!(geometry.is_memory_aligned(buffer.as_ptr() as usize));

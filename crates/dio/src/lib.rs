@@ -1,5 +1,28 @@
-//! Direct I/O for Linux.
+//! Direct I/O for Linux: files that move bytes between the storage and the caller's memory without the page cache,
+//! under no alignment rule that the caller must know.
+//!
+//! The layers, each knowing only those below it:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`transfer`] | the one copy loop: a block read is the block written |
+//! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
+//! | [`queue`] | many requests in flight, for storage engines |
+//! | [`file`] | open modes, locks, reads and writes at any alignment, resize, sync |
+//! | [`drive`] | short transfers, retries and draining, written once above every engine |
+//! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
+//! | [`geometry`], [`residency`] | what a file demands and likes; which of its pages are cached |
+//! | [`block`] | aligned memory |
 
+pub mod block;
+pub mod drive;
+pub mod engine;
+pub mod file;
 pub mod geometry;
+mod io;
+pub mod lock;
 pub mod residency;
 pub mod sys;
+
+pub use file::{Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
+pub use io::{Io, IoError, Limits};

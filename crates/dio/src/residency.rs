@@ -27,9 +27,7 @@ const MAX_RUNS: usize = 1 << 18;
 #[non_exhaustive]
 pub enum ResidencyError {
     /// The kernel tells only who owns a file, or may write it, which of its pages are resident.
-    #[error(
-        "the resident pages of a file are told only to its owner and to those who may write it"
-    )]
+    #[error("the resident pages of a file are told only to its owner and to those who may write it")]
     Hidden,
     /// A system call failed.
     #[error("cannot {operation} at offset {offset}: {source}")]
@@ -52,15 +50,8 @@ impl From<ResidencyError> for io::Error {
     }
 }
 
-fn failed<E: Into<io::Error>>(
-    operation: &'static str,
-    offset: u64,
-) -> impl FnOnce(E) -> ResidencyError {
-    move |source| ResidencyError::System {
-        operation,
-        offset,
-        source: source.into(),
-    }
+fn failed<E: Into<io::Error>>(operation: &'static str, offset: u64) -> impl FnOnce(E) -> ResidencyError {
+    move |source| ResidencyError::System { operation, offset, source: source.into() }
 }
 
 /// Pages of the file that are in the page cache now.
@@ -82,9 +73,7 @@ pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
 /// As [`resident_pages`].
 pub fn resident_runs(fd: impl AsFd, len: u64) -> Result<Vec<Range<u64>>, ResidencyError> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    visit_resident(fd.as_fd(), 0..pages_of(len), |run| {
-        append(&mut runs, run, 0)
-    })?;
+    visit_resident(fd.as_fd(), 0..pages_of(len), |run| append(&mut runs, run, 0))?;
     Ok(runs)
 }
 
@@ -166,8 +155,7 @@ impl Picture {
             while runs.len() > MAX_RUNS {
                 closed = closed * 2 + 1;
                 let long = std::mem::take(&mut runs);
-                long.into_iter()
-                    .for_each(|run| append(&mut runs, run, closed));
+                long.into_iter().for_each(|run| append(&mut runs, run, closed));
             }
         })?;
         Ok(Self { runs })
@@ -265,11 +253,7 @@ fn count_by_mincore(fd: BorrowedFd<'_>, pages: Range<u64>) -> Result<u64, Reside
 }
 
 /// Visits the resident runs among `pages`; asks `cachestat` first, so that a cold file costs one call.
-fn visit_resident(
-    fd: BorrowedFd<'_>,
-    pages: Range<u64>,
-    visit: impl FnMut(Range<u64>),
-) -> Result<(), ResidencyError> {
+fn visit_resident(fd: BorrowedFd<'_>, pages: Range<u64>, visit: impl FnMut(Range<u64>)) -> Result<(), ResidencyError> {
     if pages.is_empty() {
         return Ok(());
     }
@@ -303,11 +287,7 @@ fn visit_by_mincore(
 }
 
 /// `cachestat`, or `None` where it is missing, refused or blind, so that `mincore` must be asked.
-fn trusted_cachestat(
-    fd: BorrowedFd<'_>,
-    offset: u64,
-    length: u64,
-) -> Result<Option<sys::CacheStat>, ResidencyError> {
+fn trusted_cachestat(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<Option<sys::CacheStat>, ResidencyError> {
     if passes_data_through(fd) {
         return Ok(None);
     }
@@ -343,11 +323,7 @@ fn may_look(fd: BorrowedFd<'_>) -> Result<bool, ResidencyError> {
 }
 
 fn reopen_for_reading(fd: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(
-        self_path(fd),
-        OFlags::RDONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    rustix::fs::open(self_path(fd), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn self_path(fd: BorrowedFd<'_>) -> String {

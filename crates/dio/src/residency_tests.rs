@@ -15,8 +15,7 @@ fn page_size() -> u64 {
 /// A clean, fully resident file of [`PAGES`] pages.
 fn clean_file(directory: &str) -> File {
     let file = tempfile::tempfile_in(directory).unwrap();
-    file.write_all_at(&vec![0x5a; (PAGES * page_size()) as usize], 0)
-        .unwrap();
+    file.write_all_at(&vec![0x5a; (PAGES * page_size()) as usize], 0).unwrap();
     file.sync_all().unwrap();
     file
 }
@@ -51,10 +50,7 @@ fn read_all(file: &File) {
 fn a_written_file_is_resident_until_evicted() {
     let file = clean_file("/var/tmp");
     assert_eq!(resident_pages(&file).unwrap(), PAGES);
-    assert_eq!(
-        Picture::take(&file, PAGES * page_size()).unwrap().runs(),
-        [0..PAGES]
-    );
+    assert_eq!(Picture::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
     let Some(cold) = cold_file() else { return };
     let picture = Picture::take(&cold, PAGES * page_size()).unwrap();
     assert_eq!(picture, Picture::empty());
@@ -91,8 +87,7 @@ fn only_the_given_range_is_dropped() {
 #[test]
 fn dirty_pages_can_be_dropped_once_written_back() {
     let Some(file) = cold_file() else { return };
-    file.write_all_at(&vec![1; 8 * page_size() as usize], 0)
-        .unwrap();
+    file.write_all_at(&vec![1; 8 * page_size() as usize], 0).unwrap();
     if let Ok(stat) = sys::cachestat(file.as_fd(), 0, 0) {
         assert_eq!(stat.dirty, 8);
     }
@@ -111,8 +106,7 @@ fn a_file_open_for_writing_only_has_a_picture_too() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = directory.path().join("file");
     let file = File::create(&path).unwrap();
-    file.write_all_at(&vec![1; 4 * page_size() as usize], 0)
-        .unwrap();
+    file.write_all_at(&vec![1; 4 * page_size() as usize], 0).unwrap();
     assert_eq!(resident_pages(&file).unwrap(), 4);
     let picture = Picture::take(&file, 4 * page_size()).unwrap();
     assert_eq!(picture.runs(), [0..4]);
@@ -121,8 +115,7 @@ fn a_file_open_for_writing_only_has_a_picture_too() {
 #[test]
 fn tmpfs_keeps_everything() {
     let shm = File::open("/dev/shm");
-    let is_tmpfs =
-        shm.is_ok_and(|shm| FileSystem::of(shm.as_fd()).is_ok_and(FileSystem::is_memory));
+    let is_tmpfs = shm.is_ok_and(|shm| FileSystem::of(shm.as_fd()).is_ok_and(FileSystem::is_memory));
     if !is_tmpfs {
         println!("skipped: /dev/shm is not a tmpfs");
         return;
@@ -155,9 +148,7 @@ fn an_empty_file_and_an_empty_range_are_nothing() {
 
 #[test]
 fn gaps_are_the_complement_of_the_runs() {
-    let picture = Picture {
-        runs: vec![2..4, 6..7, 20..30],
-    };
+    let picture = Picture { runs: vec![2..4, 6..7, 20..30] };
     assert_eq!(picture.gaps(0..40), [0..2, 4..6, 7..20, 30..40]);
     assert_eq!(picture.gaps(3..7), [4..6]);
     assert_eq!(picture.gaps(22..28), []);

@@ -56,20 +56,9 @@ pub fn cachestat(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<CacheS
     let mut stat = CacheStat::default();
     // SAFETY: both pointers are to live values of the layout the kernel documents, borrowed for the call
     // only; `fd` is open for as long as it is borrowed. The kernel writes nothing but `stat`.
-    let result = unsafe {
-        libc::syscall(
-            SYS_CACHESTAT,
-            fd.as_raw_fd(),
-            &raw const range,
-            &raw mut stat,
-            0 as libc::c_uint,
-        )
-    };
-    if result == 0 {
-        Ok(stat)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let result =
+        unsafe { libc::syscall(SYS_CACHESTAT, fd.as_raw_fd(), &raw const range, &raw mut stat, 0 as libc::c_uint) };
+    if result == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Starts writing the dirty pages of `range` (bytes) and waits for them, those already on their way included.
@@ -85,16 +74,10 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     }
     let offset = to_offset(range.start)?;
     let length = to_offset(range.end - range.start)?;
-    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-        | libc::SYNC_FILE_RANGE_WRITE
-        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
     let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, length, flags) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Size of a block device in bytes (`BLKGETSIZE64`).
@@ -103,11 +86,9 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
 /// `ENOTTY` if `fd` is not a block device.
 pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // The kernel's header says `size_t`, yet every kernel writes 64 bits (`block/ioctl.c`).
-    const BLKGETSIZE64: rustix::ioctl::Opcode =
-        rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
+    const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
     // SAFETY: the opcode writes one u64, which is the output type; it reads nothing.
-    let size =
-        unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
+    let size = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
     Ok(size)
 }
 
@@ -120,11 +101,7 @@ pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
 /// `EACCES` if `fd` is not open for reading, `ENODEV` if its file system cannot map. Of a file that the
 /// caller neither owns nor may write, the kernel says "all resident" without an error (`mincore(2)`):
 /// callers must rule that out themselves.
-pub fn resident_map(
-    fd: BorrowedFd<'_>,
-    pages: Range<u64>,
-    mut visit: impl FnMut(Range<u64>),
-) -> io::Result<()> {
+pub fn resident_map(fd: BorrowedFd<'_>, pages: Range<u64>, mut visit: impl FnMut(Range<u64>)) -> io::Result<()> {
     let mut answer = Vec::new();
     let mut first = pages.start;
     while first < pages.end {
@@ -133,10 +110,7 @@ pub fn resident_map(
         let mut page = 0;
         while page < answer.len() {
             let resident = answer[page] & 1;
-            let same = answer[page..]
-                .iter()
-                .take_while(|byte| *byte & 1 == resident)
-                .count();
+            let same = answer[page..].iter().take_while(|byte| *byte & 1 == resident).count();
             if resident == 1 {
                 visit(first + page as u64..first + (page + same) as u64);
             }
@@ -148,19 +122,12 @@ pub fn resident_map(
 }
 
 /// Fills `answer` with one byte for each of `count` pages from page `first`; bit 0 says resident.
-fn mincore_window(
-    fd: BorrowedFd<'_>,
-    first: u64,
-    count: u64,
-    answer: &mut Vec<u8>,
-) -> io::Result<()> {
+fn mincore_window(fd: BorrowedFd<'_>, first: u64, count: u64, answer: &mut Vec<u8>) -> io::Result<()> {
     debug_assert!(count > 0 && count <= WINDOW_PAGES);
     let page_size = rustix::param::page_size();
     let count = count as usize;
     let length = count * page_size;
-    let offset = first
-        .checked_mul(page_size as u64)
-        .ok_or(rustix::io::Errno::OVERFLOW)?;
+    let offset = first.checked_mul(page_size as u64).ok_or(rustix::io::Errno::OVERFLOW)?;
     let window = Window::map(fd, offset, length)?;
     answer.clear();
     answer.resize(count, 0);
@@ -191,16 +158,7 @@ impl Window {
     fn map(fd: BorrowedFd<'_>, offset: u64, length: usize) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         // SAFETY: a null hint without MAP_FIXED replaces no mapping, and no reference into it is made.
-        let address = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ,
-                MapFlags::PRIVATE,
-                fd,
-                offset,
-            )
-        }?;
+        let address = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, fd, offset) }?;
         Ok(Self { address, length })
     }
 }
@@ -229,8 +187,7 @@ mod tests {
         let page = rustix::param::page_size();
         let file = tempfile::tempfile().unwrap();
         file.set_len(64 * page as u64).unwrap();
-        file.write_all_at(&vec![7; 3 * page], 5 * page as u64)
-            .unwrap();
+        file.write_all_at(&vec![7; 3 * page], 5 * page as u64).unwrap();
         let mut runs = Vec::new();
         resident_map(file.as_fd(), 0..64, |run| runs.push(run)).unwrap();
         assert_eq!(runs, vec![5..8]);

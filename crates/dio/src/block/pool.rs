@@ -153,8 +153,8 @@ impl Pool {
             state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let rest = state.free.len() - count;
-        let slots: Vec<(usize, usize)> = state.free.split_off(rest).into_iter().map(|slot| (slot, 0)).collect();
-        let slots: Vec<(usize, usize)> = slots.into_iter().map(|(slot, _)| (slot, state.stale[slot])).collect();
+        let slots: Vec<usize> = state.free.split_off(rest);
+        let slots: Vec<(usize, usize)> = slots.into_iter().map(|slot| (slot, state.stale[slot])).collect();
         state.serving += 1;
         drop(state);
         self.shared.returned.notify_all();
@@ -227,6 +227,21 @@ impl Block {
         self.filled = self.capacity();
         self.stale = self.filled;
         self.raw_mut()
+    }
+
+    /// Puts `bytes` at `at`. A gap before them reads as zeros.
+    ///
+    /// # Panics
+    /// When they do not fit.
+    pub fn copy_in(&mut self, at: usize, bytes: &[u8]) {
+        let (filled, end) = (self.filled, at + bytes.len());
+        let whole = self.raw_mut();
+        if at > filled {
+            whole[filled..at].fill(0);
+        }
+        whole[at..end].copy_from_slice(bytes);
+        self.filled = filled.max(end);
+        self.stale = self.stale.max(self.filled);
     }
 
     /// Forgets the contents, without touching memory.

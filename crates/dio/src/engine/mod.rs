@@ -73,6 +73,11 @@ pub struct Op {
     pub done: usize,
     /// The memory; `None` for a sync.
     pub mem: Option<Mem>,
+    /// What the file offset of a direct attempt must be a multiple of, in bytes; 1 on the buffered route. A short
+    /// transfer continues at such a multiple.
+    pub align: usize,
+    /// Attempts since the last progress; the policy above counts them.
+    pub stalled: u32,
     /// The user's own mark.
     pub tag: u64,
 }

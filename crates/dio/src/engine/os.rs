@@ -27,6 +27,11 @@ impl OsMedium {
         OsMedium { direct: Some(fd), buffered: OnceLock::new(), reopen }
     }
 
+    /// A file opened both ways.
+    pub fn both(direct: OwnedFd, buffered: OwnedFd) -> OsMedium {
+        OsMedium { direct: Some(direct), buffered: OnceLock::from(buffered), reopen: OFlags::empty() }
+    }
+
     /// A file opened without `O_DIRECT`.
     pub fn buffered(fd: OwnedFd) -> OsMedium {
         OsMedium { direct: None, buffered: OnceLock::from(fd), reopen: OFlags::empty() }

@@ -1,0 +1,174 @@
+//! What happened on a file, in bytes and requests. Receipts and benchmarks print these.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How bytes travelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Between the device and the caller's memory.
+    Direct,
+    /// Between the device and aligned memory of ours, copied once.
+    Bounced,
+    /// Through the page cache, which forgets them.
+    Uncached,
+    /// Through the page cache.
+    Cached,
+}
+
+impl Class {
+    /// All classes, in the order of the tables.
+    pub const ALL: [Class; 4] = [Class::Direct, Class::Bounced, Class::Uncached, Class::Cached];
+
+    /// The name in receipts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Direct => "direct",
+            Class::Bounced => "bounced",
+            Class::Uncached => "uncached",
+            Class::Cached => "cached",
+        }
+    }
+}
+
+/// Why bytes did not go direct although that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The first or last bytes of a request do not fill a block of the file.
+    MisalignedRequest,
+    /// The caller's memory is not aligned.
+    MisalignedMemory,
+    /// The last block is cut by the end of the file: a direct write would leave bytes behind the end.
+    EndOfFile,
+    /// The file system has no direct I/O for this file.
+    NoDirectIo,
+    /// The file system accepts direct I/O but was seen to use the page cache.
+    KernelBuffers,
+    /// The caller chose it: a small file, for which a direct request costs more.
+    Small,
+}
+
+impl Reason {
+    /// All reasons, in the order of the tables.
+    pub const ALL: [Reason; 6] = [
+        Reason::MisalignedRequest,
+        Reason::MisalignedMemory,
+        Reason::EndOfFile,
+        Reason::NoDirectIo,
+        Reason::KernelBuffers,
+        Reason::Small,
+    ];
+
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::MisalignedRequest => "request not aligned to blocks",
+            Reason::MisalignedMemory => "memory not aligned",
+            Reason::EndOfFile => "end of file within a block",
+            Reason::NoDirectIo => "file system has no direct I/O",
+            Reason::KernelBuffers => "file system buffers direct I/O",
+            Reason::Small => "small file",
+        }
+    }
+}
+
+/// Bytes by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByClass([u64; 4]);
+
+impl ByClass {
+    /// Bytes of one class.
+    pub fn get(&self, class: Class) -> u64 {
+        self.0[class as usize]
+    }
+
+    /// Bytes of all classes.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Adds bytes to a class.
+    pub fn add(&mut self, class: Class, bytes: u64) {
+        self.0[class as usize] += bytes;
+    }
+}
+
+/// A reading of the counters of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Bytes read for the caller.
+    pub read: ByClass,
+    /// Bytes written for the caller.
+    pub written: ByClass,
+    /// Read requests to the kernel, those for patching blocks included.
+    pub read_requests: u64,
+    /// Write requests to the kernel.
+    pub write_requests: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Bytes that did not go direct, by [`Reason`], in the order of [`Reason::ALL`].
+    pub reasons: [u64; 6],
+}
+
+impl Counters {
+    /// Bytes that did not go direct for a reason.
+    pub fn reason(&self, reason: Reason) -> u64 {
+        self.reasons[reason as usize]
+    }
+
+    /// The reason behind most bytes, if any did not go direct.
+    pub fn main_reason(&self) -> Option<Reason> {
+        let most = Reason::ALL.into_iter().max_by_key(|reason| self.reason(*reason))?;
+        (self.reason(most) > 0).then_some(most)
+    }
+
+    /// Adds another reading.
+    pub fn add(&mut self, other: &Counters) {
+        for class in Class::ALL {
+            self.read.add(class, other.read.get(class));
+            self.written.add(class, other.written.get(class));
+        }
+        self.read_requests += other.read_requests;
+        self.write_requests += other.write_requests;
+        self.syncs += other.syncs;
+        for (sum, more) in self.reasons.iter_mut().zip(other.reasons) {
+            *sum += more;
+        }
+    }
+}
+
+/// The live counters of one file. Statistics only: no order between them is promised.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    read: [AtomicU64; 4],
+    written: [AtomicU64; 4],
+    pub(crate) read_requests: AtomicU64,
+    pub(crate) write_requests: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    reasons: [AtomicU64; 6],
+}
+
+impl Meter {
+    pub(crate) fn count_read(&self, class: Class, bytes: u64) {
+        self.read[class as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_written(&self, class: Class, bytes: u64) {
+        self.written[class as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_reason(&self, reason: Reason, bytes: u64) {
+        self.reasons[reason as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn reading(&self) -> Counters {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            read: ByClass(self.read.each_ref().map(load)),
+            written: ByClass(self.written.each_ref().map(load)),
+            read_requests: load(&self.read_requests),
+            write_requests: load(&self.write_requests),
+            syncs: load(&self.syncs),
+            reasons: self.reasons.each_ref().map(load),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Errors of file operations.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// What failed: operation, path, offset, cause and, where it is known, the cure.
+#[derive(Clone, Debug)]
+pub struct FileError {
+    operation: &'static str,
+    path: PathBuf,
+    offset: Option<u64>,
+    errno: Errno,
+    cure: Option<&'static str>,
+}
+
+impl FileError {
+    pub(crate) fn new(operation: &'static str, path: &Path, errno: Errno) -> FileError {
+        FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno) }
+    }
+
+    pub(crate) fn at(mut self, offset: u64) -> FileError {
+        self.offset = Some(offset);
+        self
+    }
+
+    pub(crate) fn with_cure(mut self, cure: &'static str) -> FileError {
+        self.cure = Some(cure);
+        self
+    }
+
+    /// What was being done, as in "cannot *read*".
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where in the file, in bytes, when the operation has a place.
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+
+    /// The system's error number.
+    pub fn errno(&self) -> Errno {
+        self.errno
+    }
+
+    /// What to do about it, when that is known.
+    pub fn cure(&self) -> Option<&'static str> {
+        self.cure
+    }
+
+    /// The same as an error of the standard library.
+    pub fn to_io_error(&self) -> io::Error {
+        io::Error::new(io::Error::from(self.errno).kind(), self.clone())
+    }
+}
+
+impl std::fmt::Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cannot {} '{}'", self.operation, self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": {}", words(self.errno))?;
+        match self.cure {
+            Some(cure) => write!(f, " ({cure})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+impl From<FileError> for io::Error {
+    fn from(error: FileError) -> io::Error {
+        error.to_io_error()
+    }
+}
+
+/// The error number in words, as `strerror(3)` puts it.
+pub fn words(errno: Errno) -> String {
+    let text = io::Error::from(errno).to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+fn cure(errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::NOSPC => Some("free space on the file system and run it again"),
+        Errno::DQUOT => Some("free space within your quota and run it again"),
+        Errno::MFILE => Some("raise the limit of open files, ulimit -n"),
+        Errno::ROFS => Some("the file system is mounted read-only"),
+        _ => None,
+    }
+}

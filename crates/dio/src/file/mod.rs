@@ -1,0 +1,335 @@
+//! Files: open modes, locks, reads and writes at any offset, length and address, resize, sync, and counters.
+//!
+//! ```no_run
+//! use dio::{File, Mode, OpenOptions};
+//! # fn main() -> Result<(), dio::FileError> {
+//! let file = OpenOptions::new().read(true).write(true).create(true).mode(Mode::Direct).open("data")?;
+//! file.write_at(b"any length, at any offset", 4097)?;
+//! file.sync_data()?;
+//! let mut word = [0; 3];
+//! assert_eq!(file.read_at(&mut word, 4097)?, 3);
+//! println!("{:?}", file.counters());
+//! # Ok(())
+//! # }
+//! ```
+
+mod counters;
+mod error;
+mod layout;
+mod mode;
+mod open;
+mod read;
+mod run;
+mod uncache;
+mod write;
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::Errno;
+
+use crate::drive::run_here;
+use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
+use crate::geometry::Geometry;
+use crate::io::Io;
+use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
+
+pub use counters::{ByClass, Class, Counters, Reason};
+pub use error::{FileError, words};
+pub use mode::{Mode, Need, SyncMethod};
+pub use open::OpenOptions;
+
+use counters::Meter;
+use layout::Align;
+use uncache::Uncache;
+
+/// An open file. All methods take `&self` and may be called from many threads.
+///
+/// A misaligned or extending write may pass through the page cache of the last block; it is written back and dropped
+/// at the next sync and when the file is dropped, where an error has nobody to be told: sync first.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    io: Io,
+    medium: Arc<dyn Medium>,
+    /// The same medium when it belongs to the operating system; what concerns the page cache needs it.
+    os: Option<Arc<OsMedium>>,
+    geometry: Geometry,
+    mode: Mode,
+    need: Need,
+    writable: bool,
+    /// Why everything is uncached although direct I/O was asked for.
+    refusal: Option<Reason>,
+    /// What direct reads and writes were seen to do, where that had to be seen.
+    read_trial: Trial,
+    write_trial: Trial,
+    locks: Arc<LockTable>,
+    meter: Meter,
+    uncache: Uncache,
+    /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
+    /// away what it failed to write, and a later success would acknowledge what is lost.
+    latch: OnceLock<FileError>,
+}
+
+/// Whether direct I/O on this file is what it says. Numbers of the states are stored in an atomic.
+#[derive(Debug)]
+struct Trial(AtomicU8);
+
+impl Trial {
+    const OPEN: u8 = 0;
+    const DIRECT: u8 = 1;
+    const BUFFERED: u8 = 2;
+
+    fn new(proven: bool) -> Trial {
+        Trial(AtomicU8::new(if proven { Trial::DIRECT } else { Trial::OPEN }))
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Trial::OPEN
+    }
+
+    fn is_buffered(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Trial::BUFFERED
+    }
+
+    fn decide(&self, buffered: bool) {
+        self.0.store(if buffered { Trial::BUFFERED } else { Trial::DIRECT }, Ordering::Relaxed);
+    }
+}
+
+impl File {
+    fn assemble(
+        options: &OpenOptions,
+        path: &Path,
+        io: Io,
+        medium: Arc<dyn Medium>,
+        geometry: Geometry,
+        locks: Arc<LockTable>,
+    ) -> File {
+        let proven = !uncache::unproven(&geometry);
+        File {
+            path: path.to_owned(),
+            io,
+            medium,
+            os: None,
+            geometry,
+            mode: options.mode,
+            need: options.need,
+            writable: options.write,
+            refusal: None,
+            read_trial: Trial::new(proven),
+            write_trial: Trial::new(proven),
+            locks,
+            meter: Meter::default(),
+            uncache: Uncache::default(),
+            latch: OnceLock::new(),
+        }
+    }
+
+    /// Opens a file for reading: direct where possible.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<File, FileError> {
+        OpenOptions::new().read(true).open(path)
+    }
+
+    /// The name it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The mode it was opened in.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What the file demands and likes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The shared I/O it uses.
+    pub fn io(&self) -> &Io {
+        &self.io
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.meter.reading()
+    }
+
+    /// Lock waits by class, of all opens of this file in the process.
+    pub fn lock_stats(&self) -> LockStats {
+        self.locks.stats()
+    }
+
+    /// The descriptor to ask the system about the file; `None` for a simulated one.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.os.as_ref().map(|os| os.any())
+    }
+
+    /// How reads travel now and, if not directly although that was asked for, why.
+    pub fn read_class(&self) -> (Class, Option<Reason>) {
+        self.class(&self.read_trial)
+    }
+
+    /// How writes travel now and, if not directly although that was asked for, why.
+    pub fn write_class(&self) -> (Class, Option<Reason>) {
+        self.class(&self.write_trial)
+    }
+
+    fn class(&self, trial: &Trial) -> (Class, Option<Reason>) {
+        match self.mode {
+            Mode::Cached => (Class::Cached, None),
+            Mode::Uncached => (Class::Uncached, None),
+            Mode::Direct | Mode::Concurrent if self.refusal.is_some() => (Class::Uncached, self.refusal),
+            _ if trial.is_buffered() => (Class::Uncached, Some(Reason::KernelBuffers)),
+            _ => (Class::Direct, None),
+        }
+    }
+
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// What `fstat(2)` answers.
+    pub fn size(&self) -> Result<u64, FileError> {
+        self.medium.size().map_err(|error| self.failed("ask the size of", raw(&error)))
+    }
+
+    /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers, or an earlier write error.
+    pub fn set_size(&self, size: u64) -> Result<(), FileError> {
+        self.check_latch()?;
+        let _guard = self.locks.whole(LockClass::Resize);
+        self.medium.set_size(size).map_err(|error| self.failed("resize", raw(&error)).at(size))
+    }
+
+    /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
+    ///
+    /// # Errors
+    /// What `fallocate(2)` answers: EOPNOTSUPP where the file system cannot, ENOSPC without space.
+    pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
+        let at = range.start;
+        let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
+        self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
+    }
+
+    /// Turns a range into a hole that reads as zeros.
+    ///
+    /// # Errors
+    /// What `fallocate(2)` answers.
+    pub fn punch(&self, range: Range<u64>) -> Result<(), FileError> {
+        self.check_latch()?;
+        let at = range.start;
+        let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
+        self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
+    }
+
+    /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
+    ///
+    /// # Errors
+    /// The write or sync error, now and from now on: see [`File`].
+    pub fn sync_data(&self) -> Result<(), FileError> {
+        self.sync(Kind::SyncData)
+    }
+
+    /// Makes data and all metadata durable (`fsync(2)`).
+    ///
+    /// # Errors
+    /// As [`File::sync_data`].
+    pub fn sync_all(&self) -> Result<(), FileError> {
+        self.sync(Kind::SyncAll)
+    }
+
+    fn sync(&self, kind: Kind) -> Result<(), FileError> {
+        self.check_latch()?;
+        self.meter.syncs.fetch_add(1, Ordering::Relaxed);
+        let op = self.op(kind, self.route(), Flags::default(), 0, None);
+        run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
+        self.settle()
+    }
+
+    /// Writes back and drops what passed through the page cache and was not there before.
+    ///
+    /// # Errors
+    /// An error of writing back, which latches.
+    pub fn settle(&self) -> Result<(), FileError> {
+        match &self.os {
+            Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
+            None => Ok(()),
+        }
+    }
+
+    fn route(&self) -> Route {
+        if self.mode.wants_direct() && self.refusal.is_none() { Route::Direct } else { Route::Buffered }
+    }
+
+    fn align(&self, route: Route, kind: Kind) -> Align {
+        match (route, kind) {
+            (Route::Buffered, _) => Align::NONE,
+            (Route::Direct, Kind::Read) => {
+                Align { offset: self.geometry.read_offset_align(), memory: self.geometry.mem_align() }
+            }
+            (Route::Direct, _) => Align { offset: self.geometry.offset_align(), memory: self.geometry.mem_align() },
+        }
+    }
+
+    /// The flags of requests on a route: what passes through the cache leaves it again, unless caching was asked for.
+    fn flags(&self, route: Route) -> Flags {
+        let dontcache = route == Route::Buffered && self.mode != Mode::Cached && self.uncache.dontcache();
+        Flags { dsync: false, dontcache }
+    }
+
+    fn op(&self, kind: Kind, route: Route, flags: Flags, offset: u64, mem: Option<crate::block::Mem>) -> Op {
+        let align = self.align(route, kind).offset as usize;
+        let medium = Arc::clone(&self.medium);
+        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, tag: 0 }
+    }
+
+    /// The lock of an operation within the file's present size, by mode.
+    fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+        match (self.mode, kind) {
+            (Mode::Cached | Mode::Uncached, _) => None,
+            (Mode::Direct, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
+            (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
+            (Mode::Concurrent, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
+            (Mode::Concurrent, _) => Some(self.locks.whole_shared(LockClass::Read)),
+        }
+    }
+
+    fn failed(&self, operation: &'static str, errno: Errno) -> FileError {
+        FileError::new(operation, &self.path, errno)
+    }
+
+    fn check_latch(&self) -> Result<(), FileError> {
+        self.latch.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Records the first write or sync error and returns the one that is in force.
+    fn latched(&self, error: FileError) -> FileError {
+        self.latch.get_or_init(|| error).clone()
+    }
+
+    fn count_requests(&self, kind: Kind, count: u64) {
+        let counter: &AtomicU64 =
+            if kind == Kind::Read { &self.meter.read_requests } else { &self.meter.write_requests };
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // Nobody is left to be told of an error; the type's documentation says to sync first.
+        let _ = self.settle();
+    }
+}
+
+fn raw(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,255 @@
+//! Opening files.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+use super::counters::Reason;
+use super::{File, FileError, Mode, Need, SyncMethod};
+use crate::engine::{Medium, OsMedium};
+use crate::geometry::{Directness, Geometry, GeometryError};
+use crate::io::Io;
+use crate::lock::LockPolicy;
+
+/// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub(super) read: bool,
+    pub(super) write: bool,
+    create: bool,
+    create_new: bool,
+    truncate: bool,
+    no_follow: bool,
+    permissions: u32,
+    pub(super) mode: Mode,
+    pub(super) need: Need,
+    pub(super) sync: SyncMethod,
+    pub(super) lock_policy: LockPolicy,
+    io: Option<Io>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
+
+impl OpenOptions {
+    /// Nothing asked for yet: mode direct, preferred, explicit sync.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            read: false,
+            write: false,
+            create: false,
+            create_new: false,
+            truncate: false,
+            no_follow: false,
+            permissions: 0o666,
+            mode: Mode::default(),
+            need: Need::default(),
+            sync: SyncMethod::default(),
+            lock_policy: LockPolicy::default(),
+            io: None,
+        }
+    }
+
+    /// For reading.
+    pub fn read(&mut self, yes: bool) -> &mut Self {
+        self.read = yes;
+        self
+    }
+
+    /// For writing.
+    pub fn write(&mut self, yes: bool) -> &mut Self {
+        self.write = yes;
+        self
+    }
+
+    /// Creates the file if there is none.
+    pub fn create(&mut self, yes: bool) -> &mut Self {
+        self.create = yes;
+        self
+    }
+
+    /// Creates the file; an existing one is an error (EEXIST).
+    pub fn create_new(&mut self, yes: bool) -> &mut Self {
+        self.create_new = yes;
+        self
+    }
+
+    /// Cuts an existing file to nothing, once everything else about the opening has succeeded.
+    pub fn truncate(&mut self, yes: bool) -> &mut Self {
+        self.truncate = yes;
+        self
+    }
+
+    /// A symbolic link under the last name is an error (ELOOP).
+    pub fn no_follow(&mut self, yes: bool) -> &mut Self {
+        self.no_follow = yes;
+        self
+    }
+
+    /// Permissions of a file that is created, before the umask.
+    pub fn permissions(&mut self, bits: u32) -> &mut Self {
+        self.permissions = bits;
+        self
+    }
+
+    /// How bytes travel.
+    pub fn mode(&mut self, mode: Mode) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How firmly the mode is asked for.
+    pub fn need(&mut self, need: Need) -> &mut Self {
+        self.need = need;
+        self
+    }
+
+    /// When written data is durable.
+    pub fn sync_method(&mut self, sync: SyncMethod) -> &mut Self {
+        self.sync = sync;
+        self
+    }
+
+    /// What a range lock covers; files opened with different policies do not exclude each other.
+    pub fn lock_policy(&mut self, policy: LockPolicy) -> &mut Self {
+        self.lock_policy = policy;
+        self
+    }
+
+    /// The shared I/O to use instead of the process's own.
+    pub fn io(&mut self, io: &Io) -> &mut Self {
+        self.io = Some(io.clone());
+        self
+    }
+
+    /// Opens a regular file or a block device.
+    ///
+    /// # Errors
+    /// [`FileError`]: what `open(2)` answers; EINVAL for what has no blocks (pipes, terminals); EOPNOTSUPP when direct
+    /// I/O is required and the file system has none.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
+        let path = path.as_ref();
+        let failed = |errno| FileError::new("open", path, errno);
+        let medium = self.descriptors(path).map_err(failed)?;
+        let geometry = Geometry::of(medium.any()).map_err(|error| match error {
+            GeometryError::NoBlocks => failed(Errno::INVAL).with_cure("not a regular file or a block device"),
+            other => failed(geometry_errno(&other)),
+        })?;
+        let refused = self.mode.wants_direct()
+            && (medium.descriptor(crate::engine::Route::Direct).is_err()
+                || geometry.directness() == Directness::Refused);
+        if refused && self.need == Need::Required {
+            return Err(FileError::new("open for direct I/O", path, Errno::OPNOTSUPP).with_cure(CURE_PREFERRED));
+        }
+        let medium = if refused { into_buffered(medium, self.access()).map_err(failed)? } else { medium };
+        let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
+        let io = match &self.io {
+            Some(io) => io.clone(),
+            None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
+        };
+        let locks = io.lock_table(stat.st_dev, stat.st_ino, self.lock_policy);
+        let medium = Arc::new(medium);
+        let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
+        file.os = Some(medium);
+        file.refusal = refused.then_some(Reason::NoDirectIo);
+        if self.truncate && stat.st_size > 0 {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+
+    /// A file over a medium of the caller's, such as the simulator's, with alignments in bytes.
+    ///
+    /// # Errors
+    /// [`FileError`] when there is no I/O to be had.
+    pub fn open_medium(
+        &self,
+        name: impl AsRef<Path>,
+        medium: Arc<dyn Medium>,
+        geometry: Geometry,
+    ) -> Result<File, FileError> {
+        let io = match &self.io {
+            Some(io) => io.clone(),
+            None => Io::shared().map_err(|_| FileError::new("open", name.as_ref(), Errno::NOMEM))?,
+        };
+        let locks = crate::lock::LockTable::new(self.lock_policy);
+        Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
+    }
+
+    /// Access mode and sync flags: what a second descriptor of the same file is opened with.
+    fn access(&self) -> OFlags {
+        let access = match (self.read, self.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        let sync = match self.sync {
+            SyncMethod::Explicit => OFlags::empty(),
+            SyncMethod::Dsync => OFlags::DSYNC,
+            SyncMethod::Sync => OFlags::SYNC,
+        };
+        access | sync | OFlags::CLOEXEC
+    }
+
+    /// Opens what is needed. A refusal of `O_DIRECT` is not an error here: the medium then lacks that descriptor.
+    fn descriptors(&self, path: &Path) -> Result<OsMedium, Errno> {
+        let mut flags = self.access() | OFlags::NOCTTY;
+        flags.set(OFlags::NOFOLLOW, self.no_follow);
+        flags.set(OFlags::CREATE, self.create || self.create_new);
+        flags.set(OFlags::EXCL, self.create_new);
+        let permissions = Permissions::from_raw_mode(self.permissions);
+        let open = |more: OFlags| retry(|| rustix::fs::open(path, flags | more, permissions));
+        if !self.mode.wants_direct() {
+            return Ok(OsMedium::buffered(open(OFlags::empty())?));
+        }
+        if flags.contains(OFlags::CREATE) {
+            // A file system without O_DIRECT creates the file before it refuses the flag, so creation comes first.
+            let fd = open(OFlags::empty())?;
+            return Ok(match add_direct(fd.as_fd(), self.access()) {
+                Ok(direct) => OsMedium::both(direct, fd),
+                Err(_) => OsMedium::buffered(fd),
+            });
+        }
+        match open(OFlags::DIRECT) {
+            Ok(fd) => Ok(OsMedium::direct(fd, self.access())),
+            // open(2): EINVAL, "The filesystem does not support the O_DIRECT flag".
+            Err(Errno::INVAL) => Ok(OsMedium::buffered(open(OFlags::empty())?)),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// A second descriptor of an open file, with `O_DIRECT`.
+fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
+    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    retry(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
+}
+
+fn into_buffered(medium: OsMedium, access: OFlags) -> Result<OsMedium, Errno> {
+    let name = format!("/proc/self/fd/{}", medium.any().as_raw_fd());
+    Ok(OsMedium::buffered(retry(|| rustix::fs::open(&name, access, Permissions::empty()))?))
+}
+
+fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn geometry_errno(error: &GeometryError) -> Errno {
+    match error {
+        GeometryError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::INVAL),
+        _ => Errno::INVAL,
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading at any offset, length and address.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+
+use super::counters::{Class, Reason};
+use super::layout::{Part, Stretch, parts, stretches};
+use super::run::rounds;
+use super::{File, FileError, Mode};
+use crate::block::{Loans, Mem, scope};
+use crate::drive::Finished;
+use crate::engine::{Kind, Route};
+use crate::geometry::align_up;
+
+/// A part of the caller's memory that is filled by copying, and its place in the file.
+type Kept<'env> = (u64, &'env mut [u8]);
+
+impl File {
+    /// Reads into `buffer` from `offset`; returns the bytes read, fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The first error of any part of the request, with its place.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
+        let route = self.route();
+        let align = self.align(route, Kind::Read);
+        let (address, len) = (buffer.as_ptr() as usize, buffer.len());
+        if len == 0 || len > self.io.limits().request || !align.fits(offset, address, len) {
+            return self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset);
+        }
+        let range = offset..offset + len as u64;
+        let _guard = self.lock(Kind::Read, range.clone());
+        let pages = self.before_read(route, &range);
+        let count = scope(|loans| {
+            let op =
+                self.op(Kind::Read, route, self.flags(route), offset, Some(Mem::one(loans.lend_mut(&mut *buffer))));
+            self.run(vec![op])?.pop().map_or(Ok(0), |over| self.read_outcome(&over))
+        })?;
+        // The device fills whole blocks: what it stored behind the end of the file is not the caller's to see.
+        buffer[count..(align_up(count as u64, align.offset) as usize).min(len)].fill(0);
+        self.after_read(route, &range, pages, count as u64)?;
+        self.count_straight_read(count as u64);
+        Ok(count)
+    }
+
+    /// Reads into several buffers in turn, from consecutive bytes of the file; as `preadv(2)`, under no alignment rule.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    pub fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, FileError> {
+        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let Some(end) = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64) else {
+            return Err(self.failed("read", rustix::io::Errno::INVAL).at(offset));
+        };
+        if len == 0 {
+            return Ok(0);
+        }
+        let route = self.route();
+        let align = self.align(route, Kind::Read);
+        let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
+        let limits = self.io.limits();
+        let stretches = stretches(&parts, align, limits.request as u64, self.io.bounce().block_len() as u64);
+
+        let _guard = self.lock(Kind::Read, offset..end);
+        let pages = self.before_read(route, &(offset..end));
+        let reached = scope(|loans| self.read_stretches(loans, buffers, &parts, &stretches, route))?;
+        let count = reached.clamp(offset, end) - offset;
+        if count < len {
+            clear_behind(buffers, count as usize, align.offset as usize);
+        }
+        self.after_read(route, &(offset..end), pages, count)?;
+        self.count_parts_read(&parts, offset + count, offset, align.offset);
+        Ok(count as usize)
+    }
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; ENODATA when the file ends before the buffer is full.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), FileError> {
+        let count = self.read_at(buffer, offset)?;
+        if count < buffer.len() {
+            return Err(self.failed("read", rustix::io::Errno::NODATA).at(offset + count as u64));
+        }
+        Ok(())
+    }
+
+    /// Runs the stretches and copies out what was bounced; returns the offset up to which the file was read.
+    fn read_stretches<'env>(
+        &self,
+        loans: &Loans<'env>,
+        buffers: &'env mut [IoSliceMut<'_>],
+        parts: &[Part],
+        stretches: &[Stretch],
+        route: Route,
+    ) -> Result<u64, FileError> {
+        let (mut straight, mut kept) = hand_out(buffers, parts);
+        let mut kept = kept.drain(..).peekable();
+        let mut reached = stretches[0].file.start;
+        for round in rounds(stretches, self.blocks_per_round()) {
+            let mut blocks = self.take_blocks(round).into_iter();
+            let ops = self.ops(Kind::Read, route, round, |stretch| {
+                let len = (stretch.file.end - stretch.file.start) as usize;
+                match stretch.straight {
+                    Some(_) => loans.lend_mut(straight.take(len)),
+                    None => blocks.next().expect("a block was taken for every bounced stretch").into_segment(0..len),
+                }
+            });
+            for over in self.run(ops)? {
+                let count = self.read_outcome(&over)? as u64;
+                let start = over.op.offset;
+                reached = start + count;
+                copy_out(over, start..reached, &mut kept);
+            }
+            if reached < round[round.len() - 1].file.end {
+                break;
+            }
+        }
+        Ok(reached)
+    }
+
+    fn read_outcome(&self, over: &Finished) -> Result<usize, FileError> {
+        over.outcome.map_err(|errno| self.failed("read", errno).at(over.op.position()))
+    }
+
+    /// Before a read that may leave pages: notes what is there. Returns the pages of the range when the file system's
+    /// direct reads are on trial.
+    fn before_read(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+        let os = self.os.as_ref()?;
+        match route {
+            Route::Buffered if self.mode == Mode::Cached => None,
+            Route::Buffered => {
+                self.uncache.prepare(os);
+                None
+            }
+            Route::Direct if self.read_trial.is_open() || self.read_trial.is_buffered() => {
+                self.uncache.prepare(os);
+                super::uncache::pages_in(os, range)
+            }
+            Route::Direct => None,
+        }
+    }
+
+    /// After it: what passed through the cache is noted, and dropped when enough has gathered.
+    fn after_read(&self, route: Route, range: &Range<u64>, pages: Option<u64>, count: u64) -> Result<(), FileError> {
+        let Some(os) = &self.os else { return Ok(()) };
+        if let (Some(before), true) = (pages, self.read_trial.is_open() && count > 0) {
+            let after = super::uncache::pages_in(os, range).unwrap_or(before);
+            self.read_trial.decide(after > before);
+            self.refuse_buffered(&self.read_trial, "read directly from")?;
+        }
+        let passed = match route {
+            Route::Buffered => self.mode != Mode::Cached,
+            Route::Direct => self.read_trial.is_buffered(),
+        };
+        if passed && self.uncache.touch(range.clone(), false) {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_buffered(&self, trial: &super::Trial, operation: &'static str) -> Result<(), FileError> {
+        if trial.is_buffered() && self.need == super::Need::Required {
+            let cure = "the file system buffers direct I/O; allow uncached I/O";
+            return Err(self.failed(operation, rustix::io::Errno::OPNOTSUPP).with_cure(cure));
+        }
+        Ok(())
+    }
+
+    fn count_straight_read(&self, bytes: u64) {
+        let (class, reason) = self.read_class();
+        self.meter.count_read(class, bytes);
+        if let Some(reason) = reason {
+            self.meter.count_reason(reason, bytes);
+        }
+    }
+
+    /// Counts the parts up to `reached` by class and reason.
+    fn count_parts_read(&self, parts: &[Part], reached: u64, offset: u64, align: u64) {
+        for part in parts {
+            let bytes = reached.saturating_sub(part.at).min(part.bytes.len() as u64);
+            if bytes == 0 {
+                continue;
+            }
+            if part.straight {
+                self.count_straight_read(bytes);
+            } else {
+                self.meter.count_read(Class::Bounced, bytes);
+                let aligned = (part.at | part.bytes.len() as u64) % align == 0 && offset % align == 0;
+                let reason = if aligned { Reason::MisalignedMemory } else { Reason::MisalignedRequest };
+                self.meter.count_reason(reason, bytes);
+            }
+        }
+    }
+}
+
+/// The straight parts of the caller's memory, handed out piece by piece in file order.
+struct Straight<'env> {
+    slices: std::vec::IntoIter<&'env mut [u8]>,
+    current: &'env mut [u8],
+}
+
+impl<'env> Straight<'env> {
+    fn take(&mut self, len: usize) -> &'env mut [u8] {
+        if self.current.is_empty() {
+            self.current = self.slices.next().expect("stretches cover the straight parts exactly");
+        }
+        let (head, tail) = std::mem::take(&mut self.current).split_at_mut(len);
+        self.current = tail;
+        head
+    }
+}
+
+/// Splits the caller's buffers into what is lent to the device and what is kept for copying into.
+fn hand_out<'env>(buffers: &'env mut [IoSliceMut<'_>], parts: &[Part]) -> (Straight<'env>, Vec<Kept<'env>>) {
+    let (mut straight, mut kept) = (Vec::new(), Vec::new());
+    let mut parts = parts.iter().peekable();
+    for (index, buffer) in buffers.iter_mut().enumerate() {
+        let mut rest: &'env mut [u8] = buffer;
+        while let Some(part) = parts.next_if(|part| part.buffer == index) {
+            let (slice, after) = rest.split_at_mut(part.bytes.len());
+            rest = after;
+            if part.straight {
+                straight.push(slice);
+            } else {
+                kept.push((part.at, slice));
+            }
+        }
+    }
+    (Straight { slices: straight.into_iter(), current: &mut [] }, kept)
+}
+
+/// Copies what the blocks of an operation hold into the caller's memory, which is consumed in file order.
+fn copy_out<'env>(over: Finished, read: Range<u64>, kept: &mut std::iter::Peekable<std::vec::Drain<'_, Kept<'env>>>) {
+    let mut at = read.start;
+    let Some(mem) = over.op.mem else { return };
+    for segment in mem.into_segments() {
+        let len = segment.len() as u64;
+        let filled = read.end.saturating_sub(at).min(len) as usize;
+        if let Some(block) = segment.into_block(filled) {
+            let (block, held) = (block.filled(), at..at + filled as u64);
+            while let Some((place, slice)) = kept.peek_mut() {
+                let start = (*place).max(held.start);
+                let end = (*place + slice.len() as u64).min(held.end);
+                if start < end {
+                    let from = &block[(start - held.start) as usize..(end - held.start) as usize];
+                    slice[(start - *place) as usize..(end - *place) as usize].copy_from_slice(from);
+                }
+                if *place + slice.len() as u64 > held.end {
+                    break;
+                }
+                kept.next();
+            }
+        }
+        at += len;
+    }
+}
+
+/// Zeroes what the device may have stored behind the end of the file: at most one block behind `count` bytes.
+fn clear_behind(buffers: &mut [IoSliceMut<'_>], count: usize, block: usize) {
+    let mut passed = 0;
+    for buffer in buffers {
+        let (start, end) = (count.saturating_sub(passed), (count + block).saturating_sub(passed));
+        passed += buffer.len();
+        let (start, end) = (start.min(buffer.len()), end.min(buffer.len()));
+        buffer[start..end].fill(0);
+    }
+}

@@ -1,0 +1,98 @@
+//! Leaving no page behind: what this file brought into the page cache is written back and dropped, what others had
+//! there stays.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use rustix::io::Errno;
+
+use crate::engine::{Medium, OsMedium, Route};
+use crate::geometry::Geometry;
+use crate::residency::{Picture, ResidencyError, length_of, write_back};
+
+/// Bytes through the cache after which they are dropped without waiting for a sync or close, so that a long transfer
+/// never occupies more than this.
+const MOST_TOUCHED: u64 = 16 << 20;
+
+/// Keeps account of the ranges that passed through the page cache.
+#[derive(Debug, Default)]
+pub(super) struct Uncache {
+    /// What was resident before the first byte passed through; `None` where that is hidden from us (a file of another
+    /// user: EPERM), and then nothing may be evicted.
+    before: OnceLock<Option<Picture>>,
+    touched: Mutex<Touched>,
+    /// The kernel refused `RWF_DONTCACHE` for this file.
+    pub(super) no_dontcache: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Touched {
+    /// The hull of the ranges touched; empty when nothing is to be dropped.
+    hull: Range<u64>,
+    bytes: u64,
+    written: bool,
+}
+
+fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Uncache {
+    /// Takes the picture of residency, once, before anything passes through the cache.
+    pub(super) fn prepare(&self, medium: &OsMedium) {
+        self.before.get_or_init(|| length_of(medium.any()).and_then(|len| Picture::take(medium.any(), len)).ok());
+    }
+
+    /// Notes that a range passed through the cache. True when enough has gathered to be dropped now.
+    pub(super) fn touch(&self, range: Range<u64>, written: bool) -> bool {
+        let mut touched = guard(&self.touched);
+        touched.bytes += range.end - range.start;
+        touched.written |= written;
+        touched.hull = if touched.hull.is_empty() {
+            range
+        } else {
+            touched.hull.start.min(range.start)..touched.hull.end.max(range.end)
+        };
+        touched.bytes >= MOST_TOUCHED
+    }
+
+    /// Writes back what is dirty and drops what is ours.
+    pub(super) fn settle(&self, medium: &OsMedium) -> Result<(), Errno> {
+        let touched = std::mem::take(&mut *guard(&self.touched));
+        if touched.hull.is_empty() {
+            return Ok(());
+        }
+        let fd =
+            medium.descriptor(Route::Buffered).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if touched.written {
+            write_back(fd, touched.hull.clone()).map_err(|error| residency_errno(&error))?;
+        }
+        if let Some(Some(before)) = self.before.get() {
+            // Pages that stay only cost memory: a refusal to drop them fails nothing.
+            let _ = before.drop_new(fd, touched.hull);
+        }
+        Ok(())
+    }
+
+    pub(super) fn dontcache(&self) -> bool {
+        !self.no_dontcache.load(Ordering::Relaxed)
+    }
+}
+
+fn residency_errno(error: &ResidencyError) -> Errno {
+    match error {
+        ResidencyError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::IO),
+        _ => Errno::IO,
+    }
+}
+
+/// Pages of a range in the cache, or `None` where that cannot be known.
+pub(super) fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
+    crate::sys::cachestat(medium.any(), range.start, range.end - range.start).ok().map(|stat| stat.cache)
+}
+
+/// Whether direct I/O on this file system has to be seen to be believed.
+pub(super) fn unproven(geometry: &Geometry) -> bool {
+    geometry.directness() == crate::geometry::Directness::Unknown
+}

@@ -1,0 +1,311 @@
+//! Writing at any offset, length and address.
+//!
+//! Whole blocks go direct. A block of which only a part is written is read, patched and written, under the exclusive
+//! lock of the whole file. The exception is the block that holds, or would hold, the end of the file: a direct write of
+//! it would move the end to a multiple of the block, so other processes, or a crash, would show bytes that nobody wrote.
+//! Its bytes are written by exact length through the page cache, and dropped from there.
+
+use std::io::IoSlice;
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use super::counters::{Class, Reason};
+use super::layout::{Align, Part, Stretch, parts, stretches};
+use super::run::rounds;
+use super::{File, FileError, Mode};
+use crate::block::{Block, Loans, scope};
+use crate::drive::{Finished, run_here};
+use crate::engine::{Kind, Route};
+use crate::geometry::{align_down, align_up};
+use crate::lock::{LockClass, LockGuard};
+
+/// What the file holds in a block that is written in part, and where.
+type Edge = (u64, Vec<u8>);
+
+/// How one write is divided, by its place in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Division {
+    /// Before the body, through the page cache: the rest of the block that holds the end of the file.
+    head: Range<u64>,
+    /// Direct. Its first and last blocks may be partial; those lie wholly inside the file and are patched.
+    body: Range<u64>,
+    /// Behind the body, through the page cache: the part of a block that holds the new or old end of the file.
+    tail: Range<u64>,
+}
+
+/// Divides a write of `range` to a file of `size` bytes.
+fn divide(range: Range<u64>, size: u64, align: u64) -> Division {
+    let Range { start, end } = range;
+    // A partial block may be patched directly only if all of it is inside the file.
+    let inside = |block: u64| block + align <= size;
+    let head_end =
+        if start % align != 0 && !inside(align_down(start, align)) { end.min(align_up(start, align)) } else { start };
+    let last = align_down(end, align).max(head_end);
+    let tail_start = if end % align != 0 && !inside(align_down(end, align)) { last } else { end };
+    let tail_start = tail_start.max(head_end);
+    Division { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
+}
+
+impl File {
+    /// Writes `bytes` at `offset`, all of them, extending the file if need be. Durable only after a sync, or with a
+    /// sync method other than explicit.
+    ///
+    /// # Errors
+    /// The first error of any part, with its place; what the range holds then is undefined. The error latches: see
+    /// [`File`]. EFBIG and EBADF are found before anything is written and do not latch.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        self.write_vectored_at(&[IoSlice::new(bytes)], offset)
+    }
+
+    /// Writes several buffers in turn to consecutive bytes of the file; as `pwritev(2)`, under no alignment rule.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn write_vectored_at(&self, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+        self.check_latch()?;
+        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+        let end = end.ok_or_else(|| self.failed("write", Errno::FBIG).at(offset))?;
+        if !self.writable {
+            return Err(self.failed("write", Errno::BADF).at(offset).with_cure("it was opened for reading only"));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let route = self.route();
+        let align = self.align(route, Kind::Write);
+        let (_guard, size) = self.lock_write(offset..end, align.offset)?;
+        if route == Route::Buffered {
+            return self.write_part(Route::Buffered, buffers, offset);
+        }
+        let division = divide(offset..end, size, align.offset);
+        for (route, range) in
+            [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
+        {
+            if range.is_empty() {
+                continue;
+            }
+            if range == (offset..end) {
+                self.write_part(route, buffers, offset)?;
+            } else {
+                let part = slices(buffers, (range.start - offset)..(range.end - offset));
+                self.write_part(route, &part, range.start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the lock that the write needs and the file's size under it. Only a write inside the file, in whole blocks,
+    /// runs beside others.
+    fn lock_write(&self, range: Range<u64>, align: u64) -> Result<(Option<LockGuard>, u64), FileError> {
+        if matches!(self.mode, Mode::Cached | Mode::Uncached) {
+            return Ok((None, 0));
+        }
+        let misaligned = (range.start | range.end) % align != 0;
+        if !misaligned {
+            let guard = self.lock(Kind::Write, range.clone());
+            let size = self.size()?;
+            if range.end <= size {
+                return Ok((guard, size));
+            }
+            // The locks are not upgradeable; dropping this one first keeps two extenders from waiting for each other.
+            drop(guard);
+        }
+        let class = if misaligned { LockClass::Misaligned } else { LockClass::Resize };
+        let guard = self.locks.whole(class);
+        Ok((Some(guard), self.size()?))
+    }
+
+    /// Writes all of `buffers` through one route.
+    fn write_part(&self, route: Route, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+        let align = self.align(route, Kind::Write);
+        let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
+        let most = self.io.limits().request as u64;
+        let stretches = stretches(&parts, align, most, self.io.bounce().block_len() as u64);
+        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let range = offset..offset + len;
+        let pages = self.before_write(route, &range);
+        scope(|loans| self.write_stretches(loans, buffers, &parts, &stretches, route))?;
+        self.after_write(route, &range, pages)?;
+        self.count_parts_written(route, &parts, align);
+        Ok(())
+    }
+
+    fn write_stretches<'env>(
+        &self,
+        loans: &Loans<'env>,
+        buffers: &'env [IoSlice<'_>],
+        parts: &[Part],
+        stretches: &[Stretch],
+        route: Route,
+    ) -> Result<(), FileError> {
+        let written = parts[0].at..parts[parts.len() - 1].at + parts[parts.len() - 1].bytes.len() as u64;
+        let edges = self.read_edges(stretches, &written)?;
+        for round in rounds(stretches, self.blocks_per_round()) {
+            let mut blocks = self.take_blocks(round);
+            fill(&mut blocks, round, &edges, parts, buffers);
+            let mut blocks = blocks.into_iter();
+            let ops = self.ops(Kind::Write, route, round, |stretch| {
+                let len = (stretch.file.end - stretch.file.start) as usize;
+                match stretch.straight {
+                    Some((buffer, place)) => {
+                        let bytes: &'env [u8] = &buffers[buffer];
+                        loans.lend(&bytes[place..place + len])
+                    }
+                    None => blocks.next().expect("a block was taken for every bounced stretch").into_segment(0..len),
+                }
+            });
+            for over in self.run(ops)? {
+                self.write_outcome(&over)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the first and the last block where the write covers only a part of them.
+    fn read_edges(&self, stretches: &[Stretch], written: &Range<u64>) -> Result<Vec<Edge>, FileError> {
+        let align = self.geometry.offset_align().max(self.geometry.read_offset_align());
+        let covered = stretches[0].file.start..stretches[stretches.len() - 1].file.end;
+        let first = (written.start > covered.start).then_some(covered.start);
+        let last = (written.end < covered.end).then_some(covered.end - align);
+        let mut edges = Vec::new();
+        for at in [first, last.filter(|last| Some(*last) != first)].into_iter().flatten() {
+            let spare = self.io.bounce().take_many(1).pop().expect("one block was asked for");
+            let mem = spare.into_mem(0..align as usize);
+            self.count_requests(Kind::Read, 1);
+            let over = run_here(self.op(Kind::Read, Route::Direct, self.flags(Route::Direct), at, Some(mem)));
+            let count = over.outcome.map_err(|errno| self.failed("read a block to patch in", errno).at(at))?;
+            let block = over.op.mem.and_then(|mem| mem.into_block(count)).expect("an operation returns its block");
+            edges.push((at, block.filled().to_vec()));
+        }
+        Ok(edges)
+    }
+
+    fn write_outcome(&self, over: &Finished) -> Result<(), FileError> {
+        match over.outcome {
+            Ok(_) => Ok(()),
+            // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
+            Err(errno @ (Errno::BADF | Errno::FBIG | Errno::INVAL)) => {
+                Err(self.failed("write", errno).at(over.op.position()))
+            }
+            Err(errno) => Err(self.latched(self.failed("write", errno).at(over.op.position()))),
+        }
+    }
+
+    fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+        let os = self.os.as_ref()?;
+        let unproven = self.write_trial.is_open() || self.write_trial.is_buffered();
+        if route == Route::Direct && !unproven || self.mode == Mode::Cached {
+            return None;
+        }
+        self.uncache.prepare(os);
+        if route == Route::Direct { super::uncache::pages_in(os, range) } else { None }
+    }
+
+    fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
+        let Some(os) = &self.os else { return Ok(()) };
+        if let (Some(before), true) = (pages, self.write_trial.is_open()) {
+            let after = super::uncache::pages_in(os, range).unwrap_or(before);
+            self.write_trial.decide(after > before);
+            self.refuse_buffered(&self.write_trial, "write directly to")?;
+        }
+        let passed = match route {
+            Route::Buffered => self.mode != Mode::Cached,
+            Route::Direct => self.write_trial.is_buffered(),
+        };
+        if passed && self.uncache.touch(range.clone(), true) {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn count_parts_written(&self, route: Route, parts: &[Part], align: Align) {
+        let (class, reason) = self.write_class();
+        for part in parts {
+            let bytes = part.bytes.len() as u64;
+            let aligned = (part.at | bytes) % align.offset == 0;
+            let (class, reason) = match (route, part.straight) {
+                (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(Reason::EndOfFile)),
+                (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
+                (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
+                (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
+            };
+            self.meter.count_written(class, bytes);
+            if let Some(reason) = reason {
+                self.meter.count_reason(reason, bytes);
+            }
+        }
+    }
+}
+
+/// Fills the blocks of a round: what the file holds where a block is written in part, then the caller's bytes.
+fn fill(blocks: &mut [Block], round: &[Stretch], edges: &[Edge], parts: &[Part], buffers: &[IoSlice<'_>]) {
+    let bounced = round.iter().filter(|stretch| stretch.straight.is_none());
+    for (block, stretch) in blocks.iter_mut().zip(bounced) {
+        let held = &stretch.file;
+        for (at, old) in edges.iter().filter(|(at, _)| held.contains(at)) {
+            block.copy_in((at - held.start) as usize, old);
+        }
+        let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= held.start);
+        for part in parts[first..].iter().take_while(|part| part.at < held.end).filter(|part| !part.straight) {
+            let start = part.at.max(held.start);
+            let end = (part.at + part.bytes.len() as u64).min(held.end);
+            let place = part.bytes.start + (start - part.at) as usize;
+            let from = &buffers[part.buffer][place..place + (end - start) as usize];
+            block.copy_in((start - held.start) as usize, from);
+        }
+    }
+}
+
+/// The bytes `range` of the buffers taken together.
+fn slices<'a>(buffers: &'a [IoSlice<'_>], range: Range<u64>) -> Vec<IoSlice<'a>> {
+    let mut passed = 0;
+    let mut taken = Vec::new();
+    for buffer in buffers {
+        let len = buffer.len() as u64;
+        let (start, end) = (range.start.max(passed), range.end.min(passed + len));
+        if start < end {
+            taken.push(IoSlice::new(&buffer[(start - passed) as usize..(end - passed) as usize]));
+        }
+        passed += len;
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divided(range: Range<u64>, size: u64) -> [Range<u64>; 3] {
+        let Division { head, body, tail } = divide(range.clone(), size, 512);
+        assert_eq!((head.start, head.end, body.end, tail.end), (range.start, body.start, tail.start, range.end));
+        [head, body, tail]
+    }
+
+    #[test]
+    fn whole_blocks_go_direct_wherever_they_are() {
+        assert_eq!(divided(512..2048, 0)[1], 512..2048);
+        assert_eq!(divided(512..2048, 700)[1], 512..2048);
+    }
+
+    #[test]
+    fn partial_blocks_inside_the_file_are_patched() {
+        assert_eq!(divided(100..1300, 1536)[1], 100..1300);
+        assert_eq!(divided(100..200, 512)[1], 100..200);
+    }
+
+    #[test]
+    fn the_block_of_the_end_goes_by_exact_length() {
+        // The new end.
+        assert_eq!(divided(0..1300, 0), [0..0, 0..1024, 1024..1300]);
+        // The old end, behind the write.
+        assert_eq!(divided(0..1300, 1400), [0..0, 0..1024, 1024..1300]);
+        // The old end, before the write: an append.
+        assert_eq!(divided(1300..4096, 1300), [1300..1536, 1536..4096, 4096..4096]);
+        // Everything within the block of the end.
+        assert_eq!(divided(1300..1350, 1400), [1300..1350, 1350..1350, 1350..1350]);
+        // An append with both.
+        assert_eq!(divided(1300..5000, 1300), [1300..1536, 1536..4608, 4608..5000]);
+    }
+}

@@ -1,0 +1,204 @@
+//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory, and limits.
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use crate::block::Pool;
+use crate::drive::Driver;
+use crate::engine::{Engine, Selection, SelectionError};
+use crate::lock::{LockPolicy, LockTable};
+
+/// Every limit on memory and requests in flight, in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Operations in flight of one borrowed engine.
+    pub depth: usize,
+    /// Largest single request in bytes; larger ones are split.
+    pub request: usize,
+    /// Size of one bounce block in bytes.
+    pub bounce_block: usize,
+    /// Number of bounce blocks, shared by all files of the [`Io`].
+    pub bounce_blocks: usize,
+    /// Engines kept for the next borrower.
+    pub idle_engines: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { depth: 32, request: 1 << 20, bounce_block: 64 << 10, bounce_blocks: 128, idle_engines: 16 }
+    }
+}
+
+/// There is no I/O to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// The environment asks for an engine that cannot be had.
+    #[error(transparent)]
+    Engine(#[from] SelectionError),
+    /// No memory for bounce blocks.
+    #[error("cannot map {bytes} bytes of bounce memory: {source}")]
+    Memory {
+        /// What was asked for.
+        bytes: usize,
+        /// What `mmap(2)` answered.
+        source: std::io::Error,
+    },
+}
+
+type EngineFactory = dyn Fn(usize) -> Box<dyn Engine> + Send + Sync;
+
+/// The I/O of a process: open files through it to share engines, memory and locks. Cheap to clone.
+#[derive(Clone)]
+pub struct Io {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine_name: &'static str,
+    engine_reason: Option<String>,
+    make_engine: Box<EngineFactory>,
+    limits: Limits,
+    bounce: Pool,
+    idle: Mutex<Vec<Driver>>,
+    /// The lock table of each inode that is open, so that several opens of one file exclude each other.
+    locks: Mutex<HashMap<(u64, u64, bool), Weak<LockTable>>>,
+}
+
+impl std::fmt::Debug for Io {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Io({}, {:?})", self.engine_name(), self.limits())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Io {
+    /// The `Io` of the process, made at first use with the default limits.
+    ///
+    /// # Errors
+    /// [`IoError`].
+    pub fn shared() -> Result<Io, IoError> {
+        static SHARED: OnceLock<Io> = OnceLock::new();
+        if let Some(io) = SHARED.get() {
+            return Ok(io.clone());
+        }
+        let io = Io::new(Limits::default())?;
+        Ok(SHARED.get_or_init(|| io).clone())
+    }
+
+    /// An `Io` of its own, with the engine that probing finds.
+    ///
+    /// # Errors
+    /// [`IoError`].
+    pub fn new(limits: Limits) -> Result<Io, IoError> {
+        let selection = Selection::probe()?;
+        let (name, reason) = (selection.name(), selection.reason.clone());
+        Io::build(limits, name, reason, Box::new(move |depth| selection.engine(depth)))
+    }
+
+    /// An `Io` whose engines the caller makes, such as the simulator's.
+    ///
+    /// # Errors
+    /// [`IoError::Memory`].
+    pub fn with_engine(
+        limits: Limits,
+        name: &'static str,
+        make: impl Fn(usize) -> Box<dyn Engine> + Send + Sync + 'static,
+    ) -> Result<Io, IoError> {
+        Io::build(limits, name, None, Box::new(make))
+    }
+
+    fn build(
+        limits: Limits,
+        engine_name: &'static str,
+        engine_reason: Option<String>,
+        make_engine: Box<EngineFactory>,
+    ) -> Result<Io, IoError> {
+        let bytes = limits.bounce_block * limits.bounce_blocks;
+        let bounce =
+            Pool::new(limits.bounce_block, limits.bounce_blocks).map_err(|source| IoError::Memory { bytes, source })?;
+        let (idle, locks) = (Mutex::default(), Mutex::default());
+        let shared = Shared { engine_name, engine_reason, make_engine, limits, bounce, idle, locks };
+        Ok(Io { shared: Arc::new(shared) })
+    }
+
+    /// The engine's name.
+    pub fn engine_name(&self) -> &'static str {
+        self.shared.engine_name
+    }
+
+    /// Why the engine is not io_uring, when it is not.
+    pub fn engine_reason(&self) -> Option<&str> {
+        self.shared.engine_reason.as_deref()
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// A driver over a new engine of the chosen kind, for a user with a depth of its own.
+    pub fn driver(&self, depth: usize) -> Driver {
+        Driver::new((self.shared.make_engine)(depth))
+    }
+
+    /// The bounce memory.
+    pub(crate) fn bounce(&self) -> &Pool {
+        &self.shared.bounce
+    }
+
+    /// Borrows an idle driver, or makes one.
+    pub(crate) fn borrow_driver(&self) -> Borrowed<'_> {
+        let idle = locked(&self.shared.idle).pop();
+        let driver = idle.unwrap_or_else(|| self.driver(self.shared.limits.depth));
+        Borrowed { io: self, driver: Some(driver) }
+    }
+
+    /// The lock table of an inode under a policy: the one in use, or a new one.
+    pub(crate) fn lock_table(&self, device: u64, inode: u64, policy: LockPolicy) -> Arc<LockTable> {
+        let mut locks = locked(&self.shared.locks);
+        let key = (device, inode, policy == LockPolicy::WholeFile);
+        if let Some(table) = locks.get(&key).and_then(Weak::upgrade) {
+            return table;
+        }
+        // Tables of closed files are swept when as many have gathered as are in use.
+        if locks.len() == locks.capacity() {
+            locks.retain(|_, table| table.strong_count() > 0);
+        }
+        let table = LockTable::new(policy);
+        locks.insert(key, Arc::downgrade(&table));
+        table
+    }
+}
+
+/// A driver on loan; goes back when dropped, unless operations are stuck in it.
+pub(crate) struct Borrowed<'a> {
+    io: &'a Io,
+    driver: Option<Driver>,
+}
+
+impl Deref for Borrowed<'_> {
+    type Target = Driver;
+    fn deref(&self) -> &Driver {
+        self.driver.as_ref().expect("a borrowed driver is there until it is dropped")
+    }
+}
+
+impl DerefMut for Borrowed<'_> {
+    fn deref_mut(&mut self) -> &mut Driver {
+        self.driver.as_mut().expect("a borrowed driver is there until it is dropped")
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let Some(driver) = self.driver.take() else { return };
+        let mut idle = locked(&self.io.shared.idle);
+        if driver.outstanding() == 0 && idle.len() < self.io.shared.limits.idle_engines {
+            idle.push(driver);
+        }
+    }
+}
