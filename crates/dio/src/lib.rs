@@ -1,1 +1,3 @@
 //! Direct I/O for Linux.
+
+pub mod lock;
