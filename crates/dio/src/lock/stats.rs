@@ -1,0 +1,116 @@
+//! How often a file's lock was taken and waited for, by class of request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a request for the lock is counted under: the operation that asks, not the kind of lock it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockClass {
+    /// A read.
+    Read,
+    /// A write of aligned blocks that leaves the size alone.
+    Write,
+    /// An operation that changes the size: extending write, truncation.
+    Resize,
+    /// A write that has to read, modify and write blocks it covers in part.
+    Misaligned,
+}
+
+impl LockClass {
+    /// Every class, in the order of reports.
+    pub const ALL: [LockClass; 4] = [
+        LockClass::Read,
+        LockClass::Write,
+        LockClass::Resize,
+        LockClass::Misaligned,
+    ];
+
+    /// The class's name in reports, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            LockClass::Read => "read",
+            LockClass::Write => "write",
+            LockClass::Resize => "resize",
+            LockClass::Misaligned => "misaligned",
+        }
+    }
+}
+
+/// Counts of one class since the table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Locks granted, at once or after a wait. A refused `try_…` is not counted.
+    pub acquisitions: u64,
+    /// Times a caller had to block. Counted when the wait begins, so that those waiting now are included.
+    pub waits: u64,
+    /// Time spent blocked, in nanoseconds, summed over callers. Added when a wait ends.
+    pub wait_nanos: u64,
+}
+
+impl ClassStats {
+    /// Time spent blocked.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.wait_nanos)
+    }
+}
+
+/// A picture of a lock table's counters. Counters are read one by one: while the file is in use, they may differ by
+/// operations that are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockStats([ClassStats; LockClass::ALL.len()]);
+
+impl LockStats {
+    /// The counts of one class.
+    pub fn get(&self, class: LockClass) -> ClassStats {
+        self.0[class as usize]
+    }
+
+    /// The counts of all classes together.
+    pub fn total(&self) -> ClassStats {
+        self.0
+            .iter()
+            .fold(ClassStats::default(), |sum, c| ClassStats {
+                acquisitions: sum.acquisitions + c.acquisitions,
+                waits: sum.waits + c.waits,
+                wait_nanos: sum.wait_nanos + c.wait_nanos,
+            })
+    }
+}
+
+/// The live counters of one class.
+#[derive(Debug, Default)]
+struct Counter {
+    acquisitions: AtomicU64,
+    waits: AtomicU64,
+    wait_nanos: AtomicU64,
+}
+
+/// The live counters of a table. They order nothing, hence `Relaxed` throughout.
+#[derive(Debug, Default)]
+pub(super) struct Counters([Counter; LockClass::ALL.len()]);
+
+impl Counters {
+    pub(super) fn acquired(&self, class: LockClass) {
+        let counter = &self.0[class as usize];
+        counter.acquisitions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn wait_begins(&self, class: LockClass) {
+        self.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn wait_ends(&self, class: LockClass, waited: Duration) {
+        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        let counter = &self.0[class as usize];
+        counter.wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    pub(super) fn snapshot(&self) -> LockStats {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        LockStats(self.0.each_ref().map(|counter| ClassStats {
+            acquisitions: load(&counter.acquisitions),
+            waits: load(&counter.waits),
+            wait_nanos: load(&counter.wait_nanos),
+        }))
+    }
+}
