@@ -23,10 +23,7 @@ impl Gate {
     pub(super) fn enter(&self) -> bool {
         let mut seen = self.0.load(Ordering::Relaxed);
         while seen & CLOSED == 0 {
-            match self
-                .0
-                .compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed)
-            {
+            match self.0.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,
             }
@@ -50,9 +47,7 @@ impl Gate {
 
     /// Closes an open gate only if nobody is inside; `false` if somebody is.
     pub(super) fn try_close(&self) -> bool {
-        self.0
-            .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        self.0.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Opens a closed, empty gate.

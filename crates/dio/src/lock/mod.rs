@@ -93,10 +93,7 @@ struct Waiter {
 
 impl Waiter {
     fn for_this_thread() -> Arc<Waiter> {
-        Arc::new(Waiter {
-            thread: thread::current(),
-            granted: AtomicBool::new(false),
-        })
+        Arc::new(Waiter { thread: thread::current(), granted: AtomicBool::new(false) })
     }
 
     /// Blocks the thread it was made for until `grant`.
@@ -117,11 +114,7 @@ impl LockTable {
     pub fn new(policy: LockPolicy) -> Arc<LockTable> {
         Arc::new(LockTable {
             policy,
-            state: Mutex::new(State {
-                queue: Queue::new(),
-                wholes: 0,
-                crowd: None,
-            }),
+            state: Mutex::new(State { queue: Queue::new(), wholes: 0, crowd: None }),
             hot: Hot::default(),
         })
     }
@@ -177,11 +170,7 @@ impl LockTable {
     ///
     /// # Panics
     /// If the range ends before it starts.
-    pub fn try_exclusive(
-        self: &Arc<Self>,
-        range: Range<u64>,
-        class: LockClass,
-    ) -> Option<LockGuard> {
+    pub fn try_exclusive(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> Option<LockGuard> {
         self.try_acquire(self.ranged(range, Want::Exclusive), class)
     }
 
@@ -198,10 +187,7 @@ impl LockTable {
     /// What the policy makes of a range. A reversed range is refused loudly: taken for an empty one it would lock nothing
     /// and corrupt data.
     fn ranged(&self, range: Range<u64>, want: fn(Range<u64>) -> Want) -> Want {
-        assert!(
-            range.start <= range.end,
-            "a range to lock ends before it starts"
-        );
+        assert!(range.start <= range.end, "a range to lock ends before it starts");
         if range.is_empty() {
             return Want::Through;
         }
@@ -264,10 +250,7 @@ impl LockTable {
 
     fn guard(self: &Arc<Self>, held: Held, class: LockClass) -> LockGuard {
         self.hot.counters.acquired(class);
-        LockGuard {
-            table: Arc::clone(self),
-            held,
-        }
+        LockGuard { table: Arc::clone(self), held }
     }
 
     fn release(&self, held: Held) {

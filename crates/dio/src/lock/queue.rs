@@ -35,9 +35,7 @@ impl Want {
             (Whole, _) | (_, Whole) => true,
             (Through, _) | (_, Through) => false,
             (Shared(_), Shared(_)) => false,
-            (Shared(a) | Exclusive(a), Shared(b) | Exclusive(b)) => {
-                a.start < b.end && b.start < a.end
-            }
+            (Shared(a) | Exclusive(a), Shared(b) | Exclusive(b)) => a.start < b.end && b.start < a.end,
         }
     }
 }
@@ -70,10 +68,7 @@ pub(super) struct Queue<W> {
 
 impl<W: Clone> Queue<W> {
     pub(super) fn new() -> Queue<W> {
-        Queue {
-            entries: Vec::new(),
-            next_id: 0,
-        }
+        Queue { entries: Vec::new(), next_id: 0 }
     }
 
     #[cfg(test)]
@@ -90,18 +85,9 @@ impl<W: Clone> Queue<W> {
     pub(super) fn admit(&mut self, want: Want, waiter: impl FnOnce() -> W) -> Admission<W> {
         let id = self.next_id;
         self.next_id += 1;
-        let blockers = self
-            .entries
-            .iter()
-            .filter(|e| e.want.conflicts(&want))
-            .count();
+        let blockers = self.entries.iter().filter(|e| e.want.conflicts(&want)).count();
         let waiter = (blockers > 0).then(waiter);
-        self.entries.push(Entry {
-            id,
-            want,
-            blockers,
-            waiter: waiter.clone(),
-        });
+        self.entries.push(Entry { id, want, blockers, waiter: waiter.clone() });
         Admission { id, waiter }
     }
 

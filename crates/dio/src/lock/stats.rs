@@ -18,12 +18,7 @@ pub enum LockClass {
 
 impl LockClass {
     /// Every class, in the order of reports.
-    pub const ALL: [LockClass; 4] = [
-        LockClass::Read,
-        LockClass::Write,
-        LockClass::Resize,
-        LockClass::Misaligned,
-    ];
+    pub const ALL: [LockClass; 4] = [LockClass::Read, LockClass::Write, LockClass::Resize, LockClass::Misaligned];
 
     /// The class's name in reports, in lower case.
     pub fn name(self) -> &'static str {
@@ -67,13 +62,11 @@ impl LockStats {
 
     /// The counts of all classes together.
     pub fn total(&self) -> ClassStats {
-        self.0
-            .iter()
-            .fold(ClassStats::default(), |sum, c| ClassStats {
-                acquisitions: sum.acquisitions + c.acquisitions,
-                waits: sum.waits + c.waits,
-                wait_nanos: sum.wait_nanos + c.wait_nanos,
-            })
+        self.0.iter().fold(ClassStats::default(), |sum, c| ClassStats {
+            acquisitions: sum.acquisitions + c.acquisitions,
+            waits: sum.waits + c.waits,
+            wait_nanos: sum.wait_nanos + c.wait_nanos,
+        })
     }
 }
 

@@ -53,11 +53,7 @@ fn a_writer_excludes_overlapping_readers_and_writers_only() {
         assert!(t.try_shared(overlapping, Read).is_none());
     }
     // Disjoint ones are held together with it and with each other, taken by the blocking calls.
-    let others = (
-        t.exclusive(0..100, Write),
-        t.shared(200..300, Read),
-        t.exclusive(300..u64::MAX, Write),
-    );
+    let others = (t.exclusive(0..100, Write), t.shared(200..300, Read), t.exclusive(300..u64::MAX, Write));
     drop((held, others));
     assert_idle(&t);
 }
