@@ -6,8 +6,6 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`transfer`] | the one copy loop: a block read is the block written |
-//! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
-//! | [`queue`] | many requests in flight, for storage engines |
 //! | [`file`] | open modes, locks, reads and writes at any alignment, resize, sync |
 //! | [`drive`] | short transfers, retries and draining, written once above every engine |
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
@@ -23,6 +21,7 @@ mod io;
 pub mod lock;
 pub mod residency;
 pub mod sys;
+pub mod transfer;
 
 pub use file::{Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
 pub use io::{Io, IoError, Limits};

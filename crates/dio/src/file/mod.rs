@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod blocks;
 mod counters;
 mod error;
 mod layout;

@@ -118,13 +118,13 @@ impl File {
         Ok(reached)
     }
 
-    fn read_outcome(&self, over: &Finished) -> Result<usize, FileError> {
+    pub(super) fn read_outcome(&self, over: &Finished) -> Result<usize, FileError> {
         over.outcome.map_err(|errno| self.failed("read", errno).at(over.op.position()))
     }
 
     /// Before a read that may leave pages: notes what is there. Returns the pages of the range when the file system's
     /// direct reads are on trial.
-    fn before_read(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before_read(&self, route: Route, range: &Range<u64>) -> Option<u64> {
         let os = self.os.as_ref()?;
         match route {
             Route::Buffered if self.mode == Mode::Cached => None,
@@ -141,7 +141,13 @@ impl File {
     }
 
     /// After it: what passed through the cache is noted, and dropped when enough has gathered.
-    fn after_read(&self, route: Route, range: &Range<u64>, pages: Option<u64>, count: u64) -> Result<(), FileError> {
+    pub(super) fn after_read(
+        &self,
+        route: Route,
+        range: &Range<u64>,
+        pages: Option<u64>,
+        count: u64,
+    ) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
         if let (Some(before), true) = (pages, self.read_trial.is_open() && count > 0) {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);
@@ -166,7 +172,7 @@ impl File {
         Ok(())
     }
 
-    fn count_straight_read(&self, bytes: u64) {
+    pub(super) fn count_straight_read(&self, bytes: u64) {
         let (class, reason) = self.read_class();
         self.meter.count_read(class, bytes);
         if let Some(reason) = reason {

@@ -86,7 +86,7 @@ impl File {
 
     /// Where the kernel has no `RWF_DONTCACHE` for this file (EOPNOTSUPP, or EINVAL before 6.14), the request is run
     /// again without, now and from now on: `settle` drops the pages instead.
-    fn without_dontcache(&self, over: Finished) -> Finished {
+    pub(super) fn without_dontcache(&self, over: Finished) -> Finished {
         let refused = matches!(over.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL)) && over.op.flags.dontcache;
         if !refused {
             return over;

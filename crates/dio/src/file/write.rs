@@ -182,7 +182,7 @@ impl File {
         Ok(edges)
     }
 
-    fn write_outcome(&self, over: &Finished) -> Result<(), FileError> {
+    pub(super) fn write_outcome(&self, over: &Finished) -> Result<(), FileError> {
         match over.outcome {
             Ok(_) => Ok(()),
             // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
@@ -193,7 +193,7 @@ impl File {
         }
     }
 
-    fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
         let os = self.os.as_ref()?;
         let unproven = self.write_trial.is_open() || self.write_trial.is_buffered();
         if route == Route::Direct && !unproven || self.mode == Mode::Cached {
@@ -203,7 +203,7 @@ impl File {
         if route == Route::Direct { super::uncache::pages_in(os, range) } else { None }
     }
 
-    fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
+    pub(super) fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
         if let (Some(before), true) = (pages, self.write_trial.is_open()) {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);

@@ -1,0 +1,33 @@
+//! Errors of transfers.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::file::FileError;
+
+/// Why a transfer did not complete.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// Reading failed.
+    #[error(transparent)]
+    Source(FileError),
+    /// Writing failed.
+    #[error(transparent)]
+    Target(FileError),
+    /// The source ended before the size it had at the start.
+    #[error("'{}' shrank while it was read: it ends at byte {found}, not {expected}", path.display())]
+    Shrunk {
+        /// The source.
+        path: PathBuf,
+        /// Where the block should have ended.
+        expected: u64,
+        /// Where the file ended.
+        found: u64,
+    },
+    /// The watcher stopped it.
+    #[error("stopped")]
+    Stopped,
+    /// The engine or its memory failed.
+    #[error("the I/O engine failed: {0}")]
+    Engine(io::Error),
+}

@@ -1,0 +1,266 @@
+//! The one copy loop: blocks are read ahead as long as one is free, and the block that was read is the block that is
+//! written, so nothing is copied in memory and source and target are both kept busy. One thread, one ring.
+
+mod chunks;
+mod error;
+mod pace;
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use crate::block::{Block, Pool};
+use crate::drive::{Driver, Finished};
+use crate::engine::Kind;
+use crate::file::{File, FileError};
+use crate::geometry::align_down;
+use crate::io::Io;
+
+use chunks::Chunks;
+pub use error::TransferError;
+pub use pace::Pace;
+
+/// What a transfer tells while it runs, and how it is stopped. All methods are called in the transferring thread.
+pub trait Watch {
+    /// Bytes as they were read, in no particular order but each once.
+    fn read(&mut self, _offset: u64, _bytes: &[u8]) {}
+
+    /// Bytes that the target's storage has accepted.
+    fn written(&mut self, _bytes: u64) {}
+
+    /// Asked before every request; true ends the transfer with [`TransferError::Stopped`].
+    fn stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoWatch;
+
+impl Watch for NoWatch {}
+
+/// One transfer.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// Where the bytes come from.
+    pub source: &'a File,
+    /// Where they go, to the same offsets; `None` to read through and look only.
+    pub target: Option<&'a File>,
+    /// The ranges to transfer, ascending and disjoint. The end of the last may be the end of the file; all other
+    /// boundaries are multiples of both files' [`File::block_align`].
+    pub ranges: &'a [Range<u64>],
+    /// Most bytes per second.
+    pub pace: Option<&'a Pace>,
+}
+
+/// Copies files one after the other with the same blocks and the same ring.
+#[derive(Debug)]
+pub struct Copier {
+    pool: Pool,
+    driver: Driver,
+    unregistered: Option<String>,
+}
+
+/// One transfer under way.
+struct Run<'a> {
+    job: &'a Job<'a>,
+    chunks: Chunks<'a>,
+    /// The part of the last block that does not fill a block of the target.
+    tail: Option<(u64, Vec<u8>)>,
+    /// What comes first decides the error that is reported.
+    error: Option<TransferError>,
+}
+
+impl Copier {
+    /// A copier of `depth` blocks of `block` bytes: all the memory it uses.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(io: &Io, block: usize, depth: usize) -> Result<Copier, TransferError> {
+        let pool = Pool::new(block, depth).map_err(TransferError::Engine)?;
+        let mut driver = io.driver(depth);
+        let unregistered = driver.attach(&pool).err().map(|error| error.to_string());
+        Ok(Copier { pool, driver, unregistered })
+    }
+
+    /// Bytes of buffers.
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// Why the buffers are not registered with the kernel, when they are not; costs speed only.
+    pub fn unregistered(&self) -> Option<&str> {
+        self.unregistered.as_deref()
+    }
+
+    /// Transfers the ranges of a job. On an error everything in flight is waited for before it is reported.
+    ///
+    /// # Errors
+    /// The first error, with its file and place; [`TransferError::Shrunk`] when the source ends early.
+    pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+        let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
+        let block = align_down(self.pool.block_len() as u64, align);
+        let mut run = Run { job, chunks: Chunks::new(job.ranges, block), tail: None, error: None };
+        if job.source.on_trial() || job.target.is_some_and(File::on_trial) {
+            self.first_block(&mut run, watch)?;
+        }
+        {
+            let _source = job.source.lock_blocks(Kind::Read);
+            let _target = job.target.and_then(|target| target.lock_blocks(Kind::Write));
+            self.pump(&mut run, watch)?;
+        }
+        if let Some(error) = run.error {
+            return Err(error);
+        }
+        if let (Some((offset, bytes)), Some(target)) = (run.tail, job.target) {
+            target.write_at(&bytes, offset).map_err(TransferError::Target)?;
+            watch.written(bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Keeps requests in flight until there is nothing left to read or an error has drained everything.
+    fn pump(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+        let mut finished = Vec::new();
+        loop {
+            let pause = self.read_ahead(run, watch);
+            if self.driver.outstanding() == 0 {
+                let Some(pause) = pause else { return Ok(()) };
+                std::thread::sleep(pause);
+                continue;
+            }
+            self.driver.wait(1, &mut finished).map_err(TransferError::Engine)?;
+            for over in finished.drain(..) {
+                match over.op.kind {
+                    Kind::Read => self.block_read(run, over, watch),
+                    _ => run.block_written(over, watch),
+                }
+            }
+        }
+    }
+
+    /// Starts reads while blocks are free; returns for how long the pace forbids the next.
+    fn read_ahead(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Option<std::time::Duration> {
+        while run.error.is_none() {
+            if watch.stopped() {
+                run.error = Some(TransferError::Stopped);
+                break;
+            }
+            let next = run.chunks.peek()?;
+            if let Some(pause) = run.job.pace.and_then(Pace::pause) {
+                return Some(pause);
+            }
+            let block = self.pool.try_take()?;
+            run.chunks.next();
+            if let Some(pace) = run.job.pace {
+                pace.spend(next.end - next.start);
+            }
+            let len = run.job.source.whole_blocks(next.end - next.start);
+            let mem = block.into_mem(0..len as usize);
+            // The tag carries how many bytes there should be: the last block of a file is read rounded up.
+            self.driver.submit(run.job.source.block_op(Kind::Read, next.start, mem, next.end - next.start));
+        }
+        None
+    }
+
+    /// A block has been read: it is shown to the watcher and written.
+    fn block_read(&mut self, run: &mut Run<'_>, over: Finished, watch: &mut dyn Watch) {
+        let (offset, expected) = (over.op.offset, over.op.tag);
+        let (over, outcome) = run.job.source.block_done(over);
+        let count = match outcome {
+            Ok(count) => (count as u64).min(expected),
+            Err(error) => return run.fail(TransferError::Source(error)),
+        };
+        if count < expected {
+            let path = run.job.source.path().to_owned();
+            return run.fail(TransferError::Shrunk { path, expected: offset + expected, found: offset + count });
+        }
+        let block = over.op.mem.and_then(|mem| mem.into_block(count as usize));
+        let block = block.expect("a read returns its block");
+        watch.read(offset, block.filled());
+        if run.error.is_none() {
+            self.write(run, offset, block);
+        }
+    }
+
+    fn write(&mut self, run: &mut Run<'_>, offset: u64, block: Block) {
+        let Some(target) = run.job.target else { return };
+        let count = block.filled().len();
+        let whole = align_down(count as u64, target.block_align()) as usize;
+        if whole < count {
+            run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
+        }
+        if whole > 0 {
+            self.driver.submit(target.block_op(Kind::Write, offset, block.into_mem(0..whole), 0));
+        }
+    }
+
+    /// Transfers one block by the general path, which sees what direct I/O really does on these file systems.
+    fn first_block(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+        let Some(chunk) = run.chunks.next() else { return Ok(()) };
+        let mut block = self.pool.try_take().expect("no block is in use between transfers");
+        let expected = (chunk.end - chunk.start) as usize;
+        let bytes = &mut block.bytes_mut()[..expected];
+        let count = run.job.source.read_at(bytes, chunk.start).map_err(TransferError::Source)?;
+        if count < expected {
+            let (path, found) = (run.job.source.path().to_owned(), chunk.start + count as u64);
+            return Err(TransferError::Shrunk { path, expected: chunk.end, found });
+        }
+        watch.read(chunk.start, bytes);
+        if let Some(target) = run.job.target {
+            target.write_at(bytes, chunk.start).map_err(TransferError::Target)?;
+            watch.written(expected as u64);
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    fn block_written(&mut self, over: Finished, watch: &mut dyn Watch) {
+        let Some(target) = self.job.target else { return };
+        let len = over.op.len() as u64;
+        match target.block_done(over).1 {
+            Ok(_) => watch.written(len),
+            Err(error) => self.fail(TransferError::Target(error)),
+        }
+    }
+
+    fn fail(&mut self, error: TransferError) {
+        self.error.get_or_insert(error);
+    }
+}
+
+/// The ranges of a file that hold data, by `SEEK_DATA` and `SEEK_HOLE` (`lseek(2)`); where the file system does not
+/// know, the whole file. Also says, by its absence, what is a hole.
+///
+/// # Errors
+/// What `lseek(2)` answers.
+pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
+    use rustix::fs::{SeekFrom, seek};
+    let Some(fd) = file.descriptor() else {
+        return Ok(std::iter::once(0..size).filter(|all| !all.is_empty()).collect());
+    };
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match seek(fd, SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // ENXIO: no data behind `at`.
+            Err(Errno::NXIO) => break,
+            Err(Errno::INVAL) if at == 0 => return Ok(std::iter::once(0..size).collect()),
+            Err(errno) => return Err(FileError::new("find the data of", file.path(), errno).at(at)),
+        };
+        let end = match seek(fd, SeekFrom::Hole(start)) {
+            Ok(end) => end.min(size),
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(FileError::new("find the holes of", file.path(), errno).at(start)),
+        };
+        if start >= size || end <= at {
+            break;
+        }
+        ranges.push(start..end);
+        at = end;
+    }
+    Ok(ranges)
+}
