@@ -294,7 +294,7 @@ impl File {
     }
 
     /// The lock of an operation within the file's present size, by mode.
-    fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+    pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
         match (self.mode, kind) {
             (Mode::Cached | Mode::Uncached, _) => None,
             (Mode::Direct, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
@@ -308,7 +308,7 @@ impl File {
         FileError::new(operation, &self.path, errno)
     }
 
-    fn check_latch(&self) -> Result<(), FileError> {
+    pub(crate) fn check_latch(&self) -> Result<(), FileError> {
         self.latch.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
