@@ -3,7 +3,6 @@
 mod ci;
 mod docs;
 mod filesystems;
-#[cfg(test)]
 mod readme;
 mod scratch;
 mod setup;

@@ -4,6 +4,8 @@
 //! begins with `$ ` is one shell command, continued on the next line after a backslash. All run
 //! in one empty directory, in order, with the `dio` of this build first on the path.
 
+#![cfg(test)]
+
 use std::path::PathBuf;
 
 use crate::tool::{cargo, root, tool};

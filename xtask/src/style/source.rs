@@ -20,10 +20,7 @@ impl Source {
     /// Reads a file; its path tells whether all of it is a test.
     pub(super) fn new(path: &str, text: &str) -> Source {
         let code = blank(text);
-        let all = ["tests/", "benches/", "examples/"]
-            .iter()
-            .any(|d| path.starts_with(d) || path.contains(&format!("/{d}")))
-            || path.ends_with("/tests.rs");
+        let all = is_test_path(path) || code.lines().any(|l| l.trim() == "#![cfg(test)]");
         let mut tests = vec![all; code.lines().count()];
         let lines: Vec<&str> = code.lines().collect();
         for (first, line) in lines.iter().enumerate() {
@@ -54,6 +51,16 @@ impl Source {
             })
             .collect()
     }
+}
+
+/// Whether everything at this path is a test.
+fn is_test_path(path: &str) -> bool {
+    ["tests/", "benches/", "examples/"]
+        .iter()
+        .any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
+        || ["/tests.rs", "_tests.rs"]
+            .iter()
+            .any(|end| path.ends_with(end))
 }
 
 /// Whether the line begins with the qualifiers of a function and `fn`.
@@ -197,7 +204,7 @@ mod tests {
             ("a // b\nc", "a     \nc"),
             ("a /* b /* c */ d */ e", "a                   e"),
             (r#"a("b \" c", d)"#, "a(        , d)"),
-            ("r#\"a \" b\"# c", "            c"),
+            ("r#\"a \" b\"# c", "           c"),
             ("br\"x\\\" y", "b      y"),
             ("r#type", "r#type"),
             ("'a' b: &'a str '\\'' c", "    b: &'a str      c"),
