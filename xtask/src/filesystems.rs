@@ -63,8 +63,10 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// Number of file systems that are mounted for the tests.
-pub(crate) const COUNT: usize = KINDS.len();
+/// The names of the file systems that are mounted for the tests.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
 
 /// What the tests write their skips to, below the scratch directory.
 pub(crate) fn skip_log(dir: &Path) -> PathBuf {

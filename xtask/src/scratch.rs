@@ -64,7 +64,50 @@ impl Drop for Scratch {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// Names the parent for a scratch directory that `holder` keeps until it is killed.
+    const PARENT: &str = "XTASK_SCRATCH_PARENT";
+
+    /// Does nothing of its own in an ordinary run.
+    #[test]
+    fn holder() {
+        let Some(parent) = std::env::var_os(PARENT) else {
+            return;
+        };
+        let scratch = Scratch::new(Path::new(&parent)).unwrap();
+        std::fs::write(scratch.path().join("file"), b"x").unwrap();
+        println!("ready");
+        std::thread::sleep(Duration::from_secs(600));
+    }
+
+    #[test]
+    fn the_directory_is_gone_after_a_kill() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "scratch::tests::holder", "--nocapture"])
+            .env(PARENT, parent.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(
+            lines.map_while(Result::ok).any(|l| l.contains("ready")),
+            "no directory was made"
+        );
+        let entries = || std::fs::read_dir(parent.path()).unwrap().count();
+        assert_eq!(entries(), 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let patience = Instant::now() + Duration::from_secs(20);
+        while entries() > 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(entries(), 0);
+    }
 
     #[test]
     fn the_directory_is_gone_after_the_drop() {
