@@ -58,7 +58,7 @@ pub struct Report {
     pub kind: Kind,
     /// The file system by its magic number; `None` for a block device.
     pub file_system: Option<FileSystem>,
-    /// The mount it is on, `None` if `/proc` does not tell.
+    /// The mount it is on, `None` for a block device or if `/proc` does not tell.
     pub mount: Option<Mount>,
     /// Alignments and sizes of the file, the device, or a file created in the directory; or why not.
     pub geometry: Result<Geometry, String>,
@@ -116,7 +116,11 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
             });
         }
     };
-    let mount = Mount::of(&place);
+    // The node of a device is on a mount that says nothing about the device.
+    let mount = match kind {
+        Kind::BlockDevice => None,
+        Kind::File | Kind::Directory => Mount::of(&place),
+    };
     let (geometry, trials) = match kind {
         Kind::Directory => of_directory(path),
         Kind::File | Kind::BlockDevice => of_existing(path, &place),
@@ -140,7 +144,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
 fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
     match trial::temporary_file(path) {
         Ok(file) => {
-            let geometry = Geometry::of(file.as_fd()).map_err(|error| error.to_string());
+            let geometry = Geometry::of(file.as_fd()).map_err(|error| words(&error));
             let trials = trial::on_own_file(path, &file, geometry.as_ref().ok());
             (geometry, trials)
         }
@@ -158,12 +162,20 @@ fn of_existing(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trial
     let fd = readable
         .as_ref()
         .map_or(place.as_fd(), |readable| readable.as_fd());
-    let geometry = Geometry::of(fd).map_err(|error| error.to_string());
-    let trials = match &readable {
-        Ok(file) => trial::by_reading(file, geometry.as_ref().ok()),
-        Err(error) => Trials::unknown(&format!("it cannot be read: {}", words(error))),
-    };
-    (geometry, trials)
+    let geometry = Geometry::of(fd).map_err(|error| words(&error));
+    match &readable {
+        Ok(file) => {
+            let trials = trial::by_reading(file, geometry.as_ref().ok());
+            (geometry, trials)
+        }
+        Err(error) => {
+            let reason = format!("it cannot be read: {}", words(error));
+            (
+                geometry.map_err(|_| reason.clone()),
+                Trials::unknown(&reason),
+            )
+        }
+    }
 }
 
 /// The block device under a file system, or the device itself.
@@ -192,13 +204,15 @@ fn device_below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device
     }
 }
 
-/// The kernel's words for an error, without its number.
-fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+/// The words of an error, without the kernel's number for it.
+fn words(error: &impl std::fmt::Display) -> String {
+    let mut text = error.to_string();
+    if let Some(start) = text.find(" (os error ")
+        && text.ends_with(')')
+    {
+        text.truncate(start);
     }
+    text
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, Mode, OFlags};
@@ -27,6 +28,9 @@ pub(super) const SPANS: u64 = 4;
 /// Places of an existing file that are looked at for one that is not in the cache.
 const PLACES: u64 = 64;
 
+/// Direct writes that are watched: the first of new data, the others over it.
+const WATCHED_WRITES: usize = 4;
+
 /// How long pages may take to go after their write-back: the kernel may leave that to a worker thread.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -35,9 +39,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub struct Trials {
     /// Whether `open(2)` takes `O_DIRECT`.
     pub open_direct: Answer,
-    /// Whether a direct read leaves no pages in the cache.
+    /// Whether a direct read brings no pages into the cache.
     pub read_direct: Answer,
-    /// Whether direct writes, new and over old data, leave no pages in the cache.
+    /// Whether direct writes, of new data and over old, bring no pages into the cache, not even for a moment.
     pub write_direct: Answer,
     /// Whether a read with `RWF_DONTCACHE` leaves no pages.
     pub uncached_read: Answer,
@@ -81,7 +85,7 @@ enum Failure {
 
 impl From<ResidencyError> for Failure {
     fn from(error: ResidencyError) -> Self {
-        Self::NoTrial(error.to_string())
+        Self::NoTrial(words(&error))
     }
 }
 
@@ -89,11 +93,18 @@ fn no_trial(error: impl Into<io::Error>) -> Failure {
     Failure::NoTrial(words(&error.into()))
 }
 
-/// Turns the pages found resident after a trial over [`SPAN`] bytes into its answer.
+/// Turns what was found into the answer.
 fn judge(outcome: Result<Left, Failure>) -> Answer {
     match outcome {
+        Ok(Left {
+            pages: 0,
+            passed,
+            of,
+        }) if passed > 0 => Answer::No(format!(
+            "it goes through the cache: {passed} of {of} pages were seen there meanwhile"
+        )),
         Ok(Left { pages: 0, .. }) => Answer::Yes,
-        Ok(Left { pages, of }) => Answer::No(format!(
+        Ok(Left { pages, of, .. }) => Answer::No(format!(
             "{pages} of {of} pages were in the cache afterwards"
         )),
         Err(Failure::Refused(error)) => Answer::No(words(&error)),
@@ -101,17 +112,56 @@ fn judge(outcome: Result<Left, Failure>) -> Answer {
     }
 }
 
-/// Pages left in the cache, of how many that were moved.
+/// What was seen of the pages that were moved.
 struct Left {
+    /// In the cache afterwards.
     pages: u64,
+    /// At most in the cache at a time meanwhile, as far as it was watched.
+    passed: u64,
+    /// All pages moved.
     of: u64,
 }
 
 fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
     Ok(Left {
         pages: residency::resident_in(file, range.clone())?,
+        passed: 0,
         of: (range.end - range.start).div_ceil(rustix::param::page_size() as u64),
     })
+}
+
+/// Does direct I/O on `range` while another thread looks whether pages come into the cache: btrfs buffers
+/// direct writes of checksummed data, but drops the pages before it returns.
+fn watched(
+    file: &File,
+    range: &Range<u64>,
+    io: impl FnOnce() -> io::Result<()>,
+) -> Result<Left, Failure> {
+    let watching = Barrier::new(2);
+    let done = AtomicBool::new(false);
+    let (result, passed) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            watching.wait();
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                // A failure to look is met again after the I/O, where it is reported.
+                most = most.max(residency::resident_in(file, range.clone()).unwrap_or(0));
+            }
+            most
+        });
+        watching.wait();
+        let result = io();
+        done.store(true, Ordering::Relaxed);
+        (
+            result,
+            watcher
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    });
+    result.map_err(Failure::Refused)?;
+    let left = left(file, range)?;
+    Ok(Left { passed, ..left })
 }
 
 /// As [`left`], once the pages have gone or the patience has.
@@ -188,7 +238,8 @@ pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geome
     };
     let uncached_new = judge(uncached_new(file, &buffer));
     let uncached_read = judge(
-        prepare_cold(file, &buffer, 0..SPAN)
+        read_flagged(file, &mut buffer, 0)
+            .and_then(|()| prepare_cold(file, &buffer, 0..SPAN))
             .and_then(|()| uncached_read(file, &mut buffer, 0..SPAN)),
     );
     Trials {
@@ -251,20 +302,22 @@ fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
     }
 }
 
-/// New data at the start of the empty file, then the same place again.
+/// New data at the start of the empty file, then the same place several times: a page that is in the cache
+/// for a moment only is not seen every time.
 fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
-    direct
-        .write_all_at(buffer.bytes(), 0)
-        .map_err(Failure::Refused)?;
-    let new = left(file, &(0..SPAN))?;
-    if new.pages > 0 {
-        return Ok(new);
+    let mut seen = Left {
+        pages: 0,
+        passed: 0,
+        of: 0,
+    };
+    for _ in 0..WATCHED_WRITES {
+        seen = watched(file, &(0..SPAN), || direct.write_all_at(buffer.bytes(), 0))?;
+        if seen.pages > 0 || seen.passed > 0 {
+            break;
+        }
+        file.sync_all().map_err(no_trial)?;
     }
-    file.sync_all().map_err(no_trial)?;
-    direct
-        .write_all_at(buffer.bytes(), 0)
-        .map_err(Failure::Refused)?;
-    left(file, &(0..SPAN))
+    Ok(seen)
 }
 
 /// `range` must not be in the cache.
@@ -274,14 +327,19 @@ fn read_direct(
     buffer: &mut Buffer,
     range: Range<u64>,
 ) -> Result<Left, Failure> {
-    direct
-        .read_exact_at(buffer.bytes_mut(), range.start)
-        .map_err(Failure::Refused)?;
-    left(file, &range)
+    watched(file, &range, || {
+        direct.read_exact_at(buffer.bytes_mut(), range.start)
+    })
 }
 
 /// `range` must not be in the cache.
 fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
+    read_flagged(file, buffer, range.start)?;
+    left_in_the_end(file, &range)
+}
+
+/// Reads a whole buffer with `RWF_DONTCACHE`, and nothing beyond.
+fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Failure> {
     let reader = reopen(file, OFlags::RDONLY).map_err(no_trial)?;
     // Kernel read-ahead would bring in pages beyond the range.
     rustix::fs::fadvise(&reader, 0, None, Advice::Random).map_err(no_trial)?;
@@ -289,7 +347,7 @@ fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<
     let mut done = 0;
     while done < length {
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
-        let offset = range.start + done as u64;
+        let offset = start + done as u64;
         match rustix::io::preadv2(&reader, &mut slices, offset, sys::RWF_DONTCACHE) {
             Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
@@ -297,7 +355,7 @@ fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<
             Err(error) => return Err(Failure::Refused(error.into())),
         }
     }
-    left_in_the_end(file, &range)
+    Ok(())
 }
 
 /// New data behind what the file has.
@@ -310,6 +368,8 @@ fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
 
 /// Over the start of the file, which is brought into the cache first or not.
 fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<Left, Failure> {
+    // Where the flag is refused, that is the answer whatever the cache holds.
+    write_flagged(file, buffer, 0, sys::RWF_DONTCACHE)?;
     prepare_cold(file, buffer, 0..SPAN)?;
     if cached {
         file.read_exact_at(buffer.bytes_mut(), 0)
@@ -348,7 +408,7 @@ fn atomic_write(direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> 
     match rustix::io::pwritev2(direct, &slices, 0, sys::RWF_ATOMIC) {
         Ok(count) if count == unit => Answer::Yes,
         Ok(count) => Answer::No(format!("{count} of {unit} bytes were written")),
-        Err(error) => Answer::No(words(&error.into())),
+        Err(error) => Answer::No(words(&io::Error::from(error))),
     }
 }
 
