@@ -145,6 +145,10 @@ fn geometry_rows(table: &mut Table, geometry: &Geometry) {
 fn trial_rows(table: &mut Table, report: &Report) {
     let trials = &report.trials;
     table.heading("tried");
+    if let Answer::Unknown(reason) = &trials.open_direct {
+        // Even that was not tried, so nothing was.
+        return table.row("nothing", reason);
+    }
     for (label, answer) in [
         ("opens direct", &trials.open_direct),
         ("direct reads are direct", &trials.read_direct),
