@@ -21,6 +21,7 @@ pub mod file;
 pub mod geometry;
 mod io;
 pub mod lock;
+pub mod probe;
 pub mod queue;
 pub mod residency;
 pub mod stream;
