@@ -35,9 +35,10 @@ pub struct SimDiskModel {
     pub capacity: Option<u64>,
     /// The file system knows `RWF_DONTCACHE`; otherwise such operations fail with EOPNOTSUPP.
     pub dontcache: bool,
-    /// A direct read that meets the end of file fills the memory up to the next block with garbage, which the kernel
-    /// may do (the device reads whole blocks); the count is the same. Otherwise that memory stays as it was.
-    pub garbage_past_end: bool,
+    /// A direct read fills with garbage what memory of its own it does not account for: up to the next block behind the
+    /// end of file (the device reads whole blocks), behind a short count, and all of it when it fails with EIO. The
+    /// kernel may do all of that. Otherwise such memory stays as it was.
+    pub scribble: bool,
     /// After a power cut, data lost in what was a hole may have become garbage; otherwise it is zeros.
     pub stale_after_cut: bool,
 }
@@ -56,7 +57,7 @@ impl Default for SimDiskModel {
             reorder: false,
             capacity: None,
             dontcache: true,
-            garbage_past_end: false,
+            scribble: false,
             stale_after_cut: true,
         }
     }
@@ -176,7 +177,7 @@ impl SimDisk {
 
     /// A disk with what a power cut at this moment would leave, by `seed`; this one stays as it is, so a test can cut
     /// at every moment of one run. Its files have the same numbers; its faults, trace and count of operations start
-    /// anew. Operations in flight count as not begun: their torn forms are found by a cut just after them.
+    /// anew. Of writes in flight any part may be there.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> SimDisk {
         let after = SimDisk::new(&self.shared.clock, self.shared.model.clone(), seed);

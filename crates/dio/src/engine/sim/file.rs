@@ -25,6 +25,16 @@ pub(super) struct Snapshot {
     pages: Vec<(u64, Page)>,
 }
 
+/// A write in flight.
+#[derive(Clone, Debug)]
+pub(super) struct UnderWay {
+    pub(super) offset: u64,
+    /// All of its memory: it must be the same when the write completes.
+    pub(super) bytes: Vec<u8>,
+    /// Bytes that will be written at most.
+    pub(super) limit: usize,
+}
+
 /// A file.
 #[derive(Clone, Debug)]
 pub(super) struct File {
@@ -38,6 +48,8 @@ pub(super) struct File {
     sizes: Vec<Size>,
     /// The last version given to a change. Invariant: no image holds a greater one.
     version: u64,
+    /// Writes in flight, by the number of the operation: a power cut may find any part of them done.
+    pub(super) under_way: BTreeMap<u64, UnderWay>,
     /// A block device: its size cannot change.
     pub(super) device: bool,
 }
@@ -52,6 +64,7 @@ impl File {
             remembered: BTreeMap::new(),
             sizes: Vec::new(),
             version: 0,
+            under_way: BTreeMap::new(),
             device,
         }
     }
@@ -226,6 +239,19 @@ impl File {
     /// were lost in what was a hole may hold anything, as on a file system that keeps no order between data and
     /// metadata (ext4 `data=writeback`).
     pub(super) fn after_power_cut(&self, random: &mut SplitMix64, stale: bool) -> File {
+        let mut cut = self.clone();
+        let mut under_way: Vec<_> = std::mem::take(&mut cut.under_way).into_values().collect();
+        // Each may have reached the disk or not, in any order.
+        while !under_way.is_empty() {
+            let write = under_way.swap_remove(random.below(under_way.len() as u64) as usize);
+            if random.chance(500) {
+                cut.write(write.offset, &write.bytes[..write.limit]);
+            }
+        }
+        cut.settled(random, stale)
+    }
+
+    fn settled(&self, random: &mut SplitMix64, stale: bool) -> File {
         let durable = Size { bytes: self.durable.size, pattern_len: self.durable.pattern_len(), version: 0 };
         let sizes: Vec<Size> = std::iter::once(durable).chain(self.sizes.iter().copied()).collect();
         let chosen = match random.below(3) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::disk::State;
-use super::file::Snapshot;
+use super::file::{Snapshot, UnderWay};
 use super::image::{PAGE, SECTOR, pages_of};
 use super::{Action, Fault, SimDisk, SplitMix64, TraceEntry};
 use crate::engine::{Flags, Kind, Medium, Op, Route};
@@ -46,7 +46,6 @@ pub(super) struct Ticket {
     /// Of this operation alone.
     random: SplitMix64,
     snapshot: Option<Snapshot>,
-    checksum: Option<u64>,
     pub(super) issued: Duration,
 }
 
@@ -54,6 +53,16 @@ pub(super) struct Ticket {
 #[derive(Debug, thiserror::Error)]
 #[error("{0:?} has no descriptor")]
 struct Simulated(SimMedium);
+
+impl Ticket {
+    /// True for an operation that fails before it has moved anything.
+    fn fails_first(&self) -> bool {
+        match self.fault {
+            Some(Fault::Torn | Fault::SyncFails) | None => false,
+            Some(fault) => fault.errno().is_some(),
+        }
+    }
+}
 
 impl SimMedium {
     pub(super) fn new(disk: SimDisk, number: usize) -> SimMedium {
@@ -114,11 +123,15 @@ impl SimMedium {
             return ticket;
         }
         self.limit(op, &mut ticket);
+        let mut state = self.disk.lock();
         if op.kind == Kind::Write {
-            ticket.checksum = Some(checksum(op));
+            let fails_first = ticket.fails_first();
+            let limit = if fails_first { 0 } else { self.space(&state, ticket.offset, ticket.limit) };
+            let under_way = UnderWay { offset: ticket.offset, bytes: bytes_to_write(op), limit };
+            state.files[self.number].under_way.insert(ticket.number, under_way);
         }
         if action.is_sync() {
-            ticket.snapshot = Some(self.disk.lock().files[self.number].snapshot());
+            ticket.snapshot = Some(state.files[self.number].snapshot());
         }
         ticket
     }
@@ -141,7 +154,6 @@ impl SimMedium {
             limit: usize::MAX,
             random,
             snapshot: None,
-            checksum: None,
             issued: self.disk.shared.clock.now(),
         }
     }
@@ -192,7 +204,6 @@ impl SimMedium {
         }
         let syncs = ticket.action.is_sync() || ticket.flags.dsync && ticket.action == Action::Transfer(Kind::Write);
         let service = if syncs { model.service + model.sync } else { model.service };
-        let fails_first = ticket.fault.is_some_and(|fault| fault.errno().is_some() && fault != Fault::Torn);
         let (bytes, bandwidth) = match ticket.action {
             Action::Transfer(Kind::Read) => {
                 let size = self.disk.lock().files[self.number].live.size;
@@ -201,7 +212,7 @@ impl SimMedium {
             Action::Transfer(Kind::Write) => (ticket.limit as u64, model.write_bandwidth),
             _ => (0, 1),
         };
-        if fails_first {
+        if ticket.fails_first() {
             return (service, Duration::ZERO);
         }
         let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
@@ -219,15 +230,15 @@ impl SimMedium {
         start: Duration,
         end: Duration,
     ) -> Result<usize, Errno> {
-        if let Some(before) = ticket.checksum {
-            let (seed, number) = (self.disk.seed(), ticket.number);
-            assert_eq!(before, checksum(op), "memory of write {number} changed in flight (disk seed {seed})");
-        }
         let mut state = self.disk.lock();
+        if let Some(write) = state.files[self.number].under_way.remove(&ticket.number) {
+            let (seed, number) = (self.disk.seed(), ticket.number);
+            assert!(write.bytes == bytes_to_write(op), "memory of write {number} changed in flight (disk seed {seed})");
+        }
         let result = match ticket.refused {
             Some(errno) => Err(errno),
             None => match op.kind {
-                Kind::Read => self.read(&mut state, op, &mut ticket),
+                Kind::Read => self.read(&state, op, &mut ticket),
                 Kind::Write => self.write(&mut state, op, &mut ticket),
                 Kind::SyncData | Kind::SyncAll => self.sync(&mut state, &mut ticket),
             },
@@ -243,32 +254,32 @@ impl SimMedium {
         state.trace.entries.push(entry);
     }
 
-    fn read(&self, state: &mut State, op: &mut Op, ticket: &mut Ticket) -> Result<usize, Errno> {
-        if let Some(errno) = ticket.fault.and_then(Fault::errno) {
-            return Err(errno);
-        }
-        let (done, route) = (op.done, op.route);
-        let model = self.disk.model();
+    fn read(&self, state: &State, op: &mut Op, ticket: &mut Ticket) -> Result<usize, Errno> {
+        let (done, len, model) = (op.done, op.remaining(), self.disk.model());
         let image = &state.files[self.number].live;
         let to_end = usize::try_from(image.size.saturating_sub(ticket.offset)).unwrap_or(usize::MAX);
-        let count = ticket.limit.min(to_end);
-        let past_end = count == to_end && count > 0 && route == Route::Direct && model.garbage_past_end;
-        let garbage_to = if past_end { count.next_multiple_of(model.offset_align) } else { count };
+        let failed = ticket.fault.and_then(Fault::errno);
+        let count = if failed.is_some() { 0 } else { ticket.limit.min(to_end) };
+        let scribbled_to = match failed {
+            _ if !model.scribble || op.route == Route::Buffered => count,
+            Some(Errno::IO) => len,
+            Some(_) => 0,
+            None => to_end.min(len).next_multiple_of(model.offset_align).min(len),
+        };
         let mut at = 0;
         for slice in op.mem.as_mut().map(|mem| mem.slices_mut(done)).unwrap_or_default().iter_mut() {
             let wanted = count.saturating_sub(at).min(slice.len());
             image.copy_out(ticket.offset + at as u64, &mut slice[..wanted]);
-            let garbage = garbage_to.saturating_sub(at).min(slice.len());
-            ticket.random.fill(&mut slice[wanted..garbage.max(wanted)]);
+            let scribbled = scribbled_to.saturating_sub(at).clamp(wanted, slice.len());
+            ticket.random.fill(&mut slice[wanted..scribbled]);
             at += slice.len();
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 
     fn write(&self, state: &mut State, op: &Op, ticket: &mut Ticket) -> Result<usize, Errno> {
         let errno = ticket.fault.and_then(Fault::errno);
-        let partly = matches!(ticket.fault, Some(Fault::Torn | Fault::SyncFails));
-        if let (Some(errno), false) = (errno, partly) {
+        if let (Some(errno), true) = (errno, ticket.fails_first()) {
             return Err(errno);
         }
         let space = self.space(state, ticket.offset, ticket.limit);
@@ -351,17 +362,13 @@ impl SimMedium {
     }
 }
 
-/// A sum over the memory of an operation, to see whether it changes.
-fn checksum(op: &Op) -> u64 {
-    let mut sum = 0_u64;
-    for slice in op.mem.as_ref().map(|mem| mem.slices(0)).unwrap_or_default() {
-        for chunk in slice.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        }
+/// A copy of what a write is to write.
+fn bytes_to_write(op: &Op) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(op.remaining());
+    for slice in op.mem.as_ref().map(|mem| mem.slices(op.done)).unwrap_or_default() {
+        bytes.extend_from_slice(&slice);
     }
-    sum
+    bytes
 }
 
 impl Medium for SimMedium {
