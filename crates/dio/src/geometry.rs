@@ -240,6 +240,24 @@ impl Geometry {
         Self::build(statx, reported, reported.directness, block, block)
     }
 
+    /// The geometry of a medium that is not of the operating system, such as a simulated disk: alignments in bytes, of
+    /// memory and of the offset and length of requests.
+    ///
+    /// # Errors
+    /// [`GeometryError::NotAPowerOfTwo`].
+    pub fn fixed(mem_align: u64, offset_align: u64) -> Result<Self, GeometryError> {
+        Ok(Self {
+            mem_align: power_of_two("memory alignment", mem_align)?,
+            offset_align: power_of_two("offset alignment", offset_align)?,
+            read_offset_align: offset_align,
+            block: offset_align,
+            preferred: offset_align,
+            atomic: None,
+            directness: Directness::Reported,
+            file_system: None,
+        })
+    }
+
     /// Puts together what was `reported`, or `assumed` where that is nothing, and validates it.
     fn build(
         statx: &Statx,

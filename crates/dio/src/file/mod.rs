@@ -198,7 +198,7 @@ impl File {
     /// # Errors
     /// What `fstat(2)` answers.
     pub fn size(&self) -> Result<u64, FileError> {
-        self.medium.size().map_err(|error| self.failed("ask the size of", raw(&error)))
+        patiently(|| self.medium.size()).map_err(|error| self.failed("ask the size of", raw(&error)))
     }
 
     /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
@@ -208,7 +208,7 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
-        self.medium.set_size(size).map_err(|error| self.failed("resize", raw(&error)).at(size))
+        patiently(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))
     }
 
     /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
@@ -218,7 +218,7 @@ impl File {
     pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
         let at = range.start;
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
-        self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
+        patiently(|| self.medium.allocate(range.clone(), extend)).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
     }
 
     /// Turns a range into a hole that reads as zeros.
@@ -229,7 +229,7 @@ impl File {
         self.check_latch()?;
         let at = range.start;
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
-        self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
+        patiently(|| self.medium.punch(range.clone())).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
     }
 
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
@@ -328,6 +328,16 @@ impl Drop for File {
     fn drop(&mut self) {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
         let _ = self.settle();
+    }
+}
+
+/// Runs a call again that a signal interrupted before it did anything, as `fallocate(2)` on a large range.
+fn patiently<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
     }
 }
 
