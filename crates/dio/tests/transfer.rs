@@ -53,7 +53,7 @@ impl World {
         let size = source.size().unwrap();
         target.allocate(0..size, true).unwrap();
         let ranges: Vec<_> = std::iter::once(0..size).collect();
-        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None };
+        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
         Copier::new(&self.io, block, depth).unwrap().run(&job, &mut NoWatch)
     }
 }
@@ -126,7 +126,7 @@ fn a_source_that_shrinks_ends_the_copy() {
     let world = world(4 * MIB, 3);
     let (source, target) = world.files();
     let ranges: Vec<_> = std::iter::once(0..5 * MIB).collect();
-    let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None };
+    let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
     let error = Copier::new(&world.io, 1 << 20, 4).unwrap().run(&job, &mut NoWatch).unwrap_err();
     assert!(matches!(error, TransferError::Shrunk { found, .. } if found == 4 * MIB), "{error}");
 }

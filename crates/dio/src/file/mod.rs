@@ -218,7 +218,8 @@ impl File {
     pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
         let at = range.start;
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
-        patiently(|| self.medium.allocate(range.clone(), extend)).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
+        patiently(|| self.medium.allocate(range.clone(), extend))
+            .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
     }
 
     /// Turns a range into a hole that reads as zeros.
@@ -229,7 +230,8 @@ impl File {
         self.check_latch()?;
         let at = range.start;
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
-        patiently(|| self.medium.punch(range.clone())).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
+        patiently(|| self.medium.punch(range.clone()))
+            .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
     }
 
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).

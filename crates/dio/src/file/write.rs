@@ -76,10 +76,23 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Write);
         let (_guard, size) = self.lock_write(offset..end, align.offset)?;
+        self.write_divided(buffers, offset..end, size)
+    }
+
+    /// As [`File::write_at`], for a caller that holds the lock of the file's blocks.
+    pub(crate) fn write_unlocked(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        self.check_latch()?;
+        let size = self.size()?;
+        self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size)
+    }
+
+    /// Writes the head, the body and the tail of a request, each by its route.
+    fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+        let (route, Range { start: offset, end }) = (self.route(), range);
         if route == Route::Buffered {
             return self.write_part(Route::Buffered, buffers, offset);
         }
-        let division = divide(offset..end, size, align.offset);
+        let division = divide(offset..end, size, self.align(route, Kind::Write).offset);
         for (route, range) in
             [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
         {
@@ -167,7 +180,7 @@ impl File {
     fn read_edges(&self, stretches: &[Stretch], written: &Range<u64>) -> Result<Vec<Edge>, FileError> {
         let align = self.geometry.offset_align().max(self.geometry.read_offset_align());
         let covered = stretches[0].file.start..stretches[stretches.len() - 1].file.end;
-        let first = (written.start > covered.start).then(|| covered.start);
+        let first = (written.start > covered.start).then_some(covered.start);
         let last = (written.end < covered.end).then(|| covered.end - align);
         let mut edges = Vec::new();
         for at in [first, last.filter(|last| Some(*last) != first)].into_iter().flatten() {

@@ -2,6 +2,7 @@
 //! written, so nothing is copied in memory and source and target are both kept busy. One thread, one ring.
 
 mod chunks;
+mod contents;
 mod error;
 mod pace;
 
@@ -17,8 +18,12 @@ use crate::geometry::align_down;
 use crate::io::Io;
 
 use chunks::Chunks;
+pub use contents::{Contents, Copied, Sparse};
 pub use error::TransferError;
 pub use pace::Pace;
+
+/// Unit in which blocks of zeros are found, in bytes: the usual block of a file system, below which no hole can be.
+const HOLE_UNIT: usize = 4096;
 
 /// What a transfer tells while it runs, and how it is stopped. All methods are called in the transferring thread.
 pub trait Watch {
@@ -52,6 +57,8 @@ pub struct Job<'a> {
     pub ranges: &'a [Range<u64>],
     /// Most bytes per second.
     pub pace: Option<&'a Pace>,
+    /// Blocks of zeros are not written: the target reads as zeros there already.
+    pub skip_zeros: bool,
 }
 
 /// Copies files one after the other with the same blocks and the same ring.
@@ -180,13 +187,19 @@ impl Copier {
         let block = block.expect("a read returns its block");
         watch.read(offset, block.filled());
         if run.error.is_none() {
-            self.write(run, offset, block);
+            self.write(run, offset, block, watch);
         }
     }
 
-    fn write(&mut self, run: &mut Run<'_>, offset: u64, block: Block) {
+    fn write(&mut self, run: &mut Run<'_>, offset: u64, block: Block, watch: &mut dyn Watch) {
         let Some(target) = run.job.target else { return };
         let count = block.filled().len();
+        if run.job.skip_zeros {
+            match &contents::non_zero(block.filled(), HOLE_UNIT)[..] {
+                [all] if *all == (0..count) => {}
+                runs => return run.write_runs(target, offset, &block, runs, watch),
+            }
+        }
         let whole = align_down(count as u64, target.block_align()) as usize;
         if whole < count {
             run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
@@ -223,6 +236,16 @@ impl Run<'_> {
         match target.block_done(over).1 {
             Ok(_) => watch.written(len),
             Err(error) => self.fail(TransferError::Target(error)),
+        }
+    }
+
+    /// Writes the parts of a block that are not zero, now: a block between data and holes is the exception.
+    fn write_runs(&mut self, target: &File, offset: u64, block: &Block, runs: &[Range<usize>], watch: &mut dyn Watch) {
+        for part in runs {
+            match target.write_unlocked(&block.filled()[part.clone()], offset + part.start as u64) {
+                Ok(()) => watch.written(part.len() as u64),
+                Err(error) => return self.fail(TransferError::Target(error)),
+            }
         }
     }
 
