@@ -1,1 +1,5 @@
 //! The `dio` command line: grammar, messages, receipts and exit statuses above the library.
+
+pub mod commands;
+pub mod quote;
+pub mod size;

@@ -1,0 +1,3 @@
+//! The subcommands of `dio`.
+
+pub mod cp;
