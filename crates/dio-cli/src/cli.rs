@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{cache, probe};
+use crate::commands::{cache, cp, probe};
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
 #[derive(Debug, Parser)]
@@ -18,6 +18,8 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Copy files and trees past the page cache
+    Cp(cp::CpArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
 }
@@ -27,6 +29,7 @@ impl Cli {
     #[must_use]
     pub fn run(self) -> ExitCode {
         match self.command {
+            Command::Cp(args) => cp::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
         }

@@ -2,4 +2,6 @@
 
 pub mod cli;
 pub mod commands;
+pub mod quote;
 pub mod receipt;
+pub mod size;

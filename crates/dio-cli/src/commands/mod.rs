@@ -1,6 +1,7 @@
 //! One module for each command: its flags, and what it does.
 
 pub mod cache;
+pub mod cp;
 pub mod probe;
 
 /// The kernel's words for an error, without its number.
