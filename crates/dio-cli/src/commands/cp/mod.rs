@@ -39,14 +39,14 @@ pub fn run(args: CpArgs) -> ExitCode {
     let (options, operands) = match CpOptions::resolve(args) {
         Ok(resolved) => resolved,
         Err(error) => {
-            report.usage(error);
+            report.usage(&error);
             return ExitCode::FAILURE;
         }
     };
     let place = match operands::place(&operands, options.parents) {
         Ok(place) => place,
         Err(PlaceError::Usage(error)) => {
-            report.usage(error);
+            report.usage(&error);
             return ExitCode::FAILURE;
         }
         Err(PlaceError::Copy(error)) => {

@@ -109,6 +109,8 @@ impl<'a> Walk<'a> {
         let dir = Dir::top(operand, handle, shown, default_acl);
         let entry = Entry { dir: &dir, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
+        // Which of several linked operands is copied, and which are links to it, is settled by their order.
+        let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
         if !self.is_new(source, &shown_target, &stat) {
             return Ok(());
         }
@@ -120,7 +122,7 @@ impl<'a> Walk<'a> {
         }
         session.durable.names_in(&dir, &target)?;
         let job = Job::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
-        let alone = !self.several || parents.is_some();
+        let alone = !self.several || parents.is_some() || linked;
         let job = if alone { Some(job) } else { session.queue().offer(session, job) };
         if let Some(job) = job {
             session.run(lane, job);
@@ -134,7 +136,7 @@ impl<'a> Walk<'a> {
 
     fn default_acl(&self, handle: &Handle, target: &CStr) -> bool {
         let preserve = &self.session.options.preserve;
-        if !(preserve.mode || preserve.ownership) {
+        if !(preserve.mode || preserve.ownership || preserve.default_mode) {
             return false;
         }
         let ask = || {
