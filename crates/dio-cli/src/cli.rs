@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{cache, probe};
+use crate::commands::{bench, cache, probe};
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
 #[derive(Debug, Parser)]
@@ -20,6 +20,7 @@ pub struct Cli {
 enum Command {
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
+    Bench(bench::BenchArgs),
 }
 
 impl Cli {
@@ -29,6 +30,7 @@ impl Cli {
         match self.command {
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
+            Command::Bench(args) => bench::run(args),
         }
     }
 }
