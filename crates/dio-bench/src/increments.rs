@@ -220,7 +220,7 @@ impl Report {
             ]);
         }
         format!(
-            "Cold sequential reading; elapsed, medians of {} runs, cached and direct in turns\n\n{}\n\
+            "Cold sequential reading; elapsed, runs: {}, medians shown, cached and direct in turns\n\n{}\n\
              gain: cached / direct, above 1 direct is faster. from device: cached / direct, read_bytes of /proc/self/io.\n\
              reference: AIX JFS, 1 MB or 1 GB, direct without read-ahead; only ratios compare.\n\n{}",
             self.runs,

@@ -2,11 +2,14 @@
 //! the machine. A workload returns numbers; the command line prints them, as a table or as JSON.
 
 pub mod cold;
+pub mod copy;
 pub mod data;
 pub mod environment;
 mod error;
+pub mod histogram;
 pub mod increments;
 pub mod measure;
+pub mod random;
 pub mod stats;
 pub mod table;
 pub mod units;

@@ -23,7 +23,8 @@ pub fn seconds(seconds: f64) -> String {
     match seconds {
         s if s >= 100.0 => format!("{s:.0} s"),
         s if s >= 1.0 => format!("{s:.2} s"),
-        s if s >= 1e-3 => format!("{:.3} s", s),
+        s if s >= 0.1 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
         s => format!("{:.1} µs", s * 1e6),
     }
 }
@@ -87,5 +88,6 @@ mod tests {
         assert_eq!(factor(521.0, 23.9), "21.8×");
         assert_eq!(factor(1.0, 0.0), "-");
         assert_eq!(seconds(0.000_07), "70.0 µs");
+        assert_eq!(seconds(0.0123), "12.3 ms");
     }
 }

@@ -80,6 +80,48 @@ fn increments_leaves_an_existing_file_alone_and_prints_a_table() {
 }
 
 #[test]
+fn copy_reports_both_ways_and_leaves_nothing() {
+    let Some(directory) = disk_directory() else { return };
+    let arguments = ["copy", "--cold", "file", "--size", "9M", "--small-size", "1M", "--runs", "2", "--json"];
+    let report = json(&bench(&arguments, directory.path()));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, (block, depth, bytes)) in rows.iter().zip([(4096, 1, MIB), (MIB, 16, 9 * MIB)]) {
+        assert_eq!((&row["block_bytes"], &row["depth"]), (&block.into(), &depth.into()));
+        assert_eq!(row["file_bytes"], bytes);
+        assert_eq!((&row["read_requests"], &row["write_requests"]), (&(bytes / block).into(), &(bytes / block).into()));
+        assert_eq!((&row["source_pages_after"], &row["target_pages_after"]), (&0.into(), &0.into()));
+        assert_eq!(row["samples"].as_array().unwrap().len(), 2);
+        assert!(row["cpu_seconds_per_gib"].is_f64());
+        assert_read_once(&row["samples"][0]["device_bytes"], bytes);
+    }
+    assert!(report["gain"].is_f64() && report["environment"]["engine"].is_string());
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn random_reads_through_every_engine_and_through_none() {
+    let Some(directory) = disk_directory() else { return };
+    let common = ["random", "--size", "4M", "--depth", "1,5", "--seconds", "0.05", "--runs", "2", "--json"];
+    for (more, engine) in
+        [(&["--engine", "blocking"][..], "blocking"), (&["--mode", "direct"][..], ""), (&["--null"][..], "null")]
+    {
+        let report = json(&bench(&[&common[..], more].concat(), directory.path()));
+        assert!(engine.is_empty() || report["engine"] == engine);
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2);
+        for (row, depth) in rows.iter().zip([1, 5]) {
+            assert_eq!((&row["block_bytes"], &row["depth"]), (&4096.into(), &depth.into()));
+            assert_eq!(row["samples"].as_array().unwrap().len(), 2);
+            let second = |name: &str| row["latency"][name].as_f64().unwrap();
+            assert!(second("p50") > 0.0 && second("p50") <= second("p99") && second("p999") <= second("max"));
+            assert!(row["cpu_seconds_per_read"].as_f64().unwrap() > 0.0);
+        }
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
 fn what_cannot_be_measured_is_an_error() {
     let output = bench(&["increments", "--runs", "0"], Path::new("/var/tmp"));
     assert_eq!(output.status.code(), Some(1));

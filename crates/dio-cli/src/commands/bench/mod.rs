@@ -1,6 +1,8 @@
 //! `dio bench`: measurements that anyone can repeat, printed beside published ones.
 
+mod copy;
 mod increments;
+mod random;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,6 +25,8 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Workload {
     Increments(increments::IncrementsArgs),
+    Copy(copy::CopyArgs),
+    Random(random::RandomArgs),
 }
 
 /// What is emptied before a run.
@@ -47,6 +51,8 @@ impl From<ColdArg> for Cold {
 pub fn run(args: BenchArgs) -> ExitCode {
     let text = match args.workload {
         Workload::Increments(args) => increments::run(args),
+        Workload::Copy(args) => copy::run(args),
+        Workload::Random(args) => random::run(args),
     };
     match text {
         Ok(text) => {
