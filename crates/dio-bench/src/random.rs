@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dio::block::Pool;
-use dio::engine::{EngineKind, Null, NullMedium, Selection};
+use dio::engine::{EngineKind, Null, NullMedium, Selection, Uring};
 use dio::geometry::Geometry;
 use dio::queue::Queue;
 use dio::{File, Io, Limits, Mode, Need, OpenOptions};
@@ -119,6 +119,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
             runs.push(load.run(&io, round as u64, histogram)?);
         }
     }
+    let environment = Environment { engine: io.engine_name(), ..Environment::of(&path)? };
     let rows = plan.depths.iter().zip(&results).map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
     Ok(Report {
         rows: rows.collect(),
@@ -126,7 +127,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         engine: io.engine_name(),
         file_bytes: blocks * plan.block as u64,
         runs: plan.runs,
-        environment: Environment::of(&path)?,
+        environment,
     })
 }
 
@@ -137,6 +138,10 @@ fn engine(plan: &Plan) -> Result<Io, BenchError> {
     match plan.engine {
         None => Ok(Io::new(Limits::default())?),
         Some(kind) => {
+            // The library would fall back to threads; here that would be a wrong label.
+            if kind == EngineKind::Uring {
+                Uring::new(1).map_err(|error| BenchError::Asked(error.to_string()))?;
+            }
             let selection = Selection { kind, reason: None };
             let name = selection.name();
             Ok(Io::with_engine(Limits::default(), name, move |depth| selection.engine(depth))?)
@@ -257,12 +262,11 @@ impl Report {
             ""
         };
         format!(
-            "Random reads of {} over {}, mode {}, engine {}; runs: {}, medians shown{note}\n\n{}\n\
+            "Random reads of {} over {}, mode {}; runs: {}, medians shown{note}\n\n{}\n\
              latency: from queueing a read until it is given back, of all runs.\n\n{}",
             size(block),
             size(self.file_bytes),
             self.mode,
-            self.engine,
             self.runs,
             table.text(),
             self.environment.text()
