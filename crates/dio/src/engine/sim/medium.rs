@@ -1,0 +1,428 @@
+//! Simulated files as the engines see them.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::disk::State;
+use super::file::{Snapshot, UnderWay};
+use super::image::{PAGE, SECTOR, pages_of};
+use super::{Action, Fault, SimDisk, SplitMix64, TraceEntry};
+use crate::engine::{Flags, Kind, Medium, Op, Route};
+
+/// An open file of a [`SimDisk`]. Cloning it gives another handle of the same file.
+///
+/// Any engine but `uring` runs operations on it; only [`SimEngine`](super::SimEngine) in virtual time with several in
+/// flight. Elsewhere, and for changes of size and the like, an operation takes its time at once: the clock moves.
+#[derive(Clone)]
+pub struct SimMedium {
+    disk: SimDisk,
+    number: usize,
+}
+
+impl std::fmt::Debug for SimMedium {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimMedium(file {} of {:?})", self.number, self.disk)
+    }
+}
+
+/// An operation that has been handed to the disk.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    number: u64,
+    action: Action,
+    route: Option<Route>,
+    flags: Flags,
+    offset: u64,
+    len: u64,
+    fault: Option<Fault>,
+    /// Refused without asking the disk.
+    refused: Option<Errno>,
+    /// Bytes that may be transferred at most.
+    limit: usize,
+    /// Of this operation alone.
+    random: SplitMix64,
+    snapshot: Option<Snapshot>,
+    pub(super) issued: Duration,
+}
+
+/// Why a simulated file has no descriptor; it tells a simulated engine which file it is.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} has no descriptor")]
+struct Simulated(SimMedium);
+
+impl Ticket {
+    /// True for an operation that fails before it has moved anything.
+    fn fails_first(&self) -> bool {
+        match self.fault {
+            Some(Fault::Torn | Fault::SyncFails) | None => false,
+            Some(fault) => fault.errno().is_some(),
+        }
+    }
+}
+
+impl SimMedium {
+    pub(super) fn new(disk: SimDisk, number: usize) -> SimMedium {
+        SimMedium { disk, number }
+    }
+
+    /// The simulated file behind a medium, if it is one.
+    pub(super) fn of(medium: &dyn Medium) -> Option<SimMedium> {
+        let refusal = medium.descriptor(Route::Buffered).err()?;
+        Some(refusal.get_ref()?.downcast_ref::<Simulated>()?.0.clone())
+    }
+
+    /// The disk that it is on.
+    pub fn disk(&self) -> &SimDisk {
+        &self.disk
+    }
+
+    /// What reads see: for judges, no operation.
+    pub fn contents(&self) -> Vec<u8> {
+        let state = self.disk.lock();
+        let image = &state.files[self.number].live;
+        let mut bytes = vec![0; image.size as usize];
+        image.copy_out(0, &mut bytes);
+        bytes
+    }
+
+    /// What every power cut leaves: for judges, no operation.
+    pub fn durable_contents(&self) -> Vec<u8> {
+        let state = self.disk.lock();
+        let image = &state.files[self.number].durable;
+        let mut bytes = vec![0; image.size as usize];
+        image.copy_out(0, &mut bytes);
+        bytes
+    }
+
+    /// The file as a power cut at this moment would leave it, on a disk of its own; the seed comes from the disk's and
+    /// the operations so far. See [`SimDisk::power_cut`].
+    #[must_use]
+    pub fn power_cut(&self) -> SimMedium {
+        let seed = SplitMix64::for_use(self.disk.seed(), self.disk.operations()).next_u64();
+        self.power_cut_with(seed)
+    }
+
+    /// As [`SimMedium::power_cut`], by a seed.
+    #[must_use]
+    pub fn power_cut_with(&self, seed: u64) -> SimMedium {
+        self.disk.power_cut(seed).medium(self.number)
+    }
+
+    /// Hands an operation to the disk.
+    pub(super) fn begin(&self, op: &Op) -> Ticket {
+        let action = Action::Transfer(op.kind);
+        let mut ticket = self.ticket(action, op.position(), op.remaining() as u64, op.flags);
+        ticket.route = Some(op.route);
+        ticket.refused = self.refusal(op);
+        if ticket.refused.is_some() {
+            ticket.fault = None;
+            return ticket;
+        }
+        self.limit(op, &mut ticket);
+        let mut state = self.disk.lock();
+        if op.kind == Kind::Write {
+            let fails_first = ticket.fails_first();
+            let limit = if fails_first { 0 } else { self.space(&state, ticket.offset, ticket.limit) };
+            let under_way = UnderWay { offset: ticket.offset, bytes: bytes_to_write(op), limit };
+            state.files[self.number].under_way.insert(ticket.number, under_way);
+        }
+        if action.is_sync() {
+            ticket.snapshot = Some(state.files[self.number].snapshot());
+        }
+        ticket
+    }
+
+    fn ticket(&self, action: Action, offset: u64, len: u64, flags: Flags) -> Ticket {
+        let mut state = self.disk.lock();
+        let number = state.operations;
+        state.operations += 1;
+        let mut random = SplitMix64::for_use(self.disk.seed(), number);
+        let fault = state.faults.decide(number, action, flags.dsync, &mut random);
+        Ticket {
+            number,
+            action,
+            route: None,
+            flags,
+            offset,
+            len,
+            fault,
+            refused: None,
+            limit: usize::MAX,
+            random,
+            snapshot: None,
+            issued: self.disk.shared.clock.now(),
+        }
+    }
+
+    /// What the kernel refuses before it asks a disk.
+    fn refusal(&self, op: &Op) -> Option<Errno> {
+        let model = self.disk.model();
+        let Some(mem) = op.mem.as_ref() else {
+            return matches!(op.kind, Kind::Read | Kind::Write).then_some(Errno::INVAL);
+        };
+        if !matches!(op.kind, Kind::Read | Kind::Write) {
+            return None;
+        }
+        if op.flags.dontcache && !model.dontcache {
+            return Some(Errno::OPNOTSUPP);
+        }
+        let aligned = |(start, len): (*mut u8, usize)| {
+            start.addr().is_multiple_of(model.mem_align) && len.is_multiple_of(model.offset_align)
+        };
+        let fits = op.position().is_multiple_of(model.offset_align as u64) && mem.pieces(op.done).all(aligned);
+        (op.route == Route::Direct && !fits).then_some(Errno::INVAL)
+    }
+
+    /// How many bytes a fault leaves to transfer. An operation too small for a short transfer has none.
+    fn limit(&self, op: &Op, ticket: &mut Ticket) {
+        let (len, align) = (op.remaining(), self.disk.model().offset_align);
+        let random = &mut ticket.random;
+        ticket.limit = len;
+        match ticket.fault {
+            Some(Fault::ShortAligned) if len > align => {
+                ticket.limit = align * (1 + random.below(((len - 1) / align) as u64) as usize);
+            }
+            Some(Fault::ShortUnaligned) if len > 1 && align > 1 => {
+                let count = 1 + random.below(len as u64 - 1) as usize;
+                ticket.limit = if count.is_multiple_of(align) { count - 1 } else { count };
+            }
+            Some(Fault::ShortAligned | Fault::ShortUnaligned) => ticket.fault = None,
+            Some(Fault::Torn) => ticket.limit = SECTOR * random.below(len.div_ceil(SECTOR).max(1) as u64) as usize,
+            Some(_) | None => {}
+        }
+    }
+
+    /// Service time, and time on the link.
+    pub(super) fn cost(&self, ticket: &Ticket) -> (Duration, Duration) {
+        let model = self.disk.model();
+        if ticket.refused.is_some() {
+            return (Duration::ZERO, Duration::ZERO);
+        }
+        let syncs = ticket.action.is_sync() || ticket.flags.dsync && ticket.action == Action::Transfer(Kind::Write);
+        let service = if syncs { model.service + model.sync } else { model.service };
+        let (bytes, bandwidth) = match ticket.action {
+            Action::Transfer(Kind::Read) => {
+                let size = self.disk.lock().files[self.number].live.size;
+                (size.saturating_sub(ticket.offset).min(ticket.limit as u64), model.read_bandwidth)
+            }
+            Action::Transfer(Kind::Write) => (ticket.limit as u64, model.write_bandwidth),
+            _ => (0, 1),
+        };
+        if ticket.fails_first() {
+            return (service, Duration::ZERO);
+        }
+        let nanoseconds = u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth);
+        (service, Duration::from_nanos(nanoseconds as u64))
+    }
+
+    /// Ends an operation: its effects, its result, its line in the trace.
+    ///
+    /// # Panics
+    /// When the memory of a write has changed in flight.
+    pub(super) fn complete(
+        &self,
+        op: &mut Op,
+        mut ticket: Ticket,
+        start: Duration,
+        end: Duration,
+    ) -> Result<usize, Errno> {
+        let mut state = self.disk.lock();
+        if let Some(write) = state.files[self.number].under_way.remove(&ticket.number) {
+            let (seed, number) = (self.disk.seed(), ticket.number);
+            assert!(write.bytes == bytes_to_write(op), "memory of write {number} changed in flight (disk seed {seed})");
+        }
+        let result = match ticket.refused {
+            Some(errno) => Err(errno),
+            None => match op.kind {
+                Kind::Read => self.read(&state, op, &mut ticket),
+                Kind::Write => self.write(&mut state, op, &mut ticket),
+                Kind::SyncData | Kind::SyncAll => self.sync(&mut state, &mut ticket),
+            },
+        };
+        self.record(&mut state, &ticket, result, start, end);
+        result
+    }
+
+    fn record(&self, state: &mut State, ticket: &Ticket, result: Result<usize, Errno>, start: Duration, end: Duration) {
+        let Ticket { number, action, route, flags, offset, len, fault, issued, .. } = *ticket;
+        let file = self.number;
+        let entry = TraceEntry { number, file, action, route, offset, len, flags, result, fault, issued, start, end };
+        state.trace.entries.push(entry);
+    }
+
+    fn read(&self, state: &State, op: &mut Op, ticket: &mut Ticket) -> Result<usize, Errno> {
+        let (done, len, model) = (op.done, op.remaining(), self.disk.model());
+        let image = &state.files[self.number].live;
+        let to_end = usize::try_from(image.size.saturating_sub(ticket.offset)).unwrap_or(usize::MAX);
+        let failed = ticket.fault.and_then(Fault::errno);
+        let count = if failed.is_some() { 0 } else { ticket.limit.min(to_end) };
+        let scribbled_to = match failed {
+            _ if !model.scribble || op.route == Route::Buffered => count,
+            Some(Errno::IO) => len,
+            Some(_) => 0,
+            None => to_end.min(len).next_multiple_of(model.offset_align).min(len),
+        };
+        let mut at = 0;
+        for slice in op.mem.as_mut().map(|mem| mem.slices_mut(done)).unwrap_or_default().iter_mut() {
+            let wanted = count.saturating_sub(at).min(slice.len());
+            image.copy_out(ticket.offset + at as u64, &mut slice[..wanted]);
+            let scribbled = scribbled_to.saturating_sub(at).clamp(wanted, slice.len());
+            ticket.random.fill(&mut slice[wanted..scribbled]);
+            at += slice.len();
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    fn write(&self, state: &mut State, op: &Op, ticket: &mut Ticket) -> Result<usize, Errno> {
+        let errno = ticket.fault.and_then(Fault::errno);
+        if let (Some(errno), true) = (errno, ticket.fails_first()) {
+            return Err(errno);
+        }
+        let space = self.space(state, ticket.offset, ticket.limit);
+        if space == 0 && ticket.limit > 0 {
+            return Err(errno.unwrap_or(Errno::NOSPC));
+        }
+        let file = &mut state.files[self.number];
+        let mut at = 0;
+        for slice in op.mem.as_ref().map(|mem| mem.slices(op.done)).unwrap_or_default() {
+            let wanted = space.saturating_sub(at).min(slice.len());
+            file.write(ticket.offset + at as u64, &slice[..wanted]);
+            at += wanted;
+        }
+        if ticket.flags.dsync && ticket.fault != Some(Fault::Torn) {
+            let fails = ticket.fault == Some(Fault::SyncFails);
+            let range = ticket.offset..ticket.offset + space as u64;
+            file.sync_range(range, fails.then_some(&mut ticket.random));
+        }
+        errno.map_or(Ok(space), Err)
+    }
+
+    /// How many of `len` bytes at `offset` there is space for. The kernel writes as many as fit and fails only when
+    /// not one does (`write(2)`).
+    fn space(&self, state: &State, offset: u64, len: usize) -> usize {
+        let file = &state.files[self.number];
+        let end = offset + len as u64;
+        if file.device {
+            return file.live.size.saturating_sub(offset).min(len as u64) as usize;
+        }
+        let Some(capacity) = self.disk.model().capacity else { return len };
+        let mut free = capacity.saturating_sub(state.used()) / PAGE as u64;
+        for index in pages_of(offset..end) {
+            if file.live.occupied(index) {
+                continue;
+            }
+            if free == 0 {
+                return (index * PAGE as u64).saturating_sub(offset) as usize;
+            }
+            free -= 1;
+        }
+        len
+    }
+
+    fn sync(&self, state: &mut State, ticket: &mut Ticket) -> Result<usize, Errno> {
+        let Some(snapshot) = ticket.snapshot.take() else { return Err(Errno::INVAL) };
+        let file = &mut state.files[self.number];
+        match ticket.fault {
+            Some(Fault::Interrupted) => Err(Errno::INTR),
+            Some(fault) => {
+                file.sync_fails(&snapshot, &mut ticket.random);
+                Err(fault.errno().unwrap_or(Errno::IO))
+            }
+            None => {
+                file.sync(&snapshot);
+                Ok(0)
+            }
+        }
+    }
+
+    /// An operation on the file itself: it takes a service time at once.
+    fn now<R>(
+        &self,
+        action: Action,
+        offset: u64,
+        len: u64,
+        work: impl FnOnce(&mut State) -> Result<R, Errno>,
+    ) -> io::Result<R> {
+        let ticket = self.ticket(action, offset, len, Flags::default());
+        let start = ticket.issued;
+        let end = start + if action == Action::Size { Duration::ZERO } else { self.disk.model().service };
+        self.disk.shared.clock.advance_to(end);
+        let mut state = self.disk.lock();
+        let result = match ticket.fault.and_then(Fault::errno) {
+            Some(errno) => Err(errno),
+            None => work(&mut state),
+        };
+        let traced = result.as_ref().map(|_| 0).map_err(|errno| *errno);
+        self.record(&mut state, &ticket, traced, start, end);
+        Ok(result?)
+    }
+}
+
+/// A copy of what a write is to write.
+fn bytes_to_write(op: &Op) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(op.remaining());
+    for slice in op.mem.as_ref().map(|mem| mem.slices(op.done)).unwrap_or_default() {
+        bytes.extend_from_slice(&slice);
+    }
+    bytes
+}
+
+impl Medium for SimMedium {
+    fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
+        let ticket = self.begin(op);
+        let (start, (service, on_link)) = (ticket.issued, self.cost(&ticket));
+        let end = self.disk.schedule(start, service, on_link);
+        self.disk.shared.clock.advance_to(end);
+        self.complete(op, ticket, start, end)
+    }
+
+    fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, Simulated(self.clone())))
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.now(Action::Size, 0, 0, |state| Ok(state.files[self.number].live.size))
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.now(Action::SetSize, size, 0, |state| {
+            let file = &mut state.files[self.number];
+            if file.device {
+                return Err(Errno::INVAL);
+            }
+            file.set_size(size);
+            Ok(())
+        })
+    }
+
+    fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
+        self.now(Action::Allocate, range.start, range.end.saturating_sub(range.start), |state| {
+            if range.is_empty() {
+                return Err(Errno::INVAL);
+            }
+            if state.files[self.number].device {
+                return Err(Errno::OPNOTSUPP);
+            }
+            let len = usize::try_from(range.end - range.start).map_err(|_| Errno::FBIG)?;
+            if self.space(state, range.start, len) < len {
+                return Err(Errno::NOSPC);
+            }
+            state.files[self.number].allocate(range.clone(), extend);
+            Ok(())
+        })
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.now(Action::Punch, range.start, range.end.saturating_sub(range.start), |state| {
+            if range.is_empty() {
+                return Err(Errno::INVAL);
+            }
+            state.files[self.number].punch(range.clone());
+            Ok(())
+        })
+    }
+}
