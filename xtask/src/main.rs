@@ -1,3 +1,80 @@
-//! Project chores.
+//! Chores of the project: `cargo xtask setup | test | ci | style | docs`.
 
-fn main() {}
+mod ci;
+mod docs;
+mod filesystems;
+mod readme;
+mod scratch;
+mod setup;
+mod style;
+mod suite;
+mod tally;
+mod tool;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What a chore fails with: a message for the person who called it.
+type Error = Box<dyn std::error::Error>;
+
+/// Set-up, tests and generated documents of dio
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Install what tests and comparisons need, where it is missing
+    Setup,
+    /// Run all tests on every file system
+    Test {
+        /// Passed on to `cargo test`, for example `-- -p dio` or `-- -- name_of_a_test`
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Format, lints and documentation as errors, then all tests
+    Ci,
+    /// Check the rules of style
+    Style,
+    /// Write man pages and completions from the definitions of the flags
+    Docs {
+        /// Fail when the tracked ones differ, and write nothing
+        #[arg(long)]
+        check: bool,
+    },
+    /// Mount the file systems below DIR and run the tests; called by `test` in its own namespace
+    #[command(hide = true)]
+    TestInside {
+        dir: PathBuf,
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True when the chore found nothing wrong.
+fn run(chore: Chore) -> Result<bool, Error> {
+    match chore {
+        Chore::Setup => Ok(setup::setup().is_complete()),
+        Chore::Test { args } => Ok(suite::test(&args)),
+        Chore::Ci => Ok(ci::ci()),
+        Chore::Style => style::report(),
+        Chore::Docs { check } => docs::docs(check),
+        Chore::TestInside { dir, args } => filesystems::test_inside(&dir, &args),
+    }
+}

@@ -1,0 +1,27 @@
+//! What the tests of every crate of dio share.
+//!
+//! - [`file_systems`]: where to run a test, one scratch place per file system;
+//! - [`skip!`]: what cannot run here is said aloud and counted;
+//! - [`Seed`] and [`Rng`]: random tests which can be repeated;
+//! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `DIO_TEST_FS` | `name=/path:name=/path…`, the file systems to test on; set by `cargo xtask test` |
+//! | `DIO_TEST_DIR` | directory of the file system called `host`; `/var/tmp` when not set |
+//! | `DIO_SKIP_LOG` | file that gets one line for everything skipped |
+//! | `DIO_SEED` | seed of the random tests, decimal or `0x…` |
+//! | `CI` | when `true`, a skip is a failure |
+//!
+//! The helpers panic rather than return errors: a test has nothing better to do with one.
+
+mod files;
+mod fs;
+mod seed;
+mod skip;
+
+pub use files::{Output, first_difference, random_file, resident_pages, run, same_bytes};
+pub use fs::{TestFs, file_systems};
+pub use seed::{Rng, Seed};
+#[doc(hidden)]
+pub use skip::report_skip;

@@ -1,0 +1,147 @@
+//! Man pages and shell completions, made from the definitions of the flags.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap_complete::Shell;
+
+use crate::Error;
+use crate::tool::root;
+
+/// Where each kind is tracked, relative to the root.
+const MAN: &str = "docs/man";
+const COMPLETIONS: &str = "docs/completions";
+
+/// Files by their path relative to the root.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Writes the documents, or with `check` only compares them; true when they are up to date.
+pub(crate) fn docs(check: bool) -> Result<bool, Error> {
+    let wanted = generate()?;
+    let changes = changes(&wanted, &tracked(root())?);
+    for (path, change) in &changes {
+        println!("docs: {}: {change}", path.display());
+        if check {
+            continue;
+        }
+        let target = root().join(path);
+        match wanted.get(path) {
+            Some(content) => {
+                fs::create_dir_all(target.parent().expect("a file lies in a directory"))?;
+                fs::write(&target, content)?;
+            }
+            None => fs::remove_file(&target)?,
+        }
+    }
+    if check && !changes.is_empty() {
+        println!("docs: run `cargo xtask docs`");
+    }
+    Ok(!check || changes.is_empty())
+}
+
+/// One man page for each subcommand, and the completions of three shells.
+fn generate() -> Result<Files, Error> {
+    let dir = tempfile::tempdir()?;
+    let (man, completions) = (dir.path().join(MAN), dir.path().join(COMPLETIONS));
+    fs::create_dir_all(&man)?;
+    fs::create_dir_all(&completions)?;
+    clap_mangen::generate_to(dio_cli::cli::command(), &man)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut dio_cli::cli::command(), "dio", &completions)?;
+    }
+    tracked(dir.path())
+}
+
+/// The documents that exist below `base`.
+fn tracked(base: &Path) -> Result<Files, Error> {
+    let mut files = Files::new();
+    for place in [MAN, COMPLETIONS] {
+        let Ok(entries) = fs::read_dir(base.join(place)) else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry?;
+            files.insert(
+                Path::new(place).join(entry.file_name()),
+                fs::read(entry.path())?,
+            );
+        }
+    }
+    Ok(files)
+}
+
+/// What has to be done to the files `there` to make them those `wanted`.
+fn changes(wanted: &Files, there: &Files) -> BTreeMap<PathBuf, &'static str> {
+    let mut changes = BTreeMap::new();
+    for (path, content) in wanted {
+        match there.get(path) {
+            None => changes.insert(path.clone(), "missing"),
+            Some(old) if old != content => changes.insert(path.clone(), "out of date"),
+            Some(_) => None,
+        };
+    }
+    for path in there.keys().filter(|p| !wanted.contains_key(*p)) {
+        changes.insert(path.clone(), "belongs to no command");
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracked_documents_are_those_generated() {
+        let changes = changes(&generate().unwrap(), &tracked(root()).unwrap());
+        assert!(changes.is_empty(), "run `cargo xtask docs`: {changes:?}");
+    }
+
+    /// Every command that help shows has a page, and the shells' files are there.
+    #[test]
+    fn each_command_has_a_page() {
+        fn pages(command: &clap::Command, name: &str, found: &mut Vec<PathBuf>) {
+            found.push(Path::new(MAN).join(format!("{name}.1")));
+            for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
+                if sub.get_name() != "help" {
+                    pages(sub, &format!("{name}-{}", sub.get_name()), found);
+                }
+            }
+        }
+        let mut expected = Vec::new();
+        pages(&dio_cli::cli::command(), "dio", &mut expected);
+        expected.extend(["dio.bash", "_dio", "dio.fish"].map(|n| Path::new(COMPLETIONS).join(n)));
+        let generated = generate().unwrap();
+        for path in expected {
+            assert!(
+                generated.get(&path).is_some_and(|c| !c.is_empty()),
+                "{}",
+                path.display()
+            );
+        }
+    }
+
+    #[test]
+    fn every_difference_is_found() {
+        let files = |list: &[(&str, &str)]| -> Files {
+            list.iter()
+                .map(|(p, c)| (PathBuf::from(p), c.as_bytes().to_vec()))
+                .collect()
+        };
+        let wanted = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let there = files(&[("a", "1"), ("b", "x"), ("d", "4")]);
+        let found = changes(&wanted, &there);
+        let found: Vec<_> = found
+            .iter()
+            .map(|(p, c)| (p.to_str().unwrap(), *c))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("b", "out of date"),
+                ("c", "missing"),
+                ("d", "belongs to no command")
+            ]
+        );
+    }
+}

@@ -1,0 +1,361 @@
+//! The rules of style that a program can check, each with the replacement it asks for.
+
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::tool::{root, tool};
+use source::Source;
+
+/// Longest source file, lines.
+const FILE_LINES: usize = 600;
+/// Longest function from its `fn` to its closing brace, lines.
+const FUNCTION_LINES: usize = 75;
+
+/// Where a pattern is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    /// Rust code, comments and strings left out.
+    Code,
+    /// The same without tests.
+    Production,
+    /// Every byte of every tracked text file.
+    Text,
+}
+
+/// One thing that must not be written.
+struct Rule {
+    /// Found as it stands; where it begins or ends with a letter, the word must begin or end there.
+    pattern: &'static str,
+    within: Within,
+    /// Only paths with one of these beginnings are looked at; empty: all.
+    only: &'static [&'static str],
+    /// Paths with one of these beginnings may contain it.
+    allowed: &'static [&'static str],
+    /// What to use instead.
+    instead: &'static str,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        pattern: "unsafe",
+        within: Within::Code,
+        only: &[],
+        allowed: &[
+            "crates/dio/src/block",
+            "crates/dio/src/engine/uring",
+            "crates/dio/src/sys",
+        ],
+        instead: "rustix, or a safe wrapper in dio::sys, dio::block or dio::engine::uring",
+    },
+    Rule {
+        pattern: "fs::copy",
+        within: Within::Code,
+        only: &[],
+        allowed: &[],
+        instead: "dio's own copy; in tests dio_test::random_file, or run() of cp",
+    },
+    Rule {
+        pattern: ".unwrap()",
+        within: Within::Production,
+        only: &[],
+        allowed: &[],
+        instead: "return the error, or expect(\"why it cannot happen\")",
+    },
+    Rule {
+        pattern: "fn align_up",
+        within: Within::Code,
+        only: &[],
+        allowed: &["crates/dio/src/geometry.rs"],
+        instead: "dio::geometry::align_up",
+    },
+    Rule {
+        pattern: "fn align_down",
+        within: Within::Code,
+        only: &[],
+        allowed: &["crates/dio/src/geometry.rs"],
+        instead: "dio::geometry::align_down",
+    },
+    Rule {
+        pattern: "println!",
+        within: Within::Production,
+        only: &["crates/dio/"],
+        allowed: &[],
+        instead: "return it: only the command line prints",
+    },
+    Rule {
+        pattern: "eprintln!",
+        within: Within::Production,
+        only: &["crates/dio/"],
+        allowed: &[],
+        instead: "return an error: only the command line prints",
+    },
+    Rule {
+        pattern: "process::exit",
+        within: Within::Production,
+        only: &["crates/dio/"],
+        allowed: &[],
+        instead: "return an error: only the command line exits",
+    },
+    // Written in two parts, so that this file does not break the rule itself.
+    Rule {
+        pattern: concat!("/wo", "rk/"),
+        within: Within::Text,
+        only: &[],
+        allowed: &[],
+        instead: "a path relative to the workspace, or a temporary directory",
+    },
+    Rule {
+        pattern: concat!("/ro", "ot/"),
+        within: Within::Text,
+        only: &[],
+        allowed: &[],
+        instead: "a path relative to the workspace, or $HOME",
+    },
+];
+
+/// Prints every violation in the tracked files; true when there is none.
+pub(crate) fn report() -> Result<bool, Error> {
+    let found = check_workspace()?;
+    found.iter().for_each(|v| println!("{v}"));
+    println!("style: {} violations", found.len());
+    Ok(found.is_empty())
+}
+
+fn check_workspace() -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    for path in tracked_files()? {
+        // Deleted but still tracked, or not text: nothing to check.
+        if let Ok(text) = fs::read_to_string(root().join(&path)) {
+            check_file(
+                path.to_str().ok_or("a path is not UTF-8")?,
+                &text,
+                &mut found,
+            );
+        }
+    }
+    Ok(found)
+}
+
+/// Tracked files and those not ignored, relative to the root; without git, all but `target`.
+fn tracked_files() -> Result<Vec<PathBuf>, Error> {
+    // A checkout of another user is ours to read; git would refuse it.
+    let listed = tool("git")
+        .args([
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "-co",
+            "--exclude-standard",
+        ])
+        .output();
+    if let Ok(out) = listed
+        && out.status.success()
+    {
+        let names = String::from_utf8(out.stdout)?;
+        return Ok(names
+            .split('\0')
+            .filter(|n| !n.is_empty())
+            .map(PathBuf::from)
+            .collect());
+    }
+    let mut files = Vec::new();
+    walk(Path::new(""), &mut files)?;
+    Ok(files)
+}
+
+fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    for entry in fs::read_dir(root().join(dir))? {
+        let entry = entry?;
+        let path = dir.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_file() {
+            files.push(path);
+        } else if kind.is_dir() && entry.file_name() != "target" && entry.file_name() != ".git" {
+            walk(&path, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends the violations of one file; `path` is relative to the root.
+fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
+    let rules = RULES.iter().filter(|r| {
+        let begins = |list: &[&str]| list.iter().any(|p| path.starts_with(p));
+        (r.only.is_empty() || begins(r.only)) && !begins(r.allowed)
+    });
+    let source = path.ends_with(".rs").then(|| Source::new(path, text));
+    for rule in rules {
+        let mut report = |line: usize| {
+            let Rule {
+                pattern, instead, ..
+            } = rule;
+            found.push(format!("{path}:{}: `{pattern}`: use {instead}", line + 1));
+        };
+        match (&source, rule.within) {
+            (_, Within::Text) => matching(text.lines(), rule.pattern).for_each(&mut report),
+            (Some(source), within) => matching(source.code.lines(), rule.pattern)
+                .filter(|line| within == Within::Code || !source.is_test(*line))
+                .for_each(&mut report),
+            (None, _) => {}
+        }
+    }
+    if let Some(source) = source {
+        check_lengths(path, &source, found);
+    }
+}
+
+fn check_lengths(path: &str, source: &Source, found: &mut Vec<String>) {
+    let lines = source.code.lines().count();
+    if lines > FILE_LINES {
+        found.push(format!(
+            "{path}: {lines} lines, more than {FILE_LINES}: move one subject to a file of its own"
+        ));
+    }
+    for function in source.functions() {
+        if function.lines > FUNCTION_LINES {
+            found.push(format!(
+                "{path}:{}: {} lines in one function, more than {FUNCTION_LINES}: give its steps \
+                 names and functions of their own",
+                function.first + 1,
+                function.lines,
+            ));
+        }
+    }
+}
+
+/// The numbers, from 0, of the lines that contain `pattern`.
+fn matching<'a>(
+    lines: impl Iterator<Item = &'a str> + 'a,
+    pattern: &'a str,
+) -> impl Iterator<Item = usize> + 'a {
+    lines
+        .enumerate()
+        .filter(move |(_, line)| contains(line, pattern))
+        .map(|(number, _)| number)
+}
+
+/// Whether `line` contains `pattern`, whole words only where it begins or ends with a letter.
+fn contains(line: &str, pattern: &str) -> bool {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(pattern).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_some_and(word);
+        let after = line[at + pattern.len()..].chars().next().is_some_and(word);
+        !(before && pattern.starts_with(word) || after && pattern.ends_with(word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violations(path: &str, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        check_file(path, text, &mut found);
+        found
+    }
+
+    #[test]
+    fn the_workspace_follows_the_rules() {
+        let found = check_workspace().unwrap();
+        assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+    }
+
+    #[test]
+    fn the_workspace_is_looked_at() {
+        let files = tracked_files().unwrap();
+        assert!(files.contains(&PathBuf::from("xtask/src/style.rs")));
+        assert!(!files.iter().any(|f| f.starts_with("target")));
+        let mut walked = Vec::new();
+        walk(Path::new(""), &mut walked).unwrap();
+        assert!(walked.contains(&PathBuf::from("xtask/src/style.rs")));
+    }
+
+    #[test]
+    fn a_violation_names_place_and_replacement() {
+        let text = "fn f() {\n    std::fs::copy(a, b)\n}\n";
+        assert_eq!(
+            violations("crates/dio-cli/src/x.rs", text),
+            [format!(
+                "crates/dio-cli/src/x.rs:2: `fs::copy`: use {}",
+                RULES[1].instead
+            )]
+        );
+    }
+
+    #[test]
+    fn unsafe_code_has_its_places() {
+        let text = "fn f() { unsafe { g() } }\n";
+        for allowed in [
+            "block.rs",
+            "block/pool.rs",
+            "engine/uring.rs",
+            "sys.rs",
+            "sys/ioctl.rs",
+        ] {
+            assert_eq!(
+                violations(&format!("crates/dio/src/{allowed}"), text),
+                [""; 0]
+            );
+        }
+        for denied in ["crates/dio/src/engine/sim.rs", "crates/dio-cli/src/sys.rs"] {
+            assert_eq!(violations(denied, text).len(), 1, "{denied}");
+        }
+        let words = "#![deny(unsafe_code)]\n// unsafe\n/* unsafe */ const A: &str = \"unsafe\";\n";
+        assert_eq!(violations("crates/dio/src/file.rs", words), [""; 0]);
+    }
+
+    #[test]
+    fn tests_may_unwrap_and_others_may_not() {
+        let text = "fn f() { g().unwrap(); }\n#[cfg(test)]\nmod tests {\n    fn t() {\n        g().unwrap();\n    }\n}\nfn h() { g().unwrap(); }\n";
+        let found = violations("crates/dio/src/file.rs", text);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("crates/dio/src/file.rs:1:"));
+        assert!(found[1].starts_with("crates/dio/src/file.rs:8:"));
+        assert_eq!(violations("crates/dio/tests/file.rs", text), [""; 0]);
+        assert_eq!(violations("crates/dio/src/file/tests.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn rounding_is_defined_once() {
+        let text = "pub fn align_up(a: u64) -> u64 {\n    a\n}\n";
+        assert_eq!(violations("crates/dio/src/geometry.rs", text), [""; 0]);
+        assert_eq!(violations("crates/dio/src/file.rs", text).len(), 1);
+        assert_eq!(
+            violations("crates/dio/src/file.rs", "fn align_upwards() {}\n"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn the_library_does_not_print() {
+        let text = "fn f() { eprintln!(\"x\"); }\n";
+        assert_eq!(violations("crates/dio/src/file.rs", text).len(), 1);
+        assert_eq!(violations("crates/dio-cli/src/file.rs", text), [""; 0]);
+    }
+
+    #[test]
+    fn machine_paths_are_found_in_any_text() {
+        let text = format!("see {} for it\n", RULES[RULES.len() - 1].pattern);
+        assert_eq!(violations("README.md", &text).len(), 1);
+        let text = format!("// {}x\n", RULES[RULES.len() - 2].pattern);
+        assert_eq!(violations("crates/dio/src/file.rs", &text).len(), 1);
+    }
+
+    #[test]
+    fn long_files_and_functions_are_found() {
+        let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
+        assert_eq!(violations("a.rs", &function(FUNCTION_LINES)), [""; 0]);
+        let found = violations("a.rs", &function(FUNCTION_LINES + 1));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("a.rs:1: 76 lines in one function"),
+            "{found:?}"
+        );
+        assert_eq!(violations("a.rs", &"\n".repeat(FILE_LINES)), [""; 0]);
+        assert_eq!(violations("a.rs", &"\n".repeat(FILE_LINES + 1)).len(), 1);
+    }
+}
