@@ -106,13 +106,15 @@ impl File {
                 }
             });
             for over in self.run(ops)? {
-                let count = self.read_outcome(&over)? as u64;
-                let start = over.op.offset;
-                reached = start + count;
+                let count = self.read_outcome(&over)?;
+                let (start, short) = (over.op.offset, count < over.op.len());
+                reached = start + count as u64;
                 copy_out(over, start..reached, &mut kept);
-            }
-            if reached < round[round.len() - 1].file.end {
-                break;
+                if short {
+                    // What later requests of the round found behind the end is not contiguous with this: the file has
+                    // grown in between.
+                    return Ok(reached);
+                }
             }
         }
         Ok(reached)

@@ -1,0 +1,56 @@
+//! Rules of files, one at a time, on media that do what is rare on real ones.
+
+mod common;
+
+use std::io::IoSliceMut;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::time::Duration;
+
+use common::{Hooked, io_of, sim_disk, sim_geometry};
+use dio::engine::{Kind, Medium};
+use dio::{File, Io, Limits, Mode, OpenOptions};
+use rustix::io::Errno;
+
+const LIMITS: Limits = Limits { depth: 4, request: 4096, bounce_block: 4096, bounce_blocks: 16, idle_engines: 1 };
+
+fn open_with(io: &Io, medium: Arc<dyn Medium>, mode: Mode) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(mode).io(io).open_medium("hooked", medium, sim_geometry(512)).unwrap()
+}
+
+fn open(medium: Arc<dyn Medium>) -> File {
+    open_with(&io_of("blocking", LIMITS), medium, Mode::Direct)
+}
+
+#[test]
+fn a_read_ends_where_its_first_short_request_ended() {
+    let inner = sim_disk(512, 1).file(&[7; 16_384]);
+    let medium = Hooked::new(inner).before(|op| (op.kind == Kind::Read && op.offset == 4096).then_some(Ok(0)));
+    let medium = medium.size(|_| 4096);
+    let file = open(medium.shared());
+    let mut buffer = vec![0u8; 16_384];
+    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 4096);
+    let mut misaligned = vec![0u8; 16_384];
+    assert_eq!(file.read_at(&mut misaligned[1..], 100).unwrap(), 3996);
+}
+
+#[test]
+fn a_read_that_never_reaches_the_claimed_end_gives_up() {
+    let inner = sim_disk(512, 3).file(&[7; 700]);
+    let file = open(Hooked::new(inner).size(|_| 4096).shared());
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(file.read_at(&mut [0; 1024], 0).map_err(|error| error.errno())));
+    let outcome = receive.recv_timeout(Duration::from_secs(20)).expect("the read comes to an end");
+    assert!(outcome == Ok(700) || outcome == Err(Errno::IO), "{outcome:?}");
+}
+
+#[test]
+fn a_request_that_was_refused_latches_nothing() {
+    let medium = Hooked::new(sim_disk(512, 8).file(&[7; 8192]))
+        .before(|op| (op.kind == Kind::Write && op.offset == 512).then_some(Err(Errno::INVAL)));
+    let file = open(medium.shared());
+    assert_eq!(file.write_at(&[1; 512], 512).unwrap_err().errno(), Errno::INVAL);
+    file.write_at(&[1; 512], 0).unwrap();
+    file.sync_data().unwrap();
+}
