@@ -36,6 +36,30 @@ fn a_read_ends_where_its_first_short_request_ended() {
 }
 
 #[test]
+fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
+    let io = io_of("blocking", LIMITS);
+    let disk = sim_disk(4096, 2);
+    let secret = disk.file(&[0xaa; 16_384]);
+    let geometry = sim_geometry(4096);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).io(&io);
+    let other = options.open_medium("secret", Arc::new(secret), geometry).unwrap();
+    other.read_at(&mut vec![0; 16_000], 1).unwrap();
+
+    let inner = disk.file(&[1; 700]);
+    let asked = AtomicU64::new(0);
+    // Only the first question, under the lock of the write, sees the old size.
+    let medium = Hooked::new(inner.clone())
+        .size(move |size| if asked.fetch_add(1, Ordering::Relaxed) == 0 { 4096 } else { size });
+    let file = options.open_medium("shrunk", medium.shared(), geometry).unwrap();
+    file.write_at(&[2; 10], 100).unwrap();
+    let contents = inner.contents();
+    assert_eq!(contents[100..110], [2; 10]);
+    assert_eq!(contents[110..700], [1; 590]);
+    assert!(contents[700..].iter().all(|byte| *byte == 0), "stale bytes of another file were written");
+}
+
+#[test]
 fn a_read_that_never_reaches_the_claimed_end_gives_up() {
     let inner = sim_disk(512, 3).file(&[7; 700]);
     let file = open(Hooked::new(inner).size(|_| 4096).shared());

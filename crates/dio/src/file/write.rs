@@ -177,7 +177,11 @@ impl File {
             let over = run_here(self.op(Kind::Read, Route::Direct, self.flags(Route::Direct), at, Some(mem)));
             let count = over.outcome.map_err(|errno| self.failed("read a block to patch in", errno).at(at))?;
             let block = over.op.mem.and_then(|mem| mem.into_block(count)).expect("an operation returns its block");
-            edges.push((at, block.filled().to_vec()));
+            let mut old = block.filled().to_vec();
+            // Shorter only when another process has just cut the file off: what is missing reads as zeros, and must
+            // not be what the block held before.
+            old.resize(align as usize, 0);
+            edges.push((at, old));
         }
         Ok(edges)
     }
