@@ -70,6 +70,21 @@ fn a_read_that_never_reaches_the_claimed_end_gives_up() {
 }
 
 #[test]
+fn offsets_past_the_greatest_file_are_refused_by_every_operation() {
+    let file = open(Arc::new(sim_disk(512, 4).file(&[7; 4096])));
+    let mut arena = common::Arena::new(8192);
+    for offset in [u64::MAX, u64::MAX - 511, i64::MAX as u64 - 511, 1 << 63] {
+        let aligned = arena.slice(0, 4096);
+        assert_eq!(file.read_at(aligned, offset).unwrap_err().errno(), Errno::INVAL, "{offset}");
+        assert_eq!(file.write_at(aligned, offset).unwrap_err().errno(), Errno::FBIG, "{offset}");
+        let misaligned = arena.slice(3, 4096);
+        assert_eq!(file.read_at(misaligned, offset).unwrap_err().errno(), Errno::INVAL, "{offset}");
+        assert_eq!(file.write_at(misaligned, offset).unwrap_err().errno(), Errno::FBIG, "{offset}");
+    }
+    file.sync_all().unwrap();
+}
+
+#[test]
 fn a_request_that_was_refused_latches_nothing() {
     let medium = Hooked::new(sim_disk(512, 8).file(&[7; 8192]))
         .before(|op| (op.kind == Kind::Write && op.offset == 512).then_some(Err(Errno::INVAL)));

@@ -24,7 +24,8 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Read);
         let (address, len) = (buffer.as_ptr() as usize, buffer.len());
-        if len == 0 || len > self.io.limits().request || !align.fits(offset, address, len) {
+        let in_reach = offset.checked_add(len as u64).is_some_and(|end| end <= i64::MAX as u64);
+        if len == 0 || len > self.io.limits().request || !in_reach || !align.fits(offset, address, len) {
             return self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset);
         }
         let range = offset..offset + len as u64;
