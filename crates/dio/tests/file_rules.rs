@@ -85,6 +85,44 @@ fn offsets_past_the_greatest_file_are_refused_by_every_operation() {
 }
 
 #[test]
+#[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
+fn reversed_ranges_are_refused() {
+    let file = open(Arc::new(sim_disk(512, 5).file(&[7; 4096])));
+    assert_eq!(file.punch(100..50).unwrap_err().errno(), Errno::INVAL);
+    assert_eq!(file.allocate(100..50, false).unwrap_err().errno(), Errno::INVAL);
+    assert_eq!(file.allocate(100..50, true).unwrap_err().errno(), Errno::INVAL);
+}
+
+#[test]
+fn after_a_failed_write_nothing_that_changes_the_file_succeeds() {
+    let fail = Arc::new(AtomicU64::new(0));
+    let failing = Arc::clone(&fail);
+    let medium = Hooked::new(sim_disk(512, 7).file(&[7; 8192]))
+        .before(move |op| (op.kind == Kind::Write && failing.load(Ordering::Relaxed) == 1).then_some(Err(Errno::IO)));
+    let file = open(medium.shared());
+    file.write_at(&[1; 512], 0).unwrap();
+    fail.store(1, Ordering::Relaxed);
+    let error = file.write_at(&[1; 512], 1024).unwrap_err();
+    assert_eq!((error.errno(), error.offset(), error.path()), (Errno::IO, Some(1024), "hooked".as_ref()));
+    fail.store(0, Ordering::Relaxed);
+    let again = [
+        file.write_at(&[1; 512], 0),
+        file.write_at(&[], 0),
+        file.sync_data(),
+        file.sync_all(),
+        file.set_size(1),
+        file.punch(0..512),
+        file.allocate(0..512, true),
+        file.settle(),
+    ];
+    for outcome in again {
+        let error = outcome.unwrap_err();
+        assert_eq!((error.errno(), error.offset()), (Errno::IO, Some(1024)));
+    }
+    assert_eq!(file.read_at(&mut [0; 512], 0).unwrap(), 512, "reading goes on");
+}
+
+#[test]
 fn a_request_that_was_refused_latches_nothing() {
     let medium = Hooked::new(sim_disk(512, 8).file(&[7; 8192]))
         .before(|op| (op.kind == Kind::Write && op.offset == 512).then_some(Err(Errno::INVAL)));

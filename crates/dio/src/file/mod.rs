@@ -214,9 +214,14 @@ impl File {
     /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers: EOPNOTSUPP where the file system cannot, ENOSPC without space.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot, ENOSPC without
+    /// space; or an earlier write error.
     pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
+        self.check_latch()?;
         let at = range.start;
+        if range.is_empty() {
+            return Err(self.failed("allocate space for", Errno::INVAL).at(at));
+        }
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
         self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
     }
@@ -224,10 +229,14 @@ impl File {
     /// Turns a range into a hole that reads as zeros.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot; or an earlier
+    /// write error.
     pub fn punch(&self, range: Range<u64>) -> Result<(), FileError> {
         self.check_latch()?;
         let at = range.start;
+        if range.is_empty() {
+            return Err(self.failed("punch a hole into", Errno::INVAL).at(at));
+        }
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
         self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
     }
@@ -259,8 +268,13 @@ impl File {
     /// Writes back and drops what passed through the page cache and was not there before.
     ///
     /// # Errors
-    /// An error of writing back, which latches.
+    /// An error of writing back, which latches, or an earlier one.
     pub fn settle(&self) -> Result<(), FileError> {
+        self.check_latch()?;
+        self.settle_now()
+    }
+
+    fn settle_now(&self) -> Result<(), FileError> {
         match &self.os {
             Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
             None => Ok(()),
@@ -327,7 +341,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
-        let _ = self.settle();
+        let _ = self.settle_now();
     }
 }
 
