@@ -94,6 +94,39 @@ fn reversed_ranges_are_refused() {
 }
 
 #[test]
+fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
+    let inner = sim_disk(512, 6).file(&[7; 4096]);
+    let (first_entered, second_done) = (Barrier::new(2), Mutex::new(None));
+    let (send, receive) = mpsc::channel::<()>();
+    let (send, receive) = (Mutex::new(send), Mutex::new(receive));
+    let (calls, entered) = (AtomicU64::new(0), Arc::new(first_entered));
+    let seen = Arc::clone(&entered);
+    let medium = Hooked::new(inner).before(move |op| {
+        if op.kind != Kind::SyncData {
+            return None;
+        }
+        if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            seen.wait();
+            // The other sync reaches the kernel, comes back, and has time to report.
+            receive.lock().unwrap().recv().unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            return Some(Err(Errno::IO));
+        }
+        send.lock().unwrap().send(()).unwrap();
+        Some(Ok(0))
+    });
+    let file = open(medium.shared());
+    std::thread::scope(|threads| {
+        let first = threads.spawn(|| file.sync_data().unwrap_err().errno());
+        entered.wait();
+        *second_done.lock().unwrap() = Some(file.sync_data());
+        assert_eq!(first.join().unwrap(), Errno::IO);
+    });
+    let second = second_done.lock().unwrap().take().unwrap();
+    assert!(second.is_err(), "a sync acknowledged what a sync beside it had lost");
+}
+
+#[test]
 fn after_a_failed_write_nothing_that_changes_the_file_succeeds() {
     let fail = Arc::new(AtomicU64::new(0));
     let failing = Arc::clone(&fail);

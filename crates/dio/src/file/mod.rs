@@ -21,6 +21,7 @@ mod mode;
 mod open;
 mod read;
 mod run;
+mod syncs;
 mod uncache;
 mod write;
 
@@ -45,6 +46,7 @@ pub use open::OpenOptions;
 
 use counters::Meter;
 use layout::Align;
+use syncs::Syncs;
 use uncache::Uncache;
 
 /// An open file. All methods take `&self` and may be called from many threads.
@@ -70,6 +72,7 @@ pub struct File {
     locks: Arc<LockTable>,
     meter: Meter,
     uncache: Uncache,
+    syncs: Syncs,
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
@@ -126,6 +129,7 @@ impl File {
             locks,
             meter: Meter::default(),
             uncache: Uncache::default(),
+            syncs: Syncs::default(),
             latch: OnceLock::new(),
         }
     }
@@ -261,8 +265,13 @@ impl File {
         self.check_latch()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
         let op = self.op(kind, self.route(), Flags::default(), 0, None);
-        run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
-        self.settle()
+        {
+            let _under_way = self.syncs.begin();
+            run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
+        }
+        self.syncs.wait_for_others();
+        self.check_latch()?;
+        self.settle_now()
     }
 
     /// Writes back and drops what passed through the page cache and was not there before.
@@ -275,6 +284,7 @@ impl File {
     }
 
     fn settle_now(&self) -> Result<(), FileError> {
+        let _under_way = self.syncs.begin();
         match &self.os {
             Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
             None => Ok(()),
