@@ -14,9 +14,9 @@ use crate::lock::{LockPolicy, LockTable};
 pub struct Limits {
     /// Operations in flight of one borrowed engine.
     pub depth: usize,
-    /// Largest single request in bytes; larger ones are split.
+    /// Largest single request in bytes; larger ones are split. Rounded down to whole blocks of a file, at least one.
     pub request: usize,
-    /// Size of one bounce block in bytes.
+    /// Size of one bounce block in bytes, rounded up to a page. A file whose blocks are larger cannot be opened.
     pub bounce_block: usize,
     /// Number of bounce blocks, shared by all files of the [`Io`].
     pub bounce_blocks: usize,

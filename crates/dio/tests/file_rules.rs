@@ -164,3 +164,23 @@ fn a_request_that_was_refused_latches_nothing() {
     file.write_at(&[1; 512], 0).unwrap();
     file.sync_data().unwrap();
 }
+
+#[test]
+fn requests_keep_to_their_limit() {
+    for (request, bounce_block) in [(4096, 65_536), (8192, 4096), (5000, 4096), (512, 4096), (65_536, 65_536)] {
+        let io = io_of("blocking", Limits { request, bounce_block, ..LIMITS });
+        let medium = Hooked::new(sim_disk(512, 9).file(&[])).shared();
+        let file = open_with(&io, medium.clone(), Mode::Direct);
+        let bytes: Vec<u8> = (0..100_000u32).map(|byte| byte as u8).collect();
+        let mut back = vec![0u8; 100_001];
+        for shift in [0, 1] {
+            file.write_at(&bytes[shift..], 0).unwrap();
+            assert_eq!(file.read_at(&mut back[shift..], 0).unwrap(), 100_000 - shift);
+            assert_eq!(back[shift..100_000], bytes[shift..]);
+            file.set_size(0).unwrap();
+        }
+        for (kind, offset, len) in medium.seen.lock().unwrap().iter() {
+            assert!(*len <= request.max(512), "{kind:?} of {len} at {offset} with a limit of {request}");
+        }
+    }
+}

@@ -155,6 +155,7 @@ impl OpenOptions {
             Some(io) => io.clone(),
             None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
         };
+        self.check_limits(path, &io, &geometry)?;
         let locks = io.lock_table(stat.st_dev, stat.st_ino, self.lock_policy);
         let medium = Arc::new(medium);
         let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
@@ -169,7 +170,7 @@ impl OpenOptions {
     /// A file over a medium of the caller's, such as the simulator's, with alignments in bytes.
     ///
     /// # Errors
-    /// [`FileError`] when there is no I/O to be had.
+    /// [`FileError`] when there is no I/O to be had; EINVAL when a block of the file exceeds the bounce blocks.
     pub fn open_medium(
         &self,
         name: impl AsRef<Path>,
@@ -180,8 +181,19 @@ impl OpenOptions {
             Some(io) => io.clone(),
             None => Io::shared().map_err(|_| FileError::new("open", name.as_ref(), Errno::NOMEM))?,
         };
+        self.check_limits(name.as_ref(), &io, &geometry)?;
         let locks = crate::lock::LockTable::new(self.lock_policy);
         Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
+    }
+
+    /// Blocks that are patched must fit into bounce blocks.
+    fn check_limits(&self, path: &Path, io: &Io, geometry: &Geometry) -> Result<(), FileError> {
+        let block = geometry.offset_align().max(geometry.read_offset_align());
+        if self.mode.wants_direct() && block > io.bounce().block_len() as u64 {
+            let cure = "use larger bounce blocks: Limits::bounce_block is smaller than a block of the file";
+            return Err(FileError::new("open", path, Errno::INVAL).with_cure(cure));
+        }
+        Ok(())
     }
 
     /// Access mode and sync flags: what a second descriptor of the same file is opened with.

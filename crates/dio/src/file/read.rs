@@ -58,8 +58,8 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Read);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-        let limits = self.io.limits();
-        let stretches = stretches(&parts, align, limits.request as u64, self.io.bounce().block_len() as u64);
+        let (most_straight, most_bounced) = self.longest_stretches(align);
+        let stretches = stretches(&parts, align, most_straight, most_bounced);
 
         let _guard = self.lock(Kind::Read, offset..end);
         let pages = self.before_read(route, &(offset..end));

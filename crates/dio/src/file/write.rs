@@ -121,8 +121,8 @@ impl File {
     fn write_part(&self, route: Route, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
         let align = self.align(route, Kind::Write);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-        let most = self.io.limits().request as u64;
-        let stretches = stretches(&parts, align, most, self.io.bounce().block_len() as u64);
+        let (most_straight, most_bounced) = self.longest_stretches(align);
+        let stretches = stretches(&parts, align, most_straight, most_bounced);
         let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let range = offset..offset + len;
         let pages = self.before_write(route, &range);
