@@ -184,3 +184,14 @@ fn requests_keep_to_their_limit() {
         }
     }
 }
+
+#[test]
+fn a_short_write_at_the_beginning_works_in_every_mode() {
+    for mode in common::MODES {
+        let inner = sim_disk(4096, 11).file(&[]);
+        let file = open_with(&io_of("blocking", LIMITS), Arc::new(inner.clone()), mode);
+        file.write_at(&[5; 10], 0).unwrap();
+        file.write_at(&[6; 10], 20).unwrap();
+        assert_eq!(inner.contents(), [[5; 10], [0; 10], [6; 10]].concat(), "{mode:?}");
+    }
+}

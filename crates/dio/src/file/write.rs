@@ -168,7 +168,7 @@ impl File {
         let align = self.geometry.offset_align().max(self.geometry.read_offset_align());
         let covered = stretches[0].file.start..stretches[stretches.len() - 1].file.end;
         let first = (written.start > covered.start).then_some(covered.start);
-        let last = (written.end < covered.end).then_some(covered.end - align);
+        let last = (written.end < covered.end).then(|| covered.end - align);
         let mut edges = Vec::new();
         for at in [first, last.filter(|last| Some(*last) != first)].into_iter().flatten() {
             let spare = self.io.bounce().take_many(1).pop().expect("one block was asked for");
