@@ -186,6 +186,33 @@ fn requests_keep_to_their_limit() {
 }
 
 #[test]
+fn memory_behind_the_end_is_left_alone_or_cleared() {
+    for mode in common::MODES {
+        let io = io_of("blocking", LIMITS);
+        // Its direct reads fill the rest of the last block with garbage, as devices do.
+        let file = open_with(&io, Arc::new(sim_disk(512, 10).file(&[1; 5000])), mode);
+        let mut arena = common::Arena::new(32_768);
+        for (shift, offset, len) in [(0, 0, 8192), (0, 4608, 512), (1, 0, 8192), (0, 100, 8192), (0, 4096, 4096)] {
+            let buffer = arena.slice(shift, len);
+            buffer.fill(0xcc);
+            let count = file.read_at(buffer, offset).unwrap();
+            assert_eq!(count as u64, (5000 - offset).min(len as u64));
+            assert!(buffer[..count].iter().all(|byte| *byte == 1));
+            let foreign = buffer[count..].iter().find(|byte| ![0xcc, 0].contains(byte));
+            assert_eq!(foreign, None, "{mode:?} {shift} {offset} {len}");
+            if !mode.wants_direct() {
+                assert!(buffer[count..].iter().all(|byte| *byte == 0xcc), "{mode:?} writes behind what it read");
+            }
+        }
+        let (mut a, mut b, mut c) = ([0xcc; 4999], [0xcc; 3], [0xcc; 700]);
+        let mut buffers = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b), IoSliceMut::new(&mut c)];
+        assert_eq!(file.read_vectored_at(&mut buffers, 0).unwrap(), 5000);
+        assert!(a.iter().all(|byte| *byte == 1) && b[0] == 1);
+        assert!(b[1..].iter().chain(&c).all(|byte| [0xcc, 0].contains(byte)), "{mode:?}");
+    }
+}
+
+#[test]
 fn a_short_write_at_the_beginning_works_in_every_mode() {
     for mode in common::MODES {
         let inner = sim_disk(4096, 11).file(&[]);

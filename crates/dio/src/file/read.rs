@@ -66,7 +66,8 @@ impl File {
         let reached = scope(|loans| self.read_stretches(loans, buffers, &parts, &stretches, route))?;
         let count = reached.clamp(offset, end) - offset;
         if count < len {
-            clear_behind(buffers, count as usize, align.offset as usize);
+            let behind = align_up(offset + count, align.offset) - (offset + count);
+            clear_behind(buffers, count as usize, behind as usize);
         }
         self.after_read(route, &(offset..end), pages, count)?;
         self.count_parts_read(&parts, offset + count, offset, align.offset);
@@ -264,11 +265,12 @@ fn copy_out<'env>(over: Finished, read: Range<u64>, kept: &mut std::iter::Peekab
     }
 }
 
-/// Zeroes what the device may have stored behind the end of the file: at most one block behind `count` bytes.
-fn clear_behind(buffers: &mut [IoSliceMut<'_>], count: usize, block: usize) {
+/// Zeroes what the device may have stored behind the end of the file: `behind` bytes, the rest of the last block, from
+/// byte `count` of the buffers.
+fn clear_behind(buffers: &mut [IoSliceMut<'_>], count: usize, behind: usize) {
     let mut passed = 0;
     for buffer in buffers {
-        let (start, end) = (count.saturating_sub(passed), (count + block).saturating_sub(passed));
+        let (start, end) = (count.saturating_sub(passed), (count + behind).saturating_sub(passed));
         passed += buffer.len();
         let (start, end) = (start.min(buffer.len()), end.min(buffer.len()));
         buffer[start..end].fill(0);
