@@ -222,3 +222,26 @@ fn a_short_write_at_the_beginning_works_in_every_mode() {
         assert_eq!(inner.contents(), [[5; 10], [0; 10], [6; 10]].concat(), "{mode:?}");
     }
 }
+
+#[test]
+fn patching_a_block_excludes_cached_writes_of_the_process() {
+    let dir = dio_test::file_systems()[0].dir();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0u8; 65_536]).unwrap();
+    let io = io_of("blocking", LIMITS);
+    let open = |mode| OpenOptions::new().read(true).write(true).mode(mode).io(&io).open(&path).unwrap();
+    for mode in [Mode::Cached, Mode::Uncached] {
+        let (direct, cached) = (open(Mode::Direct), open(mode));
+        std::thread::scope(|threads| {
+            threads.spawn(|| (1..=250u8).for_each(|tag| direct.write_at(&[tag; 100], 0).unwrap()));
+            threads.spawn(|| {
+                for tag in 1..=250u8 {
+                    cached.write_at(&[tag; 100], 200).unwrap();
+                    let mut back = [0; 100];
+                    cached.read_at(&mut back, 200).unwrap();
+                    assert_eq!(back, [tag; 100], "{mode:?}: a write was undone by one beside it");
+                }
+            });
+        });
+    }
+}

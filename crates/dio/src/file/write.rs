@@ -100,7 +100,9 @@ impl File {
     /// runs beside others.
     fn lock_write(&self, range: Range<u64>, align: u64) -> Result<(Option<LockGuard>, u64), FileError> {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            return Ok((None, 0));
+            // The kernel orders these among themselves. A handle of another mode that patches a block must not undo
+            // what they write beside it, nor be extending the file by a size that they change.
+            return Ok((Some(self.locks.whole_shared(LockClass::Write)), 0));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {
