@@ -245,3 +245,27 @@ fn patching_a_block_excludes_cached_writes_of_the_process() {
         });
     }
 }
+
+#[test]
+fn handles_of_different_ios_exclude_each_other() {
+    let dir = dio_test::file_systems()[0].dir();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![0u8; 4096]).unwrap();
+    let open = || {
+        let io = io_of("blocking", LIMITS);
+        OpenOptions::new().read(true).write(true).io(&io).open(&path).unwrap()
+    };
+    let (one, other) = (open(), open());
+    let hammer = |file: &File, at: u64| {
+        for tag in 1..=200u8 {
+            file.write_at(&[tag; 50], at).unwrap();
+            let mut back = [0; 50];
+            file.read_at(&mut back, at).unwrap();
+            assert_eq!(back, [tag; 50]);
+        }
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| hammer(&one, 10));
+        hammer(&other, 300);
+    });
+}

@@ -156,7 +156,7 @@ impl OpenOptions {
             None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
         };
         self.check_limits(path, &io, &geometry)?;
-        let locks = io.lock_table(stat.st_dev, stat.st_ino, self.lock_policy);
+        let locks = crate::io::lock_table(&stat, self.lock_policy);
         let medium = Arc::new(medium);
         let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
         file.os = Some(medium);
