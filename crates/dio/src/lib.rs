@@ -23,5 +23,5 @@ pub mod residency;
 pub mod sys;
 pub mod transfer;
 
-pub use file::{Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
+pub use file::{Class, Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
 pub use io::{Io, IoError, Limits};

@@ -23,6 +23,7 @@ fn open(medium: Arc<dyn Medium>) -> File {
     open_with(&io_of("blocking", LIMITS), medium, Mode::Direct)
 }
 
+/// A file that grows while it is read: the first request of several finds the old end, the second does not.
 #[test]
 fn a_read_ends_where_its_first_short_request_ended() {
     let inner = sim_disk(512, 1).file(&[7; 16_384]);
@@ -35,6 +36,8 @@ fn a_read_ends_where_its_first_short_request_ended() {
     assert_eq!(file.read_at(&mut misaligned[1..], 100).unwrap(), 3996);
 }
 
+/// What another process cuts off between the question for the size and the read of a block to patch must not become
+/// whatever the bounce block held before.
 #[test]
 fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     let io = io_of("blocking", LIMITS);
@@ -59,6 +62,7 @@ fn a_block_patched_in_a_file_that_shrank_holds_no_stale_bytes() {
     assert!(contents[700..].iter().all(|byte| *byte == 0), "stale bytes of another file were written");
 }
 
+/// A file system whose `fstat` is ahead of what it reads (a network file system's attribute cache).
 #[test]
 fn a_read_that_never_reaches_the_claimed_end_gives_up() {
     let inner = sim_disk(512, 3).file(&[7; 700]);
@@ -93,6 +97,8 @@ fn reversed_ranges_are_refused() {
     assert_eq!(file.allocate(100..50, true).unwrap_err().errno(), Errno::INVAL);
 }
 
+/// The kernel reports a lost write to one sync of a descriptor only. Another that was under way at the same time and
+/// came out well must not acknowledge what was lost.
 #[test]
 fn of_two_syncs_at_once_neither_succeeds_when_one_fails() {
     let inner = sim_disk(512, 6).file(&[7; 4096]);
@@ -165,6 +171,7 @@ fn a_request_that_was_refused_latches_nothing() {
     file.sync_data().unwrap();
 }
 
+/// No request is larger than the limit, and none is smaller than need be, whatever the memory.
 #[test]
 fn requests_keep_to_their_limit() {
     for (request, bounce_block) in [(4096, 65_536), (8192, 4096), (5000, 4096), (512, 4096), (65_536, 65_536)] {
@@ -185,6 +192,7 @@ fn requests_keep_to_their_limit() {
     }
 }
 
+/// Memory behind what was read is the caller's own: nothing of the file's last block may show there.
 #[test]
 fn memory_behind_the_end_is_left_alone_or_cleared() {
     for mode in common::MODES {
@@ -223,6 +231,7 @@ fn a_short_write_at_the_beginning_works_in_every_mode() {
     }
 }
 
+/// A handle that patches a block must not undo what a handle through the cache writes beside it, in the same block.
 #[test]
 fn patching_a_block_excludes_cached_writes_of_the_process() {
     let dir = dio_test::file_systems()[0].dir();

@@ -71,6 +71,11 @@ impl Arena {
         Arena { bytes, base }
     }
 
+    /// Bytes that fit behind a multiple of 1 MiB.
+    pub fn room(&self) -> usize {
+        self.bytes.len() - self.base
+    }
+
     /// `len` bytes, `shift` (at most 1 MiB) behind a multiple of 1 MiB.
     pub fn slice(&mut self, shift: usize, len: usize) -> &mut [u8] {
         &mut self.bytes[self.base + shift..][..len]
