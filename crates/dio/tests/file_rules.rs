@@ -278,3 +278,49 @@ fn handles_of_different_ios_exclude_each_other() {
         hammer(&other, 300);
     });
 }
+
+/// Runs two writes side by side on a slow medium; true when both were in flight at once.
+fn in_flight_together(mode: Mode, size: usize, one: std::ops::Range<u64>, other: std::ops::Range<u64>) -> bool {
+    let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (entered, highest) = (Arc::clone(&now), Arc::clone(&most));
+    let medium = Hooked::new(sim_disk(512, 12).file(&vec![0; size])).before(move |op| {
+        if op.kind == Kind::Write {
+            highest.fetch_max(entered.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(50));
+            entered.fetch_sub(1, Ordering::SeqCst);
+        }
+        None
+    });
+    let file = open_with(&io_of("blocking", Limits { request: 1 << 20, ..LIMITS }), medium.shared(), mode);
+    let start = Barrier::new(2);
+    std::thread::scope(|threads| {
+        for range in [one, other] {
+            let (file, start) = (&file, &start);
+            threads.spawn(move || {
+                let mut arena = common::Arena::new(1 << 16);
+                start.wait();
+                file.write_at(arena.slice(0, (range.end - range.start) as usize), range.start).unwrap();
+            });
+        }
+    });
+    most.load(Ordering::SeqCst) == 2
+}
+
+#[test]
+fn writes_run_in_parallel_exactly_when_the_mode_allows_it() {
+    let size = 1 << 16;
+    for (mode, one, other, together) in [
+        (Mode::Direct, 0..4096, 4096..8192, true),
+        (Mode::Direct, 0..4096, 3584..8192, false),
+        (Mode::Concurrent, 0..4096, 3584..8192, true),
+        // Misaligned, and extending: alone, wherever they are.
+        (Mode::Direct, 0..4000, 8192..12_288, false),
+        (Mode::Concurrent, 0..4000, 8192..12_288, false),
+        (Mode::Direct, 0..4096, 1 << 16..(1 << 16) + 512, false),
+        (Mode::Concurrent, 0..4096, 1 << 16..(1 << 16) + 512, false),
+        (Mode::Cached, 0..4000, 3584..8192, true),
+    ] {
+        let seen = in_flight_together(mode, size, one.clone(), other.clone());
+        assert_eq!(seen, together, "{mode:?} {one:?} {other:?}");
+    }
+}
