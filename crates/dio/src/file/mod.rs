@@ -79,6 +79,10 @@ pub struct File {
 }
 
 /// Whether direct I/O on this file is what it says. Numbers of the states are stored in an atomic.
+///
+/// Where the kernel does not say, no number of direct requests proves anything about the next: pages may have been
+/// cached already, and btrfs buffers some extents of a file (compressed, inline) and not others. So the trial goes on
+/// until a request is seen to bring pages in.
 #[derive(Debug)]
 struct Trial(AtomicU8);
 
@@ -91,6 +95,11 @@ impl Trial {
         Trial(AtomicU8::new(if proven { Trial::DIRECT } else { Trial::OPEN }))
     }
 
+    /// Whether what requests leave in the cache has to be watched.
+    fn is_proven(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Trial::DIRECT
+    }
+
     fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Trial::OPEN
     }
@@ -99,8 +108,8 @@ impl Trial {
         self.0.load(Ordering::Relaxed) == Trial::BUFFERED
     }
 
-    fn decide(&self, buffered: bool) {
-        self.0.store(if buffered { Trial::BUFFERED } else { Trial::DIRECT }, Ordering::Relaxed);
+    fn found_buffered(&self) {
+        self.0.store(Trial::BUFFERED, Ordering::Relaxed);
     }
 }
 

@@ -28,6 +28,7 @@ impl File {
         if len == 0 || len > self.io.limits().request || !in_reach || !align.fits(offset, address, len) {
             return self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset);
         }
+        self.refuse_buffered(&self.read_trial, "read directly from")?;
         let range = offset..offset + len as u64;
         let _guard = self.lock(Kind::Read, range.clone());
         let pages = self.before_read(route, &range);
@@ -55,6 +56,7 @@ impl File {
         if len == 0 {
             return Ok(0);
         }
+        self.refuse_buffered(&self.read_trial, "read directly from")?;
         let route = self.route();
         let align = self.align(route, Kind::Read);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
@@ -136,7 +138,7 @@ impl File {
                 self.uncache.prepare(os);
                 None
             }
-            Route::Direct if self.read_trial.is_open() || self.read_trial.is_buffered() => {
+            Route::Direct if !self.read_trial.is_proven() => {
                 self.uncache.prepare(os);
                 super::uncache::pages_in(os, range)
             }
@@ -155,8 +157,9 @@ impl File {
         let Some(os) = &self.os else { return Ok(()) };
         if let (Some(before), true) = (pages, self.read_trial.is_open() && count > 0) {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);
-            self.read_trial.decide(after > before);
-            self.refuse_buffered(&self.read_trial, "read directly from")?;
+            if after > before {
+                self.read_trial.found_buffered();
+            }
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
@@ -165,9 +168,10 @@ impl File {
         if passed && self.uncache.touch(range.clone(), false) {
             self.settle()?;
         }
-        Ok(())
+        self.refuse_buffered(&self.read_trial, "read directly from")
     }
 
+    /// The error of a file that was to be direct and is known not to be.
     pub(super) fn refuse_buffered(&self, trial: &super::Trial, operation: &'static str) -> Result<(), FileError> {
         if trial.is_buffered() && self.need == super::Need::Required {
             let cure = "the file system buffers direct I/O; allow uncached I/O";

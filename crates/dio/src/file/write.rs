@@ -73,6 +73,7 @@ impl File {
         if len == 0 {
             return Ok(());
         }
+        self.refuse_buffered(&self.write_trial, "write directly to")?;
         let route = self.route();
         let align = self.align(route, Kind::Write);
         let (_guard, size) = self.lock_write(offset..end, align.offset)?;
@@ -201,8 +202,7 @@ impl File {
 
     pub(super) fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
         let os = self.os.as_ref()?;
-        let unproven = self.write_trial.is_open() || self.write_trial.is_buffered();
-        if route == Route::Direct && !unproven || self.mode == Mode::Cached {
+        if route == Route::Direct && self.write_trial.is_proven() || self.mode == Mode::Cached {
             return None;
         }
         self.uncache.prepare(os);
@@ -211,10 +211,9 @@ impl File {
 
     pub(super) fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
-        if let (Some(before), true) = (pages, self.write_trial.is_open()) {
-            let after = super::uncache::pages_in(os, range).unwrap_or(before);
-            self.write_trial.decide(after > before);
-            self.refuse_buffered(&self.write_trial, "write directly to")?;
+        // A direct write evicts what was cached of its range: pages that are there now were written through.
+        if pages.is_some() && self.write_trial.is_open() && super::uncache::pages_in(os, range).unwrap_or(0) > 0 {
+            self.write_trial.found_buffered();
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
@@ -223,7 +222,7 @@ impl File {
         if passed && self.uncache.touch(range.clone(), true) {
             self.settle()?;
         }
-        Ok(())
+        self.refuse_buffered(&self.write_trial, "write directly to")
     }
 
     fn count_parts_written(&self, route: Route, parts: &[Part], align: Align) {
