@@ -157,6 +157,9 @@ impl OpenOptions {
         };
         self.check_limits(path, &io, &geometry)?;
         let locks = crate::io::lock_table(&stat, self.lock_policy);
+        if self.mode != Mode::Cached {
+            medium.no_read_ahead();
+        }
         let medium = Arc::new(medium);
         let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
         file.os = Some(medium);
