@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Flags, Kind, Medium, Op, Route};
@@ -45,14 +45,29 @@ impl OsMedium {
         }
     }
 
+    /// Keeps the kernel from reading ahead: pages beyond those asked for would stay in the cache. For files whose
+    /// reads are not to be cached.
+    pub fn no_read_ahead(&self) {
+        for fd in self.direct.iter().chain(self.buffered.get()) {
+            no_read_ahead(fd.as_fd());
+        }
+    }
+
     fn buffered_descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         if let Some(fd) = self.buffered.get() {
             return Ok(fd.as_fd());
         }
         let path = format!("/proc/self/fd/{}", self.any().as_raw_fd());
         let fd = rustix::fs::open(path, self.reopen | OFlags::CLOEXEC, Mode::empty())?;
+        // What goes through the cache beside direct I/O is to leave it again.
+        no_read_ahead(fd.as_fd());
         Ok(self.buffered.get_or_init(|| fd).as_fd())
     }
+}
+
+/// Advice only: a refusal fails nothing.
+fn no_read_ahead(fd: BorrowedFd<'_>) {
+    let _ = rustix::fs::fadvise(fd, 0, None, Advice::Random);
 }
 
 /// The flags as the kernel takes them.
