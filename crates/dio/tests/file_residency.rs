@@ -93,6 +93,34 @@ fn reads_leave_no_page() {
 }
 
 #[test]
+fn writes_and_resizes_leave_no_page() {
+    for_each_setting(|fs, io, mode, rng| {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        cold_file(&path, SIZE + 777, 2);
+        let file = open(&path, io, mode);
+        let mut arena = Arena::new(MOST_ALIGNED + 200_000);
+        for step in 0..40 {
+            let range = any_range(rng, SIZE + SIZE / 2);
+            match rng.range(0..6) {
+                0 => file.set_size(range.end).unwrap(),
+                1 => drop(file.punch(range.start..range.end + 1)),
+                2 => drop(file.allocate(range.start..range.end + 1, rng.bool(0.5))),
+                _ => {
+                    file.write_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap()
+                }
+            }
+            if rng.bool(0.2) {
+                file.sync_data().unwrap();
+                assert_eq!(pages(&path), 0, "{} {mode:?}: after step {step} and a sync", fs.name);
+            }
+        }
+        drop(file);
+        assert_eq!(pages(&path), 0, "{} {mode:?}: after closing", fs.name);
+    });
+}
+
+#[test]
 fn pages_of_others_stay() {
     for_each_setting(|fs, io, mode, rng| {
         let dir = fs.dir();

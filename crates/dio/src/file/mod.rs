@@ -35,7 +35,7 @@ use rustix::io::Errno;
 
 use crate::drive::run_here;
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, align_down};
 use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
 
@@ -221,7 +221,9 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
-        self.medium.set_size(size).map_err(|error| self.failed("resize", raw(&error)).at(size))
+        let old = self.before_zeroing()?;
+        self.medium.set_size(size).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
+        self.after_zeroing(&[old, size])
     }
 
     /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
@@ -236,7 +238,9 @@ impl File {
             return Err(self.failed("allocate space for", Errno::INVAL).at(at));
         }
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
-        self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
+        let old = self.before_zeroing()?;
+        self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
+        self.after_zeroing(&[old])
     }
 
     /// Turns a range into a hole that reads as zeros.
@@ -251,7 +255,10 @@ impl File {
             return Err(self.failed("punch a hole into", Errno::INVAL).at(at));
         }
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
-        self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
+        self.before_zeroing()?;
+        let edges = [range.start, range.end];
+        self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
+        self.after_zeroing(&edges)
     }
 
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
@@ -298,6 +305,31 @@ impl File {
             Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
             None => Ok(()),
         }
+    }
+
+    /// Before something that makes the kernel zero a part of a block, which it does in the page cache whatever the mode.
+    /// Returns the size.
+    fn before_zeroing(&self) -> Result<u64, FileError> {
+        match &self.os {
+            Some(os) if self.mode != Mode::Cached => {
+                self.uncache.prepare(os);
+                self.size()
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// After it: `edges` are the places within whose blocks bytes may have been zeroed.
+    fn after_zeroing(&self, edges: &[u64]) -> Result<(), FileError> {
+        if self.os.is_none() || self.mode == Mode::Cached {
+            return Ok(());
+        }
+        let block = self.geometry.block().max(rustix::param::page_size() as u64);
+        let mut enough = false;
+        for edge in edges.iter().filter(|edge| **edge % block != 0) {
+            enough |= self.uncache.touch(align_down(*edge, block)..edge + 1, true);
+        }
+        if enough { self.settle() } else { Ok(()) }
     }
 
     fn route(&self) -> Route {

@@ -77,9 +77,23 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Write);
         let (_guard, size) = self.lock_write(offset..end, align.offset)?;
-        if route == Route::Buffered {
-            return self.write_part(Route::Buffered, buffers, offset);
+        let gap = self.mode != Mode::Cached && size < offset;
+        if gap {
+            // The rest of the block of the old end becomes part of the file and is zeroed.
+            self.before_zeroing()?;
         }
+        if route == Route::Buffered {
+            self.write_part(Route::Buffered, buffers, offset)?;
+        } else {
+            self.write_divided(buffers, offset..end, size)?;
+        }
+        if gap { self.after_zeroing(&[size]) } else { Ok(()) }
+    }
+
+    /// Writes each part of a direct write by its own route.
+    fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+        let (offset, end) = (range.start, range.end);
+        let align = self.align(Route::Direct, Kind::Write);
         let division = divide(offset..end, size, align.offset);
         for (route, range) in
             [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
@@ -103,7 +117,8 @@ impl File {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
             // The kernel orders these among themselves. A handle of another mode that patches a block must not undo
             // what they write beside it, nor be extending the file by a size that they change.
-            return Ok((Some(self.locks.whole_shared(LockClass::Write)), 0));
+            let guard = self.locks.whole_shared(LockClass::Write);
+            return Ok((Some(guard), self.before_zeroing()?));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {
