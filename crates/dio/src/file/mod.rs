@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::drive::run_here;
+use crate::drive::{run_here, uninterrupted};
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
 use crate::geometry::{Geometry, align_down};
 use crate::io::Io;
@@ -222,7 +222,7 @@ impl File {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
         let old = self.before_zeroing()?;
-        self.medium.set_size(size).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
+        uninterrupted(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
         self.after_zeroing(&[old, size])
     }
 
@@ -239,7 +239,8 @@ impl File {
         }
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
         let old = self.before_zeroing()?;
-        self.medium.allocate(range, extend).map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
+        uninterrupted(|| self.medium.allocate(range.clone(), extend))
+            .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
         self.after_zeroing(&[old])
     }
 
@@ -257,7 +258,8 @@ impl File {
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
         self.before_zeroing()?;
         let edges = [range.start, range.end];
-        self.medium.punch(range).map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
+        uninterrupted(|| self.medium.punch(range.clone()))
+            .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
         self.after_zeroing(&edges)
     }
 
