@@ -62,10 +62,7 @@ fn tracked(base: &Path) -> Result<Files, Error> {
         };
         for entry in entries {
             let entry = entry?;
-            files.insert(
-                Path::new(place).join(entry.file_name()),
-                fs::read(entry.path())?,
-            );
+            files.insert(Path::new(place).join(entry.file_name()), fs::read(entry.path())?);
         }
     }
     Ok(files)
@@ -113,35 +110,19 @@ mod tests {
         expected.extend(["dio.bash", "_dio", "dio.fish"].map(|n| Path::new(COMPLETIONS).join(n)));
         let generated = generate().unwrap();
         for path in expected {
-            assert!(
-                generated.get(&path).is_some_and(|c| !c.is_empty()),
-                "{}",
-                path.display()
-            );
+            assert!(generated.get(&path).is_some_and(|c| !c.is_empty()), "{}", path.display());
         }
     }
 
     #[test]
     fn every_difference_is_found() {
         let files = |list: &[(&str, &str)]| -> Files {
-            list.iter()
-                .map(|(p, c)| (PathBuf::from(p), c.as_bytes().to_vec()))
-                .collect()
+            list.iter().map(|(p, c)| (PathBuf::from(p), c.as_bytes().to_vec())).collect()
         };
         let wanted = files(&[("a", "1"), ("b", "2"), ("c", "3")]);
         let there = files(&[("a", "1"), ("b", "x"), ("d", "4")]);
         let found = changes(&wanted, &there);
-        let found: Vec<_> = found
-            .iter()
-            .map(|(p, c)| (p.to_str().unwrap(), *c))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                ("b", "out of date"),
-                ("c", "missing"),
-                ("d", "belongs to no command")
-            ]
-        );
+        let found: Vec<_> = found.iter().map(|(p, c)| (p.to_str().unwrap(), *c)).collect();
+        assert_eq!(found, [("b", "out of date"), ("c", "missing"), ("d", "belongs to no command")]);
     }
 }

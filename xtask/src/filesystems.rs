@@ -31,36 +31,11 @@ struct Kind {
 }
 
 const KINDS: &[Kind] = &[
-    Kind {
-        name: "ext4",
-        fstype: "ext4",
-        format: &["mkfs.ext4", "-q", "-F"],
-        options: "loop",
-    },
-    Kind {
-        name: "ext4-journal",
-        fstype: "ext4",
-        format: &["mkfs.ext4", "-q", "-F"],
-        options: "loop,data=journal",
-    },
-    Kind {
-        name: "xfs",
-        fstype: "xfs",
-        format: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"],
-        options: "loop",
-    },
-    Kind {
-        name: "btrfs",
-        fstype: "btrfs",
-        format: &["mkfs.btrfs", "-q", "-f"],
-        options: "loop",
-    },
-    Kind {
-        name: "tmpfs",
-        fstype: "tmpfs",
-        format: &[],
-        options: "size=1g,mode=1777",
-    },
+    Kind { name: "ext4", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop" },
+    Kind { name: "ext4-journal", fstype: "ext4", format: &["mkfs.ext4", "-q", "-F"], options: "loop,data=journal" },
+    Kind { name: "xfs", fstype: "xfs", format: &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"], options: "loop" },
+    Kind { name: "btrfs", fstype: "btrfs", format: &["mkfs.btrfs", "-q", "-f"], options: "loop" },
+    Kind { name: "tmpfs", fstype: "tmpfs", format: &[], options: "size=1g,mode=1777" },
 ];
 
 /// The names of the file systems that are mounted for the tests.
@@ -78,23 +53,14 @@ pub(crate) fn obstacle() -> Option<String> {
     if !is_root() {
         return Some("need root".to_owned());
     }
-    quiet(private_namespace().arg("true"))
-        .err()
-        .map(|e| format!("no private mounts: {e}"))
+    quiet(private_namespace().arg("true")).err().map(|e| format!("no private mounts: {e}"))
 }
 
 /// The beginning of a command line that runs a program in its own mount and process namespace
 /// and kills it, with all its descendants, when this process dies.
 fn private_namespace() -> Command {
     let mut command = tool("setpriv");
-    command.args([
-        "--pdeathsig",
-        "KILL",
-        "unshare",
-        "--mount",
-        "--propagation",
-        "private",
-    ]);
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
     command
 }
@@ -106,12 +72,7 @@ pub(crate) fn test_command(dir: &Path, mounts: bool, args: &[String]) -> Result<
         return cargo_test(dir, "", args);
     }
     let mut command = private_namespace();
-    command
-        .arg(std::env::current_exe()?)
-        .arg("test-inside")
-        .arg(dir)
-        .arg("--")
-        .args(args);
+    command.arg(std::env::current_exe()?).arg("test-inside").arg(dir).arg("--").args(args);
     Ok(command)
 }
 
@@ -123,10 +84,7 @@ pub(crate) fn test_inside(dir: &Path, args: &[String]) -> Result<bool, Error> {
             Ok(path) => list.push(format!("{}={}", kind.name, path.display())),
             Err(e) => {
                 eprintln!("SKIPPED: file system {}: {e}", kind.name);
-                let mut log = OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(skip_log(dir))?;
+                let mut log = OpenOptions::new().create(true).append(true).open(skip_log(dir))?;
                 writeln!(log, "file system {}: {e}", kind.name)?;
             }
         }
@@ -146,8 +104,7 @@ fn mount(kind: &Kind, dir: &Path) -> Result<PathBuf, Error> {
     };
     let image = dir.join(format!("{}.img", kind.name));
     File::create_new(&image)?.set_len(SIZE)?;
-    let mounted = quiet(tool(program).args(options).arg(&image))
-        .and_then(|()| quiet(command.arg(&image).arg(&place)));
+    let mounted = quiet(tool(program).args(options).arg(&image)).and_then(|()| quiet(command.arg(&image).arg(&place)));
     // The loop device keeps the image; without a name nothing is left of it after the tests.
     fs::remove_file(&image)?;
     mounted.map(|()| place)
@@ -164,10 +121,7 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
     fs::create_dir(&temporary)?;
     let mut command = cargo();
     command.arg("test");
-    if !args
-        .iter()
-        .any(|a| matches!(a.as_str(), "-p" | "--package") || a.starts_with("-p="))
-    {
+    if !args.iter().any(|a| matches!(a.as_str(), "-p" | "--package") || a.starts_with("-p=")) {
         command.arg("--workspace");
     }
     command.args(["--no-fail-fast", "--color=never"]).args(args);

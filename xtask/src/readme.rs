@@ -39,27 +39,14 @@ fn commands(markdown: &str) -> Vec<(usize, String)> {
 fn built_dio() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     // target/PROFILE/deps/xtask-HASH
-    let profile = test
-        .ancestors()
-        .nth(2)
-        .expect("tests lie in target/PROFILE/deps");
-    let target = profile
-        .parent()
-        .expect("a profile lies in the target directory");
+    let profile = test.ancestors().nth(2).expect("tests lie in target/PROFILE/deps");
+    let target = profile.parent().expect("a profile lies in the target directory");
     let mut build = cargo();
     build.args(["build", "--quiet", "--package", "dio-cli", "--bin", "dio"]);
     build.args(profile.ends_with("release").then_some("--release"));
-    let status = build
-        .arg("--target-dir")
-        .arg(target)
-        .status()
-        .expect("cargo runs");
+    let status = build.arg("--target-dir").arg(target).status().expect("cargo runs");
     assert!(status.success(), "dio cannot be built");
-    assert!(
-        profile.join("dio").is_file(),
-        "no dio in {}",
-        profile.display()
-    );
+    assert!(profile.join("dio").is_file(), "no dio in {}", profile.display());
     profile.to_path_buf()
 }
 
@@ -70,24 +57,12 @@ fn commands_of_the_readme_succeed() {
         return;
     };
     let commands = commands(&markdown);
-    assert!(
-        !commands.is_empty(),
-        "README.md has no console block after {MARK}"
-    );
-    let dir =
-        tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into()))
-            .unwrap();
+    assert!(!commands.is_empty(), "README.md has no console block after {MARK}");
+    let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
     let old = std::env::var_os("PATH").unwrap_or_default();
-    let path =
-        std::env::join_paths(std::iter::once(built_dio()).chain(std::env::split_paths(&old)))
-            .unwrap();
+    let path = std::env::join_paths(std::iter::once(built_dio()).chain(std::env::split_paths(&old))).unwrap();
     for (line, command) in commands {
-        let out = tool("sh")
-            .args(["-ec", &command])
-            .current_dir(dir.path())
-            .env("PATH", &path)
-            .output()
-            .unwrap();
+        let out = tool("sh").args(["-ec", &command]).current_dir(dir.path()).env("PATH", &path).output().unwrap();
         assert!(
             out.status.success(),
             "README.md:{line}: `{command}`: {}\n{}{}",

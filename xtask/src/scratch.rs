@@ -40,10 +40,7 @@ impl Scratch {
             .process_group(0)
             .spawn()
             .map_err(|e| format!("sh: {e}"))?;
-        Ok(Scratch {
-            path: TempDir::keep(dir),
-            remover,
-        })
+        Ok(Scratch { path: TempDir::keep(dir), remover })
     }
 
     /// Its path.
@@ -94,10 +91,7 @@ mod tests {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(
-            lines.map_while(Result::ok).any(|l| l.contains("ready")),
-            "no directory was made"
-        );
+        assert!(lines.map_while(Result::ok).any(|l| l.contains("ready")), "no directory was made");
         let entries = || std::fs::read_dir(parent.path()).unwrap().count();
         assert_eq!(entries(), 1);
         child.kill().unwrap();

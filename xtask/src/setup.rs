@@ -24,10 +24,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("procps", &["ps"]),
     ("strace", &["strace"]),
     ("tar", &["tar"]),
-    (
-        "util-linux",
-        &["fallocate", "fincore", "prlimit", "setpriv", "unshare"],
-    ),
+    ("util-linux", &["fallocate", "fincore", "prlimit", "setpriv", "unshare"]),
     ("xfsprogs", &["mkfs.xfs", "xfs_io"]),
 ];
 
@@ -59,10 +56,7 @@ pub(crate) fn setup() -> Missing {
         return Missing(wanted);
     }
     if !is_root() {
-        println!(
-            "setup: not root: run `apt-get install {}` as root",
-            wanted.join(" ")
-        );
+        println!("setup: not root: run `apt-get install {}` as root", wanted.join(" "));
         return Missing(wanted);
     }
     // Lists that are missing or too old make the first attempt fail.
@@ -80,11 +74,7 @@ pub(crate) fn setup() -> Missing {
 }
 
 fn missing() -> Vec<&'static str> {
-    PACKAGES
-        .iter()
-        .filter(|(_, programs)| programs.iter().any(|p| !has(p)))
-        .map(|(package, _)| *package)
-        .collect()
+    PACKAGES.iter().filter(|(_, programs)| programs.iter().any(|p| !has(p))).map(|(package, _)| *package).collect()
 }
 
 /// Whether apt-get succeeded; its messages go to the terminal, questions are not asked.

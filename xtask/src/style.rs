@@ -43,11 +43,7 @@ const RULES: &[Rule] = &[
         pattern: "unsafe",
         within: Within::Code,
         only: &[],
-        allowed: &[
-            "crates/dio/src/block",
-            "crates/dio/src/engine/uring",
-            "crates/dio/src/sys",
-        ],
+        allowed: &["crates/dio/src/block", "crates/dio/src/engine/uring", "crates/dio/src/sys"],
         instead: "rustix, or a safe wrapper in dio::sys, dio::block or dio::engine::uring",
     },
     Rule {
@@ -129,11 +125,7 @@ fn check_workspace() -> Result<Vec<String>, Error> {
     for path in tracked_files()? {
         // Deleted but still tracked, or not text: nothing to check.
         if let Ok(text) = fs::read_to_string(root().join(&path)) {
-            check_file(
-                path.to_str().ok_or("a path is not UTF-8")?,
-                &text,
-                &mut found,
-            );
+            check_file(path.to_str().ok_or("a path is not UTF-8")?, &text, &mut found);
         }
     }
     Ok(found)
@@ -142,25 +134,12 @@ fn check_workspace() -> Result<Vec<String>, Error> {
 /// Tracked files and those not ignored, relative to the root; without git, all but `target`.
 fn tracked_files() -> Result<Vec<PathBuf>, Error> {
     // A checkout of another user is ours to read; git would refuse it.
-    let listed = tool("git")
-        .args([
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "-z",
-            "-co",
-            "--exclude-standard",
-        ])
-        .output();
+    let listed = tool("git").args(["-c", "safe.directory=*", "ls-files", "-z", "-co", "--exclude-standard"]).output();
     if let Ok(out) = listed
         && out.status.success()
     {
         let names = String::from_utf8(out.stdout)?;
-        return Ok(names
-            .split('\0')
-            .filter(|n| !n.is_empty())
-            .map(PathBuf::from)
-            .collect());
+        return Ok(names.split('\0').filter(|n| !n.is_empty()).map(PathBuf::from).collect());
     }
     let mut files = Vec::new();
     walk(Path::new(""), &mut files)?;
@@ -190,9 +169,7 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
     let source = path.ends_with(".rs").then(|| Source::new(path, text));
     for rule in rules {
         let mut report = |line: usize| {
-            let Rule {
-                pattern, instead, ..
-            } = rule;
+            let Rule { pattern, instead, .. } = rule;
             found.push(format!("{path}:{}: `{pattern}`: use {instead}", line + 1));
         };
         match (&source, rule.within) {
@@ -211,9 +188,7 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
 fn check_lengths(path: &str, source: &Source, found: &mut Vec<String>) {
     let lines = source.code.lines().count();
     if lines > FILE_LINES {
-        found.push(format!(
-            "{path}: {lines} lines, more than {FILE_LINES}: move one subject to a file of its own"
-        ));
+        found.push(format!("{path}: {lines} lines, more than {FILE_LINES}: move one subject to a file of its own"));
     }
     for function in source.functions() {
         if function.lines > FUNCTION_LINES {
@@ -228,14 +203,8 @@ fn check_lengths(path: &str, source: &Source, found: &mut Vec<String>) {
 }
 
 /// The numbers, from 0, of the lines that contain `pattern`.
-fn matching<'a>(
-    lines: impl Iterator<Item = &'a str> + 'a,
-    pattern: &'a str,
-) -> impl Iterator<Item = usize> + 'a {
-    lines
-        .enumerate()
-        .filter(move |(_, line)| contains(line, pattern))
-        .map(|(number, _)| number)
+fn matching<'a>(lines: impl Iterator<Item = &'a str> + 'a, pattern: &'a str) -> impl Iterator<Item = usize> + 'a {
+    lines.enumerate().filter(move |(_, line)| contains(line, pattern)).map(|(number, _)| number)
 }
 
 /// Whether `line` contains `pattern`, whole words only where it begins or ends with a letter.
@@ -279,27 +248,15 @@ mod tests {
         let text = "fn f() {\n    std::fs::copy(a, b)\n}\n";
         assert_eq!(
             violations("crates/dio-cli/src/x.rs", text),
-            [format!(
-                "crates/dio-cli/src/x.rs:2: `fs::copy`: use {}",
-                RULES[1].instead
-            )]
+            [format!("crates/dio-cli/src/x.rs:2: `fs::copy`: use {}", RULES[1].instead)]
         );
     }
 
     #[test]
     fn unsafe_code_has_its_places() {
         let text = "fn f() { unsafe { g() } }\n";
-        for allowed in [
-            "block.rs",
-            "block/pool.rs",
-            "engine/uring.rs",
-            "sys.rs",
-            "sys/ioctl.rs",
-        ] {
-            assert_eq!(
-                violations(&format!("crates/dio/src/{allowed}"), text),
-                [""; 0]
-            );
+        for allowed in ["block.rs", "block/pool.rs", "engine/uring.rs", "sys.rs", "sys/ioctl.rs"] {
+            assert_eq!(violations(&format!("crates/dio/src/{allowed}"), text), [""; 0]);
         }
         for denied in ["crates/dio/src/engine/sim.rs", "crates/dio-cli/src/sys.rs"] {
             assert_eq!(violations(denied, text).len(), 1, "{denied}");
@@ -324,10 +281,7 @@ mod tests {
         let text = "pub fn align_up(a: u64) -> u64 {\n    a\n}\n";
         assert_eq!(violations("crates/dio/src/geometry.rs", text), [""; 0]);
         assert_eq!(violations("crates/dio/src/file.rs", text).len(), 1);
-        assert_eq!(
-            violations("crates/dio/src/file.rs", "fn align_upwards() {}\n"),
-            [""; 0]
-        );
+        assert_eq!(violations("crates/dio/src/file.rs", "fn align_upwards() {}\n"), [""; 0]);
     }
 
     #[test]
@@ -351,10 +305,7 @@ mod tests {
         assert_eq!(violations("a.rs", &function(FUNCTION_LINES)), [""; 0]);
         let found = violations("a.rs", &function(FUNCTION_LINES + 1));
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].starts_with("a.rs:1: 76 lines in one function"),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("a.rs:1: 76 lines in one function"), "{found:?}");
         assert_eq!(violations("a.rs", &"\n".repeat(FILE_LINES)), [""; 0]);
         assert_eq!(violations("a.rs", &"\n".repeat(FILE_LINES + 1)).len(), 1);
     }

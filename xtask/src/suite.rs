@@ -22,10 +22,7 @@ pub(crate) fn test(args: &[String]) -> bool {
 pub(crate) fn counted(args: &[String]) -> Tally {
     run(args).unwrap_or_else(|e| {
         println!("xtask: the tests could not be run: {e}");
-        Tally {
-            failed: 1,
-            ..Tally::default()
-        }
+        Tally { failed: 1, ..Tally::default() }
     })
 }
 
@@ -33,10 +30,7 @@ fn run(args: &[String]) -> Result<Tally, Error> {
     let mut skipped = Vec::new();
     let missing = setup();
     if !missing.is_complete() {
-        skipped.push(format!(
-            "what needs the packages {}",
-            missing.packages().join(" ")
-        ));
+        skipped.push(format!("what needs the packages {}", missing.packages().join(" ")));
     }
     let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
     let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;

@@ -14,11 +14,7 @@ pub(crate) struct Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -70,20 +66,13 @@ fn parse_result(result: &str) -> Option<Tally> {
         let part = counts.split("; ").find(|p| p.ends_with(name))?;
         part.split_once(' ')?.0.parse().ok()
     };
-    Some(Tally {
-        passed: count("passed")?,
-        failed: count("failed")?,
-        skipped: count("ignored")?,
-    })
+    Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
 }
 
 /// `running 3 tests`
 fn is_start(line: &str) -> bool {
     line.strip_prefix("running ")
-        .and_then(|rest| {
-            rest.strip_suffix(" tests")
-                .or_else(|| rest.strip_suffix(" test"))
-        })
+        .and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test")))
         .is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
@@ -107,14 +96,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; fini
     #[test]
     fn results_are_summed() {
         let tally = read(TWO, false);
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 2,
-                failed: 1,
-                skipped: 1
-            }
-        );
+        assert_eq!(tally, Tally { passed: 2, failed: 1, skipped: 1 });
         assert_eq!(tally.to_string(), "2 passed, 1 failed, 1 skipped");
     }
 
@@ -126,22 +108,12 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; fini
 
     #[test]
     fn a_failed_build_is_a_failure() {
-        assert_eq!(
-            read("", false),
-            Tally {
-                passed: 0,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(read("", false), Tally { passed: 0, failed: 1, skipped: 0 });
         assert_eq!(read("", true), Tally::default());
     }
 
     #[test]
     fn other_lines_do_not_count() {
-        assert_eq!(
-            read("running late tests\n test result: ok. 1 passed\n", true),
-            Tally::default()
-        );
+        assert_eq!(read("running late tests\n test result: ok. 1 passed\n", true), Tally::default());
     }
 }

@@ -8,19 +8,14 @@ use crate::Error;
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
 /// A command that starts in the root of the workspace without standard input, and that finds
 /// the administrator's programs, which are not on every user's path.
 pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command
-        .env("PATH", search_path())
-        .stdin(Stdio::null())
-        .current_dir(root());
+    command.env("PATH", search_path()).stdin(Stdio::null()).current_dir(root());
     command
 }
 
@@ -30,8 +25,7 @@ pub(crate) fn cargo() -> Command {
 }
 
 fn search_path() -> OsString {
-    let mut dirs: Vec<PathBuf> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
     for dir in ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from) {
         if !dirs.contains(&dir) {
             dirs.push(dir);
@@ -53,11 +47,7 @@ pub(crate) fn quiet(command: &mut Command) -> Result<(), Error> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&out.stderr);
-    let said: Vec<&str> = said
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty())
-        .collect();
+    let said: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     Err(format!("{name}: {}: {}", out.status, said.join("; ")).into())
 }
 
@@ -65,10 +55,7 @@ pub(crate) fn quiet(command: &mut Command) -> Result<(), Error> {
 pub(crate) fn is_root() -> bool {
     // The second number of the line `Uid:` is the effective user.
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix("Uid:"))
-            .and_then(|ids| ids.split_whitespace().nth(1))
+        status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1))
             == Some("0")
     })
 }

@@ -1,11 +1,40 @@
-//! The grammar of the `dio` command.
+//! The grammar of the `dio` command: help, man pages and completions are made from these definitions.
 
-use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::commands::{cache, cp, probe};
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
 #[derive(Debug, Parser)]
-#[command(name = "dio", version)]
-pub struct Cli {}
+#[command(name = "dio", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy files and trees past the page cache
+    Cp(cp::CpArgs),
+    Probe(probe::ProbeArgs),
+    Cache(cache::CacheArgs),
+}
+
+impl Cli {
+    /// Runs the command and returns its exit status.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        match self.command {
+            Command::Cp(args) => cp::run(args),
+            Command::Probe(args) => probe::run(args),
+            Command::Cache(args) => cache::run(args),
+        }
+    }
+}
 
 /// The command line's definition, from which help, man pages and completions are made.
 #[must_use]

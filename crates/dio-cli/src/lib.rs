@@ -1,3 +1,8 @@
 //! The `dio` command line: grammar, messages, receipts and exit statuses above the library.
 
 pub mod cli;
+pub mod commands;
+pub mod quote;
+pub mod receipt;
+pub mod size;
+pub mod stop;

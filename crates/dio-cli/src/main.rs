@@ -1,3 +1,7 @@
 //! Entry point of the `dio` command.
 
-fn main() {}
+use clap::Parser;
+
+fn main() -> std::process::ExitCode {
+    dio_cli::cli::Cli::parse().run()
+}

@@ -87,11 +87,7 @@ impl<'a> Source<'a> {
     #[track_caller]
     fn open(path: &'a Path) -> Source<'a> {
         let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        Source {
-            path,
-            reader: BufReader::new(file),
-            chunk: vec![0; CHUNK],
-        }
+        Source { path, reader: BufReader::new(file), chunk: vec![0; CHUNK] }
     }
 
     #[track_caller]
@@ -119,23 +115,15 @@ impl<'a> Source<'a> {
 pub fn resident_pages(path: impl AsRef<Path>) -> u64 {
     let path = path.as_ref();
     let mut fincore = Command::new("fincore");
-    fincore
-        .args(["--raw", "--noheadings", "--output", "PAGES", "--"])
-        .arg(path);
+    fincore.args(["--raw", "--noheadings", "--output", "PAGES", "--"]).arg(path);
     let out = run(&mut fincore);
-    assert!(
-        out.status.success(),
-        "fincore {}: {}",
-        path.display(),
-        out.stderr.trim()
-    );
+    assert!(out.status.success(), "fincore {}: {}", path.display(), out.stderr.trim());
     let text = out.stdout.trim();
     // Nothing at all is printed for an empty file by some versions.
     if text.is_empty() {
         return 0;
     }
-    text.parse()
-        .unwrap_or_else(|_| panic!("fincore {}: printed `{text}`", path.display()))
+    text.parse().unwrap_or_else(|_| panic!("fincore {}: printed `{text}`", path.display()))
 }
 
 /// What a command printed and how it ended. Bytes that are not UTF-8 are replaced.
@@ -155,10 +143,8 @@ pub struct Output {
 /// When the command cannot be started.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
-    let out = command
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
+    let out =
+        command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
     Output {
         status: out.status,
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
@@ -240,9 +226,6 @@ mod tests {
     fn a_command_gives_its_output_and_status() {
         let out = run(Command::new("sh").args(["-c", "cat; echo out; echo err >&2; exit 3"]));
         assert_eq!(out.status.code(), Some(3));
-        assert_eq!(
-            (out.stdout.as_str(), out.stderr.as_str()),
-            ("out\n", "err\n")
-        );
+        assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("out\n", "err\n"));
     }
 }

@@ -28,13 +28,7 @@ impl TestFs {
         tempfile::Builder::new()
             .prefix("dio-test-")
             .tempdir_in(&self.path)
-            .unwrap_or_else(|e| {
-                panic!(
-                    "{}: no scratch directory in {}: {e}",
-                    self.name,
-                    self.path.display()
-                )
-            })
+            .unwrap_or_else(|e| panic!("{}: no scratch directory in {}: {e}", self.name, self.path.display()))
     }
 }
 
@@ -46,10 +40,7 @@ impl TestFs {
 /// When `DIO_TEST_FS` is not of the form `name=/path:name=/path`.
 #[must_use]
 pub fn file_systems() -> Vec<TestFs> {
-    let host = TestFs {
-        name: HOST.to_owned(),
-        path: host_directory(),
-    };
+    let host = TestFs { name: HOST.to_owned(), path: host_directory() };
     let list = std::env::var("DIO_TEST_FS").unwrap_or_default();
     let others = parse(&list).unwrap_or_else(|e| panic!("DIO_TEST_FS: {e}"));
     std::iter::once(host).chain(others).collect()
@@ -57,25 +48,19 @@ pub fn file_systems() -> Vec<TestFs> {
 
 /// `/var/tmp`, unlike `/tmp`, is a real disk on most machines.
 fn host_directory() -> PathBuf {
-    std::env::var_os("DIO_TEST_DIR")
-        .filter(|v| !v.is_empty())
-        .map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
+    std::env::var_os("DIO_TEST_DIR").filter(|v| !v.is_empty()).map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from)
 }
 
 /// Splits `name=/path:name=/path`; empty entries are ignored.
 fn parse(list: &str) -> Result<Vec<TestFs>, String> {
-    list.split(':')
-        .filter(|entry| !entry.is_empty())
-        .map(parse_entry)
-        .collect()
+    list.split(':').filter(|entry| !entry.is_empty()).map(parse_entry).collect()
 }
 
 fn parse_entry(entry: &str) -> Result<TestFs, String> {
     match entry.split_once('=') {
-        Some((name, path)) if !name.is_empty() && path.starts_with('/') => Ok(TestFs {
-            name: name.to_owned(),
-            path: PathBuf::from(path),
-        }),
+        Some((name, path)) if !name.is_empty() && path.starts_with('/') => {
+            Ok(TestFs { name: name.to_owned(), path: PathBuf::from(path) })
+        }
         _ => Err(format!("`{entry}` is not name=/absolute/path")),
     }
 }
@@ -88,14 +73,8 @@ mod tests {
     fn the_list_is_split_into_names_and_paths() {
         let found = parse("ext4=/a/b:xfs=/c=d").unwrap();
         assert_eq!(found.len(), 2);
-        assert_eq!(
-            (found[0].name.as_str(), found[0].path.to_str()),
-            ("ext4", Some("/a/b"))
-        );
-        assert_eq!(
-            (found[1].name.as_str(), found[1].path.to_str()),
-            ("xfs", Some("/c=d"))
-        );
+        assert_eq!((found[0].name.as_str(), found[0].path.to_str()), ("ext4", Some("/a/b")));
+        assert_eq!((found[1].name.as_str(), found[1].path.to_str()), ("xfs", Some("/c=d")));
         assert_eq!(parse("").unwrap(), Vec::new());
     }
 
@@ -116,12 +95,7 @@ mod tests {
             assert!(path.starts_with(&fs.path));
             std::fs::write(path.join("file"), b"x").unwrap();
             drop(scratch);
-            assert!(
-                !path.exists(),
-                "{}: {} is still there",
-                fs.name,
-                path.display()
-            );
+            assert!(!path.exists(), "{}: {} is still there", fs.name, path.display());
         }
     }
 }

@@ -70,9 +70,7 @@ fn parse(text: &str) -> Option<u64> {
 }
 
 fn from_clock() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     // Two tests of one process may read the same time: the thread's stack tells them apart.
     let here = std::ptr::from_ref(&now).addr() as u64;
     Rng::new(now as u64 ^ here.rotate_left(32)).next_u64()
@@ -108,10 +106,7 @@ impl Rng {
     /// When the range is empty.
     #[track_caller]
     pub fn range(&mut self, range: Range<u64>) -> u64 {
-        assert!(
-            range.start < range.end,
-            "an empty range has no number: {range:?}"
-        );
+        assert!(range.start < range.end, "an empty range has no number: {range:?}");
         let length = u128::from(range.end - range.start);
         range.start + ((u128::from(self.next_u64()) * length) >> 64) as u64
     }
@@ -204,10 +199,7 @@ mod tests {
     fn streams_differ_and_repeat() {
         let seed = Seed::fixed(7);
         assert_ne!(seed.stream(0).next_u64(), seed.stream(1).next_u64());
-        assert_eq!(
-            seed.stream(1).next_u64(),
-            Seed::fixed(7).stream(1).next_u64()
-        );
+        assert_eq!(seed.stream(1).next_u64(), Seed::fixed(7).stream(1).next_u64());
     }
 
     #[test]

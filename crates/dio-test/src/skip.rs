@@ -36,9 +36,7 @@ pub fn report_skip(module: &str, line: u32, reason: fmt::Arguments<'_>) {
     let message = format!("{}: {reason}", test_name(module, line));
     // The handle is written to directly: the harness captures what the print macros write, no more.
     let mut stderr = std::io::stderr().lock();
-    stderr
-        .write_all(format!("SKIPPED: {message}\n").as_bytes())
-        .expect("standard error is open");
+    stderr.write_all(format!("SKIPPED: {message}\n").as_bytes()).expect("standard error is open");
     drop(stderr);
     if let Some(log) = std::env::var_os("DIO_SKIP_LOG") {
         let mut file = OpenOptions::new()
@@ -47,13 +45,9 @@ pub fn report_skip(module: &str, line: u32, reason: fmt::Arguments<'_>) {
             .open(&log)
             .unwrap_or_else(|e| panic!("DIO_SKIP_LOG {}: {e}", log.display()));
         // One write in append mode, so that lines of parallel tests do not mix.
-        file.write_all(format!("{}\n", message.replace('\n', " ")).as_bytes())
-            .expect("the skip log can be written");
+        file.write_all(format!("{}\n", message.replace('\n', " ")).as_bytes()).expect("the skip log can be written");
     }
-    assert!(
-        std::env::var_os("CI").is_none_or(|v| v != "true"),
-        "skipped while CI=true: {message}"
-    );
+    assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "skipped while CI=true: {message}");
 }
 
 /// The harness names threads after their tests, except when it runs them on the main thread.

@@ -22,11 +22,7 @@ fn inner() {
 fn run_inner(log: &Path, ci: Option<&str>) -> Output {
     let program = std::env::current_exe().expect("the path of this test");
     let mut command = Command::new(program);
-    command
-        .args(["--exact", "inner"])
-        .env(INSIDE, "1")
-        .env("DIO_SKIP_LOG", log)
-        .env_remove("CI");
+    command.args(["--exact", "inner"]).env(INSIDE, "1").env("DIO_SKIP_LOG", log).env_remove("CI");
     if let Some(value) = ci {
         command.env("CI", value);
     }
@@ -41,10 +37,7 @@ fn a_skip_is_visible_and_logged() {
         let out = run_inner(&log, None);
         assert!(out.status.success(), "{out:?}");
         assert!(out.stdout.contains("1 passed"), "{out:?}");
-        assert!(
-            out.stderr.contains(&format!("SKIPPED: inner: {REASON}\n")),
-            "{out:?}"
-        );
+        assert!(out.stderr.contains(&format!("SKIPPED: inner: {REASON}\n")), "{out:?}");
         let logged = std::fs::read_to_string(&log).unwrap();
         assert_eq!(logged, format!("inner: {REASON}\n").repeat(times));
     }

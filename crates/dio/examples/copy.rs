@@ -14,7 +14,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     target.allocate(0..size, true)?;
     let mut copier = Copier::new(&Io::shared()?, block << 10, depth)?;
     let ranges = data_ranges(&source, size)?;
-    copier.run(&Job { source: &source, target: Some(&target), ranges: &ranges, pace: None }, &mut NoWatch)?;
+    copier.run(
+        &Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false },
+        &mut NoWatch,
+    )?;
     target.sync_all()?;
     println!("{:?}\n{:?}", source.counters(), target.counters());
     Ok(())

@@ -105,17 +105,6 @@ pub fn run_here(mut op: Op) -> Finished {
     }
 }
 
-/// Calls what a signal may interrupt (`ftruncate(2)`, `fallocate(2)`: EINTR) until it is through.
-pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    for _ in 0..MOST_STALLED {
-        match call() {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
-    call()
-}
-
 /// Feeds an engine and finishes what is unfinished.
 pub struct Driver {
     engine: Box<dyn Engine>,

@@ -219,24 +219,6 @@ impl Geometry {
         }
     }
 
-    /// The geometry of a medium that no kernel can be asked about, such as a simulated one; alignments in bytes.
-    ///
-    /// # Errors
-    /// [`GeometryError::NotAPowerOfTwo`].
-    pub fn fixed(mem_align: u64, offset_align: u64, read_offset_align: u64) -> Result<Self, GeometryError> {
-        let offset_align = power_of_two("offset alignment", offset_align)?;
-        Ok(Self {
-            mem_align: power_of_two("memory alignment", mem_align)?,
-            offset_align,
-            read_offset_align: power_of_two("read offset alignment", read_offset_align)?,
-            block: offset_align,
-            preferred: offset_align,
-            atomic: None,
-            directness: Directness::Reported,
-            file_system: None,
-        })
-    }
-
     fn of_regular(fd: BorrowedFd<'_>, statx: &Statx) -> Result<Self, GeometryError> {
         let statfs = rustix::fs::fstatfs(fd).map_err(failed("fstatfs"))?;
         let file_system = FileSystem::from_magic(statfs.f_type as u32);
@@ -256,6 +238,24 @@ impl Geometry {
             reported = Reported { mem: block, offset: block, read: block, directness: Directness::Reported };
         }
         Self::build(statx, reported, reported.directness, block, block)
+    }
+
+    /// The geometry of a medium that is not of the operating system, such as a simulated disk: alignments in bytes, of
+    /// memory and of the offset and length of requests.
+    ///
+    /// # Errors
+    /// [`GeometryError::NotAPowerOfTwo`].
+    pub fn fixed(mem_align: u64, offset_align: u64) -> Result<Self, GeometryError> {
+        Ok(Self {
+            mem_align: power_of_two("memory alignment", mem_align)?,
+            offset_align: power_of_two("offset alignment", offset_align)?,
+            read_offset_align: offset_align,
+            block: offset_align,
+            preferred: offset_align,
+            atomic: None,
+            directness: Directness::Reported,
+            file_system: None,
+        })
     }
 
     /// Puts together what was `reported`, or `assumed` where that is nothing, and validates it.

@@ -6,6 +6,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`transfer`] | the one copy loop: a block read is the block written |
+//! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
+//! | [`queue`] | many requests in flight, for storage engines |
 //! | [`file`] | open modes, locks, reads and writes at any alignment, resize, sync |
 //! | [`drive`] | short transfers, retries and draining, written once above every engine |
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
@@ -19,7 +21,10 @@ pub mod file;
 pub mod geometry;
 mod io;
 pub mod lock;
+pub mod probe;
+pub mod queue;
 pub mod residency;
+pub mod stream;
 pub mod sys;
 pub mod transfer;
 

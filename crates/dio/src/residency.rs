@@ -66,6 +66,36 @@ pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
     count_by_mincore(fd, 0..pages_of(length_of(fd)?))
 }
 
+/// Resident pages that are not yet written back; `None` where the kernel does not count them.
+///
+/// # Errors
+/// Those of `cachestat(2)`.
+pub fn dirty_pages(fd: impl AsFd) -> Result<Option<u64>, ResidencyError> {
+    let stat = trusted_cachestat(fd.as_fd(), 0, 0)?;
+    Ok(stat.map(|stat| stat.dirty))
+}
+
+/// Resident pages of `range` (bytes, rounded out to pages).
+///
+/// # Errors
+/// As [`resident_pages`].
+pub fn resident_in(fd: impl AsFd, range: Range<u64>) -> Result<u64, ResidencyError> {
+    let first = range.start / rustix::param::page_size() as u64;
+    if range.is_empty() {
+        return Ok(0);
+    }
+    count(fd.as_fd(), first..pages_of(range.end.min(i64::MAX as u64)))
+}
+
+/// Visits the runs of resident pages of the first `len` bytes in order, as ranges of page numbers.
+/// Adjacent runs may come separately. Nothing is stored, however many runs there are.
+///
+/// # Errors
+/// As [`resident_pages`].
+pub fn visit_runs(fd: impl AsFd, len: u64, visit: impl FnMut(Range<u64>)) -> Result<(), ResidencyError> {
+    visit_resident(fd.as_fd(), 0..pages_of(len), visit)
+}
+
 /// The runs of resident pages of the first `len` bytes, as ranges of page numbers: sorted, disjoint and
 /// not adjacent. `len` is rounded up to whole pages.
 ///
@@ -73,7 +103,7 @@ pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
 /// As [`resident_pages`].
 pub fn resident_runs(fd: impl AsFd, len: u64) -> Result<Vec<Range<u64>>, ResidencyError> {
     let mut runs: Vec<Range<u64>> = Vec::new();
-    visit_resident(fd.as_fd(), 0..pages_of(len), |run| append(&mut runs, run, 0))?;
+    visit_runs(fd, len, |run| append(&mut runs, run, 0))?;
     Ok(runs)
 }
 

@@ -88,8 +88,8 @@ fn only_the_given_range_is_dropped() {
 fn dirty_pages_can_be_dropped_once_written_back() {
     let Some(file) = cold_file() else { return };
     file.write_all_at(&vec![1; 8 * page_size() as usize], 0).unwrap();
-    if let Ok(stat) = sys::cachestat(file.as_fd(), 0, 0) {
-        assert_eq!(stat.dirty, 8);
+    if let Some(dirty) = dirty_pages(&file).unwrap() {
+        assert_eq!(dirty, 8);
     }
     write_back(&file, 0..8 * page_size()).unwrap();
     if let Ok(stat) = sys::cachestat(file.as_fd(), 0, 0) {
@@ -134,6 +134,8 @@ fn both_ways_of_counting_agree() {
     assert_eq!(count_by_mincore(file.as_fd(), 0..PAGES).unwrap(), 4);
     assert_eq!(count(file.as_fd(), 0..PAGES).unwrap(), 4);
     assert_eq!(count(file.as_fd(), 6..1 << 40).unwrap(), 3);
+    assert_eq!(resident_in(&file, 8 * page_size() + 1..u64::MAX).unwrap(), 1);
+    assert_eq!(resident_in(&file, 5 * page_size()..5 * page_size()).unwrap(), 0);
 }
 
 #[test]

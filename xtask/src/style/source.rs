@@ -44,10 +44,7 @@ impl Source {
             .filter(|first| starts_function(lines[*first]))
             .filter_map(|first| {
                 let last = end_of_item(&lines, first)?;
-                Some(Function {
-                    first,
-                    lines: last - first + 1,
-                })
+                Some(Function { first, lines: last - first + 1 })
             })
             .collect()
     }
@@ -55,12 +52,8 @@ impl Source {
 
 /// Whether everything at this path is a test.
 fn is_test_path(path: &str) -> bool {
-    ["tests/", "benches/", "examples/"]
-        .iter()
-        .any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
-        || ["/tests.rs", "_tests.rs"]
-            .iter()
-            .any(|end| path.ends_with(end))
+    ["tests/", "benches/", "examples/"].iter().any(|dir| path.starts_with(dir) || path.contains(&format!("/{dir}")))
+        || ["/tests.rs", "_tests.rs"].iter().any(|end| path.ends_with(end))
 }
 
 /// Whether the line begins with the qualifiers of a function and `fn`.
@@ -114,11 +107,7 @@ fn blank(text: &str) -> String {
             continue;
         }
         let end = (at + length).min(chars.len());
-        out.extend(
-            chars[at..end]
-                .iter()
-                .map(|c| if *c == '\n' { '\n' } else { ' ' }),
-        );
+        out.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
         at = end;
     }
     out
@@ -132,9 +121,7 @@ fn literal_or_comment(chars: &[char], at: usize) -> usize {
         ('/', '/') => chars[at..].iter().take_while(|c| **c != '\n').count(),
         ('/', '*') => block_comment(&chars[at..]),
         ('"', _) => 1 + quoted(&chars[at + 1..], '"'),
-        ('r', '"' | '#') if !in_word || chars[at - 1] == 'b' || chars[at - 1] == 'c' => {
-            raw_string(&chars[at..])
-        }
+        ('r', '"' | '#') if !in_word || chars[at - 1] == 'b' || chars[at - 1] == 'c' => raw_string(&chars[at..]),
         ('\'', '\\') => 1 + quoted(&chars[at + 1..], '\''),
         ('\'', _) if next(2) == '\'' => 3,
         _ => 0,
@@ -183,9 +170,8 @@ fn raw_string(chars: &[char]) -> usize {
     }
     let mut at = hashes + 2;
     while at < chars.len() {
-        let closed = chars[at] == '"'
-            && chars.len() > at + hashes
-            && chars[at + 1..=at + hashes].iter().all(|c| *c == '#');
+        let closed =
+            chars[at] == '"' && chars.len() > at + hashes && chars[at + 1..=at + hashes].iter().all(|c| *c == '#');
         if closed {
             return at + hashes + 1;
         }
@@ -219,22 +205,16 @@ mod tests {
     fn functions_end_at_their_own_brace() {
         let text = "impl A {\n    pub(crate) const fn a(\n        b: [u8; 2],\n    ) -> u8 {\n        if b { '}' }\n    }\n\n    fn short() {}\n}\ntrait T {\n    fn none(&self);\n    async unsafe fn x() {\n    }\n}\n";
         let source = Source::new("a.rs", text);
-        let found: Vec<_> = source
-            .functions()
-            .iter()
-            .map(|f| (f.first, f.lines))
-            .collect();
+        let found: Vec<_> = source.functions().iter().map(|f| (f.first, f.lines)).collect();
         assert_eq!(found, [(1, 5), (7, 1), (10, 1), (11, 2)]);
     }
 
     #[test]
     fn a_test_module_ends_where_it_ends() {
-        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
+        let text =
+            "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n#[cfg(test)]\nmod more;\nfn d() {}\n";
         let source = Source::new("a.rs", text);
         let marks: Vec<_> = (0..9).map(|line| source.is_test(line)).collect();
-        assert_eq!(
-            marks,
-            [false, true, true, true, true, false, true, true, false]
-        );
+        assert_eq!(marks, [false, true, true, true, true, false, true, true, false]);
     }
 }

@@ -31,9 +31,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::drive::{run_here, uninterrupted};
+use crate::drive::run_here;
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
 use crate::geometry::{Geometry, align_down};
 use crate::io::Io;
@@ -186,6 +187,12 @@ impl File {
         self.os.as_ref().map(|os| os.any())
     }
 
+    /// Whether it is a block device, whose size is fixed.
+    pub fn is_device(&self) -> bool {
+        let stat = self.os.as_ref().and_then(|os| rustix::fs::fstat(os.any()).ok());
+        stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
+    }
+
     /// How reads travel now and, if not directly although that was asked for, why.
     pub fn read_class(&self) -> (Class, Option<Reason>) {
         self.class(&self.read_trial)
@@ -211,7 +218,7 @@ impl File {
     /// # Errors
     /// What `fstat(2)` answers.
     pub fn size(&self) -> Result<u64, FileError> {
-        self.medium.size().map_err(|error| self.failed("ask the size of", raw(&error)))
+        patiently(|| self.medium.size()).map_err(|error| self.failed("ask the size of", raw(&error)))
     }
 
     /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
@@ -222,7 +229,7 @@ impl File {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
         let old = self.before_zeroing()?;
-        uninterrupted(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
+        patiently(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
         self.after_zeroing(&[old, size])
     }
 
@@ -239,7 +246,7 @@ impl File {
         }
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
         let old = self.before_zeroing()?;
-        uninterrupted(|| self.medium.allocate(range.clone(), extend))
+        patiently(|| self.medium.allocate(range.clone(), extend))
             .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
         self.after_zeroing(&[old])
     }
@@ -258,7 +265,7 @@ impl File {
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
         self.before_zeroing()?;
         let edges = [range.start, range.end];
-        uninterrupted(|| self.medium.punch(range.clone()))
+        patiently(|| self.medium.punch(range.clone()))
             .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
         self.after_zeroing(&edges)
     }
@@ -360,9 +367,11 @@ impl File {
         Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, tag: 0 }
     }
 
-    /// The lock of an operation within the file's present size, by mode.
-    fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+    /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
+    /// they only keep out handles of other modes that patch a block beside them or extend the file.
+    pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
         match (self.mode, kind) {
+            (Mode::Cached | Mode::Uncached, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
             (Mode::Cached | Mode::Uncached, _) => None,
             (Mode::Direct, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
             (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
@@ -375,7 +384,7 @@ impl File {
         FileError::new(operation, &self.path, errno)
     }
 
-    fn check_latch(&self) -> Result<(), FileError> {
+    pub(crate) fn check_latch(&self) -> Result<(), FileError> {
         self.latch.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
@@ -395,6 +404,16 @@ impl Drop for File {
     fn drop(&mut self) {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
         let _ = self.settle_now();
+    }
+}
+
+/// Runs a call again that a signal interrupted before it did anything, as `fallocate(2)` on a large range.
+fn patiently<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
     }
 }
 

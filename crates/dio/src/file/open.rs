@@ -137,8 +137,27 @@ impl OpenOptions {
     /// I/O is required and the file system has none.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
         let path = path.as_ref();
+        let medium = self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))?;
+        self.finish(medium, path)
+    }
+
+    /// Takes over a file that the caller opened without `O_DIRECT`, relative to a directory for instance; `name` is for
+    /// messages. The flags that create and resolve names do not apply; access must be what the descriptor has.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn adopt(&self, fd: OwnedFd, name: impl AsRef<Path>) -> Result<File, FileError> {
+        let direct = self.mode.wants_direct().then(|| add_direct(fd.as_fd(), self.access())).and_then(Result::ok);
+        let medium = match direct {
+            Some(direct) => OsMedium::both(direct, fd),
+            None => OsMedium::buffered(fd),
+        };
+        self.finish(medium, name.as_ref())
+    }
+
+    /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O.
+    fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
-        let medium = self.descriptors(path).map_err(failed)?;
         let geometry = Geometry::of(medium.any()).map_err(|error| match error {
             GeometryError::NoBlocks => failed(Errno::INVAL).with_cure("not a regular file or a block device"),
             other => failed(geometry_errno(&other)),

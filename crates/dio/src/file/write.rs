@@ -77,24 +77,34 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Write);
         let (_guard, size) = self.lock_write(offset..end, align.offset)?;
-        let gap = self.mode != Mode::Cached && size < offset;
+        self.write_divided(buffers, offset..end, size)
+    }
+
+    /// As [`File::write_at`], for a caller that holds the lock of the file's blocks.
+    pub(crate) fn write_unlocked(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        self.check_latch()?;
+        let size = self.size()?;
+        self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size)
+    }
+
+    /// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
+    fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+        let gap = self.mode != Mode::Cached && size < range.start;
         if gap {
             // The rest of the block of the old end becomes part of the file and is zeroed.
             self.before_zeroing()?;
         }
-        if route == Route::Buffered {
-            self.write_part(Route::Buffered, buffers, offset)?;
+        if self.route() == Route::Buffered {
+            self.write_part(Route::Buffered, buffers, range.start)?;
         } else {
-            self.write_divided(buffers, offset..end, size)?;
+            self.write_by_routes(buffers, range, size)?;
         }
         if gap { self.after_zeroing(&[size]) } else { Ok(()) }
     }
 
-    /// Writes each part of a direct write by its own route.
-    fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
-        let (offset, end) = (range.start, range.end);
-        let align = self.align(Route::Direct, Kind::Write);
-        let division = divide(offset..end, size, align.offset);
+    fn write_by_routes(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+        let Range { start: offset, end } = range;
+        let division = divide(offset..end, size, self.align(Route::Direct, Kind::Write).offset);
         for (route, range) in
             [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
         {
@@ -115,10 +125,7 @@ impl File {
     /// runs beside others.
     fn lock_write(&self, range: Range<u64>, align: u64) -> Result<(Option<LockGuard>, u64), FileError> {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            // The kernel orders these among themselves. A handle of another mode that patches a block must not undo
-            // what they write beside it, nor be extending the file by a size that they change.
-            let guard = self.locks.whole_shared(LockClass::Write);
-            return Ok((Some(guard), self.before_zeroing()?));
+            return Ok((self.lock(Kind::Write, range), self.before_zeroing()?));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {

@@ -24,6 +24,16 @@ pub enum TransferError {
         /// Where the file ended.
         found: u64,
     },
+    /// The source is longer than it was at the start: something writes to it.
+    #[error("'{}' grew while it was read: from {expected} to {found} bytes", path.display())]
+    Grew {
+        /// The source.
+        path: PathBuf,
+        /// Its size at the start.
+        expected: u64,
+        /// Its size at the end.
+        found: u64,
+    },
     /// The watcher stopped it.
     #[error("stopped")]
     Stopped,

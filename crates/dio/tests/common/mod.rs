@@ -120,7 +120,7 @@ pub fn sim_disk(align: usize, seed: u64) -> SimDisk {
 /// The geometry of such a disk.
 pub fn sim_geometry(align: usize) -> Geometry {
     let align = align as u64;
-    Geometry::fixed(align, align, align).unwrap()
+    Geometry::fixed(align, align).unwrap()
 }
 
 type BeforeTransfer = dyn Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync;

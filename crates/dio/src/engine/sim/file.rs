@@ -266,7 +266,6 @@ impl File {
         if cut_to < image.size {
             image.clear_from(cut_to, self.version);
         }
-        image.shorten_pattern(sizes[chosen].pattern_len);
         image.size = sizes[chosen].bytes;
         // All may be lost or kept, or anything between.
         let kept_per_mille = [0, 125, 500, 875, 1000][random.below(5) as usize];

@@ -1,0 +1,138 @@
+//! A file's resident pages, summed up into the few cells that fit on a line.
+
+use std::ops::Range;
+
+/// Cells of a map.
+pub(super) const CELLS: usize = 32;
+
+/// Blocks of growing height, and what stands for them where only ASCII is shown.
+const BLOCKS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII: [char; 9] = ['.', '-', '-', ':', ':', '=', '+', '*', '#'];
+
+/// Resident pages of each of [`CELLS`] equal parts of a file.
+pub(super) struct Picture {
+    /// All pages of the file.
+    pages: u64,
+    resident: [u64; CELLS],
+}
+
+impl Picture {
+    /// Nothing resident of so many pages.
+    pub(super) fn new(pages: u64) -> Self {
+        Self { pages, resident: [0; CELLS] }
+    }
+
+    /// Adds a run of resident pages; what lies beyond the file does not count.
+    pub(super) fn add(&mut self, run: Range<u64>) {
+        let end = run.end.min(self.pages);
+        for cell in 0..CELLS {
+            let part = self.part(cell);
+            let (start, end) = (run.start.max(part.start), end.min(part.end));
+            self.resident[cell] += end.saturating_sub(start);
+        }
+    }
+
+    /// Pages resident in all.
+    pub(super) fn resident(&self) -> u64 {
+        self.resident.iter().sum()
+    }
+
+    /// Pages of one cell: the first for which it stands to the first of the next.
+    fn part(&self, cell: usize) -> Range<u64> {
+        let bound = |cell: usize| {
+            let bound = u128::from(self.pages) * cell as u128 / CELLS as u128;
+            // At most `pages`, which has 64 bits.
+            bound as u64
+        };
+        bound(cell)..bound(cell + 1)
+    }
+
+    /// For each cell the resident part of its pages, 0 to 1; cells of files with fewer pages than cells may
+    /// have none and show the page they fall into.
+    pub(super) fn fractions(&self) -> Vec<f64> {
+        (0..CELLS).map(|cell| self.fraction(cell)).collect()
+    }
+
+    fn fraction(&self, cell: usize) -> f64 {
+        if self.pages == 0 {
+            return 0.0;
+        }
+        let part = self.part(cell);
+        if !part.is_empty() {
+            return self.resident[cell] as f64 / (part.end - part.start) as f64;
+        }
+        // An empty cell lies in the page that the next cell with any starts at.
+        let holder = (cell + 1..CELLS).find(|later| !self.part(*later).is_empty());
+        holder.map_or(0.0, |holder| self.fraction(holder))
+    }
+
+    /// The map as characters: nothing only where no page is resident, full only where every page is.
+    pub(super) fn draw(&self, utf8: bool) -> String {
+        let levels = if utf8 { BLOCKS } else { ASCII };
+        let level = |fraction: f64| match fraction {
+            0.0 => 0,
+            full if full >= 1.0 => 8,
+            part => ((part * 8.0) as usize).clamp(1, 7),
+        };
+        (0..CELLS).map(|cell| levels[level(self.fraction(cell))]).collect()
+    }
+}
+
+/// Whether the locale says that characters beyond ASCII are shown (`locale(7)`: the first that is set).
+pub(super) fn is_utf8() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty());
+    set.is_some_and(|value| {
+        let value = value.to_ascii_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_seen_in_their_place() {
+        let mut picture = Picture::new(1000);
+        picture.add(0..500);
+        let map = picture.draw(false);
+        assert_eq!(map, format!("{}{}", "#".repeat(16), ".".repeat(16)));
+        assert_eq!(picture.resident(), 500);
+    }
+
+    #[test]
+    fn a_single_page_of_many_is_seen_and_one_missing_too() {
+        let mut picture = Picture::new(1 << 20);
+        picture.add(70_000..70_001);
+        assert_eq!(picture.draw(true).matches('▁').count(), 1);
+        let mut picture = Picture::new(1 << 20);
+        picture.add(0..70_000);
+        picture.add(70_001..1 << 20);
+        assert_eq!(picture.draw(true).matches('▇').count(), 1);
+        assert_eq!(picture.draw(true).matches('█').count(), CELLS - 1);
+    }
+
+    #[test]
+    fn a_file_of_fewer_pages_than_cells_fills_the_line() {
+        for pages in [1, 2, 3, 31, 33] {
+            let mut picture = Picture::new(pages);
+            assert_eq!(picture.draw(false), ".".repeat(CELLS));
+            picture.add(0..pages + 7);
+            assert_eq!(picture.draw(false), "#".repeat(CELLS), "{pages} pages");
+            assert_eq!(picture.resident(), pages);
+        }
+        let mut picture = Picture::new(2);
+        picture.add(1..2);
+        assert_eq!(picture.draw(false), format!("{}{}", ".".repeat(16), "#".repeat(16)));
+    }
+
+    #[test]
+    fn an_empty_file_has_an_empty_map() {
+        let picture = Picture::new(0);
+        assert_eq!(picture.draw(false), ".".repeat(CELLS));
+        assert_eq!(picture.fractions(), vec![0.0; CELLS]);
+    }
+}

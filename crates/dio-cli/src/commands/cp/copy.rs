@@ -1,0 +1,340 @@
+//! Copies one entry, whatever it is.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, Stat, fstat, linkat, mkfifoat, mknodat, readlinkat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::data::Lane;
+use super::dirs::Dir;
+use super::error::{At, CopyError, Doing};
+use super::examine::{Target, Verdict, kind};
+use super::links::{Claim, Waiting};
+use super::metadata::{Attributes, Now, Object};
+use super::open::Contents;
+use super::options::{Dereference, Existing};
+use super::session::{Entry, Session};
+
+impl Session {
+    /// Copies `entry`; what goes wrong is told, and the exit status will say so.
+    pub(super) fn copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) {
+        if let Err(error) = self.try_copy(lane, entry, stat) {
+            self.report.error(error);
+        }
+    }
+
+    /// Whether a symbolic link at `entry` is followed.
+    fn follows(&self, entry: Entry<'_>) -> bool {
+        match self.options.dereference {
+            Dereference::Never => false,
+            Dereference::Operands => entry.operand,
+            Dereference::Always => true,
+        }
+    }
+
+    /// Looks at the source of `entry`.
+    pub(super) fn look(&self, entry: Entry<'_>) -> Result<Stat, CopyError> {
+        let flags = if self.follows(entry) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = statat(&entry.dir.source, entry.source, flags).at(Doing::Stat, || entry.source_path())?;
+        if kind(&stat) == FileType::Directory && !self.options.recursive {
+            return Err(CopyError::Omitting(entry.source_path()));
+        }
+        Ok(stat)
+    }
+
+    fn try_copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) -> Result<(), CopyError> {
+        let stat = match stat {
+            Some(stat) => stat,
+            None => self.look(entry)?,
+        };
+        let directory = kind(&stat) == FileType::Directory;
+        let found = match self.examine(entry, &stat)? {
+            Verdict::Proceed(found) => found,
+            Verdict::Keep => return Ok(()),
+            Verdict::KeepAsCopy => return self.keep_as_copy(lane, entry, &stat),
+        };
+        if directory {
+            return self.copy_directory(lane, entry, &stat, found);
+        }
+        self.report.copying(|| entry.source_path(), || entry.target_path());
+        self.copy_or_link(lane, entry, &stat, found)
+    }
+
+    /// Whether other names of the same inode may come.
+    fn has_links(&self, entry: Entry<'_>, stat: &Stat) -> bool {
+        let options = &self.options;
+        options.preserve.links
+            && !options.hard_link
+            && (stat.st_nlink > 1
+                || options.dereference == Dereference::Always
+                || (entry.operand && options.dereference == Dereference::Operands))
+    }
+
+    /// How many names of an inode can be met: its links, and any number of symbolic ones if they are followed.
+    fn names(&self, stat: &Stat) -> u64 {
+        #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
+        if self.options.dereference == Dereference::Never { stat.st_nlink as u64 } else { u64::MAX }
+    }
+
+    fn copy_or_link(
+        self: &Arc<Self>,
+        lane: &mut Lane,
+        entry: Entry<'_>,
+        stat: &Stat,
+        found: Target,
+    ) -> Result<(), CopyError> {
+        if !self.has_links(entry, stat) {
+            return self.place(lane, entry, stat, found);
+        }
+        match self.links.claim(entry, stat, &found) {
+            Claim::Left => Ok(()),
+            Claim::Link(to) => self.link(entry, &to),
+            Claim::First => {
+                let placed = self.place(lane, entry, stat, found);
+                let waiting = match &placed {
+                    Ok(()) => self.links.copied(stat, entry.target_path(), self.names(stat)),
+                    Err(_) => self.links.failed(stat),
+                };
+                self.serve(lane, waiting);
+                placed
+            }
+        }
+    }
+
+    /// Links, or if the first name failed copies, the names that waited for it.
+    fn serve(self: &Arc<Self>, lane: &mut Lane, waiting: Vec<Waiting>) {
+        for one in waiting {
+            if let Err(error) = self.copy_or_link(lane, one.entry(), &one.stat, one.found) {
+                self.report.error(error);
+            }
+            self.leave(one.dir);
+        }
+    }
+
+    /// Under `-u`, a target that stays counts as the copy that other links of its source become links to.
+    fn keep_as_copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+        if !self.has_links(entry, stat) {
+            return Ok(());
+        }
+        match self.links.claim(entry, stat, &Target { fresh: false, stat: None }) {
+            Claim::Left => Ok(()),
+            Claim::Link(to) => self.link(entry, &to),
+            Claim::First => {
+                let waiting = self.links.copied(stat, entry.target_path(), self.names(stat));
+                self.serve(lane, waiting);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes the target a link to `to`, a name relative to the working directory.
+    fn link(&self, entry: Entry<'_>, to: &std::path::Path) -> Result<(), CopyError> {
+        let linked = self.link_replacing(entry, rustix::fs::CWD, to.as_os_str(), AtFlags::empty(), true);
+        linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.to_owned(), errno })?;
+        self.remember_created(entry);
+        Ok(())
+    }
+
+    fn link_replacing(
+        &self,
+        entry: Entry<'_>,
+        dir: BorrowedFd<'_>,
+        from: impl rustix::path::Arg + Copy,
+        flags: AtFlags,
+        replace: bool,
+    ) -> Result<(), Errno> {
+        let target = &entry.dir.target;
+        match linkat(dir, from, target, entry.target, flags) {
+            Err(Errno::EXIST) if replace => {}
+            other => return other,
+        }
+        // Under another name first, then over the old one, so that the target never lacks.
+        let name = temporary_name(entry.target);
+        linkat(dir, from, target, name.as_c_str(), flags)?;
+        let renamed = rustix::fs::renameat(target, name.as_c_str(), target, entry.target);
+        // Renaming one link of a file over another does nothing and leaves both.
+        let _ = unlinkat(target, name.as_c_str(), AtFlags::empty());
+        renamed?;
+        self.report.removed(|| entry.target_path());
+        Ok(())
+    }
+
+    /// Makes the target, which is not a directory.
+    fn place(&self, lane: &mut Lane, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<(), CopyError> {
+        let kind = kind(stat);
+        if self.options.hard_link {
+            let replace = self.options.force || self.options.existing == Existing::Ask;
+            let flags = if self.follows(entry) { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
+            let linked = self.link_replacing(entry, entry.dir.source.as_fd(), entry.source, flags, replace);
+            linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
+        } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
+            self.place_contents(lane, entry, stat, found)?;
+        } else {
+            self.place_special(entry, stat, kind)?;
+        }
+        self.remember_created(entry);
+        Ok(())
+    }
+
+    /// Several operands: the name must not be overwritten by a later one.
+    fn remember_created(&self, entry: Entry<'_>) {
+        if let Some(created) = self.created.as_ref().filter(|_| entry.operand) {
+            created.lock().expect("nothing panics under this lock").insert(entry.target_path());
+        }
+    }
+
+    fn place_contents(&self, lane: &mut Lane, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<(), CopyError> {
+        let preserve = &self.options.preserve;
+        let owned = entry.dir.creates_as.get() == Some(&(stat.st_uid, stat.st_gid));
+        // While a file may still change hands, only its owner may look at it.
+        let omitted = if preserve.ownership && !owned { 0o077 } else { 0 };
+        let mut mode = stat.st_mode & 0o777 & !omitted;
+        if !self.root {
+            // Attributes cannot be set on a file that may not be written, nor can such a file be opened a second time,
+            // for direct I/O or to verify it.
+            mode |= 0o600;
+        }
+        let contents = Contents {
+            entry,
+            stat,
+            follow: self.options.dereference != Dereference::Never,
+            fresh: found.fresh,
+            mode,
+            umask: self.umask,
+            force: self.options.force,
+            report: &self.report,
+        };
+        let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
+            self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
+        };
+        self.data.copy(lane, &contents, &mut finish)
+    }
+
+    /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
+    fn finish_contents(
+        &self,
+        (entry, stat): (Entry<'_>, &Stat),
+        (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
+        found: Target,
+        made: Option<u32>,
+    ) {
+        let preserve = &self.options.preserve;
+        if !(preserve.mode || preserve.ownership || preserve.timestamps || preserve.xattr || preserve.default_mode) {
+            return;
+        }
+        let owner_of = || fstat(target).map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid));
+        let now = match (made, found.stat) {
+            (Some(mode), _) => Now {
+                owner: if preserve.ownership { *entry.dir.creates_as.get_or_init(owner_of) } else { (0, 0) },
+                mode: (!entry.dir.default_acl).then_some(mode & !self.umask),
+                fresh: true,
+                acl: entry.dir.default_acl,
+            },
+            (None, Some(stat)) => {
+                Now { owner: (stat.st_uid, stat.st_gid), mode: Some(stat.st_mode & 0o7777), fresh: false, acl: true }
+            }
+            (None, None) => Now { owner: owner_of(), mode: None, fresh: false, acl: true },
+        };
+        let plain_mode = match (made, preserve.default_mode) {
+            (Some(_), true) => Some(0o666 & !self.umask),
+            (Some(made), false) if made != stat.st_mode & 0o777 => Some(stat.st_mode & 0o777 & !self.umask),
+            _ => None,
+        };
+        Attributes {
+            session: self,
+            source: Object::Open(source),
+            target: Object::Open(target),
+            stat,
+            now,
+            symlink: false,
+            directory: false,
+            plain_mode,
+            shown: &|| entry.target_path(),
+        }
+        .apply();
+    }
+
+    /// Makes a symbolic link, a fifo, a socket or a device.
+    fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<(), CopyError> {
+        let (dir, name) = (&entry.dir.target, entry.target);
+        let preserve = &self.options.preserve;
+        let omitted = if preserve.ownership { 0o077 } else { 0 };
+        let mode = stat.st_mode & 0o7777 & !omitted;
+        let creating = match kind {
+            FileType::Symlink => Doing::CreateSymlink,
+            FileType::Fifo => Doing::CreateFifo,
+            FileType::CharacterDevice | FileType::BlockDevice | FileType::Socket => Doing::CreateSpecial,
+            _ => return Err(CopyError::UnknownType(entry.source_path())),
+        };
+        let link = match kind {
+            FileType::Symlink => Some(
+                readlinkat(&entry.dir.source, entry.source, Vec::new()).at(Doing::ReadLink, || entry.source_path())?,
+            ),
+            _ => None,
+        };
+        let create = || match kind {
+            FileType::Symlink => symlinkat(link.as_deref().unwrap_or(c""), dir, name),
+            FileType::Fifo => mkfifoat(dir, name, Mode::from_bits_retain(mode)),
+            _ => mknodat(dir, name, kind, Mode::from_bits_retain(mode), stat.st_rdev as _),
+        };
+        let created = match create() {
+            Err(Errno::EXIST) if kind == FileType::Symlink && self.options.force => {
+                unlinkat(dir, name, AtFlags::empty()).and_then(|()| create())
+            }
+            created => created,
+        };
+        created.at(creating, || entry.target_path())?;
+        let owner = || {
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid))
+        };
+        let known = !entry.dir.default_acl && kind != FileType::Symlink;
+        Attributes {
+            session: self,
+            source: Object::Named { dir: entry.dir.source.as_fd(), name: entry.source, path: entry.source_path() },
+            target: Object::Named { dir: dir.as_fd(), name, path: entry.target_path() },
+            stat,
+            now: Now {
+                owner: if preserve.ownership { *entry.dir.creates_as.get_or_init(owner) } else { (0, 0) },
+                mode: known.then_some(mode & !self.umask),
+                fresh: true,
+                acl: entry.dir.default_acl,
+            },
+            symlink: kind == FileType::Symlink,
+            directory: false,
+            plain_mode: match preserve.default_mode {
+                true if kind == FileType::Socket => Some(0o777 & !self.umask),
+                true => Some(0o666 & !self.umask),
+                false => (omitted != 0).then_some(stat.st_mode & 0o7777 & !self.umask),
+            },
+            shown: &|| entry.target_path(),
+        }
+        .apply();
+        Ok(())
+    }
+
+    /// An entry of `dir`, or its listing, is done; finishes directories that have no more to come.
+    pub(super) fn leave(&self, dir: Arc<Dir>) {
+        let mut next = Some(dir);
+        while let Some(dir) = next.take_if(|dir| dir.leave()) {
+            self.finish_directory(&dir);
+            next = dir.parent.clone();
+        }
+    }
+}
+
+/// A name in the target's directory that nothing else uses.
+pub(super) fn temporary_name(beside: &std::ffi::CStr) -> CString {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = beside.to_bytes();
+    let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
+    let mut unique = name[..end].to_vec();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    unique.extend_from_slice(format!(".dio-{}-{count}", std::process::id()).as_bytes());
+    CString::new(unique).expect("it is made of a C string and digits")
+}

@@ -1,0 +1,172 @@
+//! What can go wrong in a copy, in the words of GNU cp.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use crate::quote::{quoted, words};
+
+/// A command line that makes no sense, found before any file is looked at.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UsageError {
+    #[error("missing file operand")]
+    NoOperand,
+    #[error("missing destination file operand after {}", quoted(.0))]
+    NoDestination(PathBuf),
+    #[error("extra operand {}", quoted(.0))]
+    Extra(PathBuf),
+    #[error("multiple target directories specified")]
+    SeveralTargets,
+    #[error("cannot combine --target-directory (-t) and --no-target-directory (-T)")]
+    IntoAndExactly,
+    #[error("--reflink can be used only with --sparse=auto")]
+    ReflinkSparse,
+    #[error("{0} and {1} cannot be used together")]
+    Together(&'static str, &'static str),
+    #[error("cannot preserve security context without an SELinux-enabled kernel")]
+    Context,
+    #[error("with --parents, the destination must be a directory")]
+    ParentsTarget,
+}
+
+/// An operation on one name that failed; it reads as the start of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Stat,
+    Access,
+    ReadDirectory,
+    ReadLink,
+    OpenSource,
+    Create,
+    CreateDirectory,
+    MakeParent,
+    CreateFifo,
+    CreateSpecial,
+    CreateSymlink,
+    Remove,
+    Read,
+    Write,
+    Extend,
+    Sync,
+    Times,
+    Owner,
+    Permissions,
+    SetPermissions,
+    ClearPermissions,
+    ListAttributes,
+    GetAttributes,
+    SetAttributes,
+    ParentAttributes,
+    Target,
+    TargetDirectory,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stat => "cannot stat",
+            Self::Access => "cannot access",
+            Self::ReadDirectory => "error reading directory",
+            Self::ReadLink => "cannot read symbolic link",
+            Self::OpenSource => "cannot open",
+            Self::Create => "cannot create regular file",
+            Self::CreateDirectory => "cannot create directory",
+            Self::MakeParent => "cannot make directory",
+            Self::CreateFifo => "cannot create fifo",
+            Self::CreateSpecial => "cannot create special file",
+            Self::CreateSymlink => "cannot create symbolic link",
+            Self::Remove => "cannot remove",
+            Self::Read => "error reading",
+            Self::Write => "error writing",
+            Self::Extend => "failed to extend",
+            Self::Sync => "error syncing",
+            Self::Times => "preserving times for",
+            Self::Owner => "failed to preserve ownership for",
+            Self::Permissions => "preserving permissions for",
+            Self::SetPermissions => "setting permissions for",
+            Self::ClearPermissions => "clearing permissions for",
+            Self::ListAttributes => "listing attributes of",
+            Self::GetAttributes => "getting attributes of",
+            Self::SetAttributes => "setting attributes for",
+            Self::ParentAttributes => "failed to get attributes of",
+            Self::Target => "target",
+            Self::TargetDirectory => "target directory",
+        })
+    }
+}
+
+/// Why a file was not copied, or not wholly.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    /// A system call failed.
+    #[error("{doing} {}{}: {}", quoted(path), if *doing == Doing::OpenSource { " for reading" } else { "" }, words(*errno))]
+    At { doing: Doing, path: PathBuf, errno: Errno },
+    #[error("cannot create hard link {} to {}: {}", quoted(path), quoted(to), words(*errno))]
+    Link { path: PathBuf, to: PathBuf, errno: Errno },
+    #[error("failed to clone {} from {}: {}", quoted(path), quoted(from), words(*errno))]
+    Clone { path: PathBuf, from: PathBuf, errno: Errno },
+    #[error("-r not specified; omitting directory {}", quoted(.0))]
+    Omitting(PathBuf),
+    #[error("{} and {} are the same file", quoted(.0), quoted(.1))]
+    SameFile(PathBuf, PathBuf),
+    #[error("cannot overwrite non-directory {} with directory {}", quoted(.0), quoted(.1))]
+    DirectoryOverFile(PathBuf, PathBuf),
+    #[error("cannot overwrite directory {} with non-directory", quoted(.0))]
+    FileOverDirectory(PathBuf),
+    #[error("will not overwrite just-created {} with {}", quoted(.0), quoted(.1))]
+    JustCreated(PathBuf, PathBuf),
+    #[error("will not copy {} through just-created symlink {}", quoted(.0), quoted(.1))]
+    ThroughNewSymlink(PathBuf, PathBuf),
+    #[error("cannot copy a directory, {}, into itself, {}", quoted(.0), quoted(.1))]
+    IntoItself(PathBuf, PathBuf),
+    #[error("cannot copy cyclic symbolic link {}", quoted(.0))]
+    Cyclic(PathBuf),
+    #[error("not writing through dangling symlink {}", quoted(.0))]
+    Dangling(PathBuf),
+    #[error("skipping file {}, as it was replaced while being copied", quoted(.0))]
+    Replaced(PathBuf),
+    #[error("{} has unknown file type", quoted(.0))]
+    UnknownType(PathBuf),
+    /// The library's own words: operation, path, offset, cause and cure.
+    #[error("{0}")]
+    Transfer(String),
+    #[error("cannot start I/O: {0}")]
+    Engine(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error(
+        "{} differs from its source at byte {offset}: it was written, but does not read back the same",
+        quoted(path)
+    )]
+    Differs { path: PathBuf, offset: u64 },
+    #[error("not enough space for {}: {needed} bytes are needed; it was left as it was", quoted(path))]
+    NoRoom { path: PathBuf, needed: u64 },
+    #[error("{} exists but is not a directory", quoted(.0))]
+    NotDirectory(PathBuf),
+}
+
+/// Turns an errno into a [`CopyError::At`].
+pub(crate) trait At<T> {
+    /// The path is made only when there is an error to tell.
+    fn at(self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError>;
+}
+
+impl<T> At<T> for Result<T, Errno> {
+    fn at(self, doing: Doing, path: impl FnOnce() -> PathBuf) -> Result<T, CopyError> {
+        self.map_err(|errno| CopyError::At { doing, path: path(), errno })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_read_as_in_gnu_cp() {
+        let at = |doing| CopyError::At { doing, path: "x".into(), errno: Errno::NOENT }.to_string();
+        assert_eq!(at(Doing::Stat), "cannot stat 'x': No such file or directory");
+        assert_eq!(at(Doing::OpenSource), "cannot open 'x' for reading: No such file or directory");
+        assert_eq!(CopyError::SameFile("a".into(), "b".into()).to_string(), "'a' and 'b' are the same file");
+    }
+}

@@ -1,0 +1,289 @@
+//! Looks at a target before it is touched: whether it exists, and whether it may be replaced.
+
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::dirs::Dir;
+use super::error::{At, CopyError, Doing};
+use super::options::{CpOptions, Dereference, Existing};
+use super::session::{Entry, Session};
+use crate::quote::quoted;
+
+/// A target as it was found, or as it is after an existing one was removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    /// Nothing is there.
+    pub(super) fresh: bool,
+    /// What is there.
+    pub(super) stat: Option<Stat>,
+}
+
+impl Target {
+    const FRESH: Self = Self { fresh: true, stat: None };
+}
+
+/// Whether to go on with an entry.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Proceed(Target),
+    /// The target stays as it is; nothing is wrong.
+    Keep,
+    /// The target is newer (`-u`): it stays, and further links of the source are links to it.
+    KeepAsCopy,
+}
+
+/// What the comparison of source and target says.
+enum Sameness {
+    Different,
+    Same,
+    /// They are one file already, and that is what was asked for.
+    Done,
+}
+
+pub(super) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+impl Session {
+    /// Decides what becomes of the target of `entry`, and removes it where the options say so.
+    pub(super) fn examine(&self, entry: Entry<'_>, source: &Stat) -> Result<Verdict, CopyError> {
+        if entry.dir.fresh {
+            return Ok(Verdict::Proceed(Target::FRESH));
+        }
+        let options = &self.options;
+        let itself = looks_at_itself(options, source);
+        let flags = if itself { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
+        let verdict = match statat(&entry.dir.target, entry.target, flags) {
+            Ok(target) => self.examine_existing(entry, source, target)?,
+            Err(Errno::NOENT) => Verdict::Proceed(Target::FRESH),
+            // A loop of links cannot be opened; with -f it is then removed.
+            Err(Errno::LOOP) if options.force => Verdict::Proceed(Target { fresh: false, stat: None }),
+            Err(errno) => return Err(errno).at(Doing::Stat, || entry.target_path()),
+        };
+        if entry.operand && matches!(verdict, Verdict::Proceed(_)) {
+            self.refuse_new_symlink(entry)?;
+        }
+        Ok(verdict)
+    }
+
+    fn examine_existing(&self, entry: Entry<'_>, source: &Stat, target: Stat) -> Result<Verdict, CopyError> {
+        let options = &self.options;
+        let directory = kind(source) == FileType::Directory;
+        let mut done = false;
+        if options.existing != Existing::Keep {
+            match sameness(options, entry, source, &target) {
+                Sameness::Different => {}
+                Sameness::Same => return Err(CopyError::SameFile(entry.source_path(), entry.target_path())),
+                Sameness::Done => done = true,
+            }
+        }
+        if options.update && !directory && !older(&target, source) {
+            return Ok(Verdict::KeepAsCopy);
+        }
+        if !directory {
+            match options.existing {
+                Existing::Keep => return Ok(Verdict::Keep),
+                Existing::Ask if !self.may_overwrite(entry, &target) => return Ok(Verdict::Keep),
+                _ => {}
+            }
+        }
+        if done {
+            return Ok(Verdict::Keep);
+        }
+        match (directory, kind(&target) == FileType::Directory) {
+            (true, false) => return Err(CopyError::DirectoryOverFile(entry.target_path(), entry.source_path())),
+            (false, true) => return Err(CopyError::FileOverDirectory(entry.target_path())),
+            (true, true) => return Ok(Verdict::Proceed(Target { fresh: false, stat: Some(target) })),
+            (false, false) => {}
+        }
+        if entry.operand && self.was_created(entry) {
+            return Err(CopyError::JustCreated(entry.target_path(), entry.source_path()));
+        }
+        let replace_links = options.preserve.links && target.st_nlink > 1;
+        let replace_special = options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
+        if options.remove_destination || replace_links || replace_special {
+            self.remove(entry)?;
+            return Ok(Verdict::Proceed(Target::FRESH));
+        }
+        Ok(Verdict::Proceed(Target { fresh: false, stat: Some(target) }))
+    }
+
+    fn remove(&self, entry: Entry<'_>) -> Result<(), CopyError> {
+        match unlinkat(&entry.dir.target, entry.target, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno).at(Doing::Remove, || entry.target_path()),
+        }
+        self.report.removed(|| entry.target_path());
+        Ok(())
+    }
+
+    /// Whether an earlier operand of this run made the target's name.
+    fn was_created(&self, entry: Entry<'_>) -> bool {
+        self.created
+            .as_ref()
+            .is_some_and(|names| names.lock().expect("nothing panics under this lock").contains(&entry.target_path()))
+    }
+
+    /// A link made by an earlier operand must not carry a later one elsewhere.
+    fn refuse_new_symlink(&self, entry: Entry<'_>) -> Result<(), CopyError> {
+        if !self.was_created(entry) {
+            return Ok(());
+        }
+        match statat(&entry.dir.target, entry.target, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if kind(&stat) == FileType::Symlink => {
+                Err(CopyError::ThroughNewSymlink(entry.source_path(), entry.target_path()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the user whether the target may be replaced.
+    fn may_overwrite(&self, entry: Entry<'_>, target: &Stat) -> bool {
+        let name = quoted(entry.target_path());
+        let writable = kind(target) == FileType::Symlink
+            || self.root
+            || accessat(&entry.dir.target, entry.target, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+        if writable {
+            return self.report.ask(format_args!("overwrite {name}? "));
+        }
+        let (bits, letters) = (target.st_mode & 0o7777, permission_letters(target.st_mode));
+        if self.options.remove_destination || self.options.force {
+            self.report.ask(format_args!("replace {name}, overriding mode {bits:04o} ({letters})? "))
+        } else {
+            self.report.ask(format_args!("unwritable {name} (mode {bits:04o}, {letters}); try anyway? "))
+        }
+    }
+}
+
+/// Whether the target itself counts, not what a link there leads to: only regular files are written
+/// through links, and only where the link is not to be replaced.
+fn looks_at_itself(options: &CpOptions, source: &Stat) -> bool {
+    let written_as_regular = match kind(source) {
+        FileType::RegularFile => true,
+        FileType::Directory | FileType::Symlink => false,
+        _ => !options.recursive,
+    };
+    !written_as_regular || options.hard_link || options.remove_destination
+}
+
+/// Whether `target` was last modified before `source`.
+fn older(target: &Stat, source: &Stat) -> bool {
+    (target.st_mtime, target.st_mtime_nsec) < (source.st_mtime, source.st_mtime_nsec)
+}
+
+/// Whether copying `source` over `target` would destroy it, because they are one file.
+fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
+    let one_inode = identity(source) == identity(target);
+    if one_inode && options.hard_link {
+        return Sameness::Done;
+    }
+    let (source_link, target_link) = if options.dereference == Dereference::Never {
+        if kind(source) == FileType::Symlink && kind(target) == FileType::Symlink {
+            return match (same_name(entry), one_inode) {
+                (true, _) => Sameness::Same,
+                (false, true) => Sameness::Done,
+                (false, false) => Sameness::Different,
+            };
+        }
+        (*source, *target)
+    } else {
+        if !one_inode {
+            return Sameness::Different;
+        }
+        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
+        let source_link = statat(&entry.dir.source, entry.source, nofollow);
+        let target_link = statat(&entry.dir.target, entry.target, nofollow);
+        let (Ok(source_link), Ok(target_link)) = (source_link, target_link) else { return Sameness::Different };
+        (source_link, target_link)
+    };
+    same_through_links(options, entry, &source_link, &target_link)
+}
+
+/// The part of [`sameness`] that looks at the names themselves: `source` and `target` may be links.
+fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
+    let (source_is_link, target_is_link) = (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
+    let one_inode = identity(source) == identity(target);
+    if options.remove_destination {
+        // Removing a link, or one of several names, leaves the source's contents where they are.
+        let another_name = one_inode && target.st_nlink > 1 && !same_name(entry);
+        if target_is_link && (options.dereference == Dereference::Never || !same_name(entry)) || another_name {
+            return Sameness::Different;
+        }
+    }
+    if !source_is_link && !target_is_link {
+        return match one_inode {
+            false => Sameness::Different,
+            true if options.hard_link => Sameness::Done,
+            true => Sameness::Same,
+        };
+    }
+    let end = |is_link: bool, dir: &super::dirs::Handle, name, stat: &Stat| {
+        if is_link { statat(dir, name, AtFlags::empty()) } else { Ok(*stat) }
+    };
+    let source_end = end(source_is_link, &entry.dir.source, entry.source, source);
+    let target_end = end(target_is_link, &entry.dir.target, entry.target, target);
+    match (source_end, target_end) {
+        (Ok(source_end), Ok(target_end)) if identity(&source_end) == identity(&target_end) => {
+            match (options.hard_link, target_is_link) {
+                (true, false) => Sameness::Done,
+                (true, true) => Sameness::Different,
+                (false, _) => Sameness::Same,
+            }
+        }
+        _ => Sameness::Different,
+    }
+}
+
+/// Whether source and target are one directory entry.
+fn same_name(entry: Entry<'_>) -> bool {
+    fn parts(dir: &super::dirs::Handle, name: &std::ffi::CStr) -> Option<((u64, u64), Vec<u8>)> {
+        let bytes = name.to_bytes();
+        let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
+        let (parent, last) = match bytes[..end].iter().rposition(|&b| b == b'/') {
+            Some(slash) => (&bytes[..=slash], &bytes[slash + 1..end]),
+            None => (&b"."[..], &bytes[..end]),
+        };
+        statat(dir, parent, AtFlags::empty()).ok().map(|stat| (identity(&stat), last.to_vec()))
+    }
+    let Dir { source, target, .. } = &**entry.dir;
+    matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b)) if a == b)
+}
+
+/// `rwxr-xr-x` as `ls -l` shows it.
+fn permission_letters(mode: u32) -> String {
+    let mut letters = String::with_capacity(9);
+    for (shift, special, low, high) in [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')] {
+        let bits = mode >> shift;
+        letters.push(if bits & 4 != 0 { 'r' } else { '-' });
+        letters.push(if bits & 2 != 0 { 'w' } else { '-' });
+        letters.push(match (bits & 1 != 0, mode & special != 0) {
+            (true, false) => 'x',
+            (false, false) => '-',
+            (true, true) => low,
+            (false, true) => high,
+        });
+    }
+    letters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::permission_letters;
+
+    #[test]
+    fn letters() {
+        for (mode, letters) in [
+            (0o644, "rw-r--r--"),
+            (0o4755, "rwsr-xr-x"),
+            (0o2644, "rw-r-Sr--"),
+            (0o1777, "rwxrwxrwt"),
+            (0, "---------"),
+        ] {
+            assert_eq!(permission_letters(mode), letters);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Owner, times, mode, ACLs and extended attributes of a copy.
+//!
+//! System calls are made only where the target differs from what creating it already gave: over
+//! tens of thousands of small files each call counts.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{
+    AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown, fgetxattr,
+    flistxattr, fremovexattr, fsetxattr, futimens, lgetxattr, llistxattr, lremovexattr, lsetxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use super::error::{CopyError, Doing};
+use super::session::Session;
+
+const ACL_ACCESS: &CStr = c"system.posix_acl_access";
+const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
+
+/// Attributes that are not copied although they are listed: the kernel or the file system makes them
+/// itself, or they are permissions and come with the mode. From attr's xattr.conf(5).
+const NOT_COPIED: [&str; 9] = [
+    "system.nfs4_acl",
+    "system.nfs4acl",
+    "system.posix_acl_",
+    "trusted.SGI_",
+    "xfsroot.",
+    "user.Beagle.",
+    "security.evm",
+    "security.ima",
+    "afs.",
+];
+
+/// A file whose attributes are read or set.
+#[derive(Clone, Debug)]
+pub(super) enum Object<'a> {
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+    /// A name that is not opened (a link, a fifo, a device, a directory that may not be read). `path`
+    /// is the same file for the calls that know no directory descriptors.
+    Named { dir: BorrowedFd<'a>, name: &'a CStr, path: PathBuf },
+}
+
+/// What is known of the target before anything is set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// User and group.
+    pub(super) owner: (u32, u32),
+    /// Permission bits, where known.
+    pub(super) mode: Option<u32>,
+    /// It was made by this run.
+    pub(super) fresh: bool,
+    /// It may have an ACL of its own, inherited or from before.
+    pub(super) acl: bool,
+}
+
+/// One copy, as far as its attributes go.
+pub(super) struct Attributes<'a> {
+    pub(super) session: &'a Session,
+    pub(super) source: Object<'a>,
+    pub(super) target: Object<'a>,
+    /// The source.
+    pub(super) stat: &'a Stat,
+    pub(super) now: Now,
+    pub(super) symlink: bool,
+    pub(super) directory: bool,
+    /// The mode to set when the source's is not preserved, if any.
+    pub(super) plain_mode: Option<u32>,
+    pub(super) shown: &'a dyn Fn() -> PathBuf,
+}
+
+impl Attributes<'_> {
+    /// Sets what the options ask for; what fails is told, and the rest still set.
+    pub(super) fn apply(&self) {
+        let preserve = &self.session.options.preserve;
+        if preserve.timestamps {
+            self.tell(Doing::Times, set_times(&self.target, self.stat));
+        }
+        let mut wanted = self.stat.st_mode & 0o7777;
+        let chown = preserve.ownership && self.now.owner != (self.stat.st_uid, self.stat.st_gid);
+        let mut mode_now = self.now.mode;
+        if chown {
+            if !self.now.fresh && preserve.mode && !self.symlink {
+                mode_now = self.close_to_others().or(mode_now);
+            }
+            if !self.set_owner() {
+                // A stranger's file must not run with the copier's rights.
+                wanted &= 0o777;
+            }
+            // Changing the owner clears the set-id bits.
+            mode_now = mode_now.map(|mode| mode & 0o1777);
+        }
+        let acl = self.copy_attributes(preserve.xattr);
+        if self.symlink {
+            return;
+        }
+        if preserve.mode {
+            self.set_permissions(wanted, mode_now, acl);
+        } else if let Some(plain) = self.plain_mode
+            && mode_now != Some(plain)
+        {
+            self.tell(Doing::Permissions, set_mode(&self.target, plain));
+        }
+    }
+
+    fn tell(&self, doing: Doing, result: Result<(), Errno>) {
+        if let Err(errno) = result {
+            self.session.report.error(CopyError::At { doing, path: (self.shown)(), errno });
+        }
+    }
+
+    /// Before an existing file changes hands, takes away what the new owner's group and others
+    /// would not be given; the new mode, if one was set.
+    fn close_to_others(&self) -> Option<u32> {
+        let old = self.now.mode?;
+        let safe = old & self.stat.st_mode & 0o700;
+        if old & 0o7777 & !safe == 0 {
+            return None;
+        }
+        let set = set_mode(&self.target, safe);
+        if set.is_err_and(|errno| self.session.root || errno != Errno::PERM) {
+            self.tell(Doing::ClearPermissions, set);
+        }
+        set.ok().map(|()| safe)
+    }
+
+    /// Whether the owner is now the source's.
+    fn set_owner(&self) -> bool {
+        let (uid, gid) = (self.stat.st_uid, self.stat.st_gid);
+        let both = set_owner(&self.target, Some(uid), gid);
+        let Err(errno) = both else { return true };
+        let expected = matches!(errno, Errno::PERM | Errno::INVAL) && !self.session.root;
+        if !expected {
+            self.tell(Doing::Owner, both);
+        } else {
+            // Only the superuser may give files away; the group may still be one of ours.
+            let _ = set_owner(&self.target, None, gid);
+        }
+        false
+    }
+
+    /// Copies extended attributes if `wanted`; the source's access ACL, if it has one.
+    fn copy_attributes(&self, wanted: bool) -> Option<Vec<u8>> {
+        if !wanted {
+            let acl = self.session.options.preserve.mode && !self.symlink;
+            return if acl { get(&self.source, ACL_ACCESS).ok().flatten() } else { None };
+        }
+        let required = self.session.options.preserve.xattr_required;
+        let names = match list(&self.source) {
+            Ok(names) => names,
+            Err(Errno::OPNOTSUPP) => return None,
+            Err(errno) => {
+                if required {
+                    self.tell(Doing::ListAttributes, Err(errno));
+                }
+                return None;
+            }
+        };
+        let mut acl = None;
+        for name in names.split_inclusive(|&b| b == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok()) {
+            if name == ACL_ACCESS {
+                acl = get(&self.source, name).ok().flatten();
+            }
+            if NOT_COPIED.iter().any(|prefix| name.to_bytes().starts_with(prefix.as_bytes())) {
+                continue;
+            }
+            let value = get(&self.source, name);
+            if let Ok(Some(value)) = &value {
+                let set = set(&self.target, name, value);
+                if required {
+                    self.tell(Doing::SetAttributes, set);
+                }
+            } else if required && let Err(errno) = value {
+                self.tell(Doing::GetAttributes, Err(errno));
+            }
+        }
+        acl
+    }
+
+    /// Gives the target the source's permission bits and ACLs.
+    fn set_permissions(&self, wanted: u32, mode_now: Option<u32>, acl: Option<Vec<u8>>) {
+        let has_acl = acl.is_some();
+        if let Some(acl) = acl {
+            self.tell(Doing::Permissions, set(&self.target, ACL_ACCESS, &acl));
+        } else if self.now.acl {
+            self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
+        }
+        if self.directory {
+            match get(&self.source, ACL_DEFAULT) {
+                Ok(Some(acl)) => self.tell(Doing::Permissions, set(&self.target, ACL_DEFAULT, &acl)),
+                _ if self.now.acl => self.tell(Doing::Permissions, remove(&self.target, ACL_DEFAULT)),
+                _ => {}
+            }
+        }
+        if has_acl || self.now.acl || mode_now != Some(wanted) {
+            self.tell(Doing::Permissions, set_mode(&self.target, wanted));
+        }
+    }
+}
+
+/// Whether files made in `dir` get an ACL from it.
+pub(super) fn has_default_acl(dir: &Object<'_>) -> bool {
+    matches!(get(dir, ACL_DEFAULT), Ok(Some(_)))
+}
+
+pub(super) fn set_times(target: &Object<'_>, stat: &Stat) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
+        last_modification: Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ },
+    };
+    match target {
+        Object::Open(fd) => futimens(fd, &times),
+        Object::Named { dir, name, .. } => utimensat(dir, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
+    }
+}
+
+pub(super) fn set_mode(target: &Object<'_>, mode: u32) -> Result<(), Errno> {
+    let mode = Mode::from_bits_retain(mode & 0o7777);
+    match target {
+        Object::Open(fd) => fchmod(fd, mode),
+        Object::Named { dir, name, .. } => chmodat(dir, *name, mode, AtFlags::empty()),
+    }
+}
+
+fn set_owner(target: &Object<'_>, uid: Option<u32>, gid: u32) -> Result<(), Errno> {
+    let (uid, gid) = (uid.map(Uid::from_raw), Some(Gid::from_raw(gid)));
+    match target {
+        Object::Open(fd) => fchown(fd, uid, gid),
+        Object::Named { dir, name, .. } => chownat(dir, *name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+    }
+}
+
+/// The largest list of attribute names, and the largest value, that Linux allows (`XATTR_LIST_MAX`).
+const LARGEST: usize = 64 << 10;
+
+/// Calls `read` with a small buffer, which nearly always does, and then with one that always does.
+fn grow(mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut small = [0; 256];
+    match read(&mut small) {
+        Err(Errno::RANGE) => {
+            let mut large = vec![0; LARGEST];
+            let length = read(&mut large)?;
+            large.truncate(length);
+            Ok(large)
+        }
+        length => Ok(small[..length?].to_vec()),
+    }
+}
+
+fn list(object: &Object<'_>) -> Result<Vec<u8>, Errno> {
+    grow(|buffer| match object {
+        Object::Open(fd) => flistxattr(fd, buffer),
+        Object::Named { path, .. } => llistxattr(path, buffer),
+    })
+}
+
+/// The value of an attribute; `None` where there is none or the file system knows none.
+fn get(object: &Object<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
+    let value = grow(|buffer| match object {
+        Object::Open(fd) => fgetxattr(fd, name, buffer),
+        Object::Named { path, .. } => lgetxattr(path, name, buffer),
+    });
+    match value {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn set(object: &Object<'_>, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+    match object {
+        Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
+        Object::Named { path, .. } => lsetxattr(path, name, value, XattrFlags::empty()),
+    }
+}
+
+fn remove(object: &Object<'_>, name: &CStr) -> Result<(), Errno> {
+    let removed = match object {
+        Object::Open(fd) => fremovexattr(fd, name),
+        Object::Named { path, .. } => lremovexattr(path, name),
+    };
+    match removed {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,114 @@
+//! Opens source and target of a file's contents under the rules of GNU cp. The data layer calls this,
+//! with the flags its mode needs.
+
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw, unlinkat};
+use rustix::io::Errno;
+
+use super::error::{At, CopyError, Doing};
+use super::report::Report;
+use super::session::Entry;
+
+/// A file whose contents are to be copied: names, not descriptors, because the data layer may open
+/// either side more than once (direct and not) and under a temporary name.
+pub(crate) struct Contents<'a> {
+    pub(crate) entry: Entry<'a>,
+    /// The source, looked at just before.
+    pub(crate) stat: &'a Stat,
+    /// A source that is a symbolic link is followed.
+    pub(crate) follow: bool,
+    /// There is no target yet.
+    pub(crate) fresh: bool,
+    /// The mode a new target is created with; the umask still applies.
+    pub(crate) mode: u32,
+    /// The process's file mode creation mask.
+    pub(crate) umask: u32,
+    /// Remove a target that cannot be opened, and make it anew.
+    pub(crate) force: bool,
+    pub(crate) report: &'a Report,
+}
+
+/// An open target.
+pub(crate) struct OpenTarget {
+    pub(crate) fd: OwnedFd,
+    /// It was made just now.
+    pub(crate) fresh: bool,
+}
+
+impl Contents<'_> {
+    pub(crate) fn source_dir(&self) -> (BorrowedFd<'_>, &CStr) {
+        (std::os::fd::AsFd::as_fd(&self.entry.dir.source), self.entry.source)
+    }
+
+    pub(crate) fn target_dir(&self) -> (BorrowedFd<'_>, &CStr) {
+        (std::os::fd::AsFd::as_fd(&self.entry.dir.target), self.entry.target)
+    }
+
+    pub(crate) fn source_path(&self) -> PathBuf {
+        self.entry.source_path()
+    }
+
+    pub(crate) fn target_path(&self) -> PathBuf {
+        self.entry.target_path()
+    }
+
+    /// Opens the source for reading, with `extra` flags, and makes sure it is still the file that was
+    /// looked at.
+    pub(crate) fn open_source(&self, extra: OFlags) -> Result<OwnedFd, CopyError> {
+        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | extra;
+        if !self.follow {
+            flags |= OFlags::NOFOLLOW;
+        }
+        if FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile {
+            // Should a fifo have taken its place, opening it must not wait for a writer.
+            flags |= OFlags::NONBLOCK;
+        }
+        let (dir, name) = self.source_dir();
+        let fd = openat(dir, name, flags, Mode::empty()).at(Doing::OpenSource, || self.source_path())?;
+        let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
+        if (opened.st_dev, opened.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
+            return Err(CopyError::Replaced(self.source_path()));
+        }
+        Ok(fd)
+    }
+
+    /// Opens the target for writing, with `extra` flags such as TRUNC; a new one is created exclusively.
+    pub(crate) fn open_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
+        let (dir, name) = self.target_dir();
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | extra;
+        if !self.fresh {
+            match openat(dir, name, flags, Mode::empty()) {
+                Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
+                Err(Errno::NOENT) => {}
+                Err(_) if self.force => match unlinkat(dir, name, AtFlags::empty()) {
+                    Ok(()) => self.report.removed(|| self.target_path()),
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno).at(Doing::Remove, || self.target_path()),
+                },
+                Err(errno) => return Err(errno).at(Doing::Create, || self.target_path()),
+            }
+        }
+        self.create_target(extra)
+    }
+
+    /// Creates the target, which must not exist.
+    fn create_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
+        let (dir, name) = self.target_dir();
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | (extra - OFlags::TRUNC);
+        match openat(dir, name, flags, Mode::from_bits_retain(self.mode)) {
+            Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
+            // Where such a link leads, a file could be made; but between looking and making it
+            // could lead elsewhere.
+            Err(Errno::EXIST) if readlinkat_raw(dir, name, &mut [0; 1]).is_ok() => {
+                Err(CopyError::Dangling(self.target_path()))
+            }
+            Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => {
+                Err(Errno::NOTDIR).at(Doing::Create, || self.target_path())
+            }
+            Err(errno) => Err(errno).at(Doing::Create, || self.target_path()),
+        }
+    }
+}

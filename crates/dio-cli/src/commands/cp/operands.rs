@@ -1,0 +1,245 @@
+//! The operands, one after another: where each goes, and what must be known before anything starts.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
+
+use super::data::Lane;
+use super::dirs::{Dir, Handle, Operand, join};
+use super::durable::open_parent;
+use super::error::{At, CopyError, Doing, UsageError};
+use super::examine::kind;
+use super::metadata::{Object, has_default_acl};
+use super::options::{Operands, Target};
+use super::parents::Parents;
+use super::queue::Work;
+use super::session::{Entry, Job, Session};
+
+/// Where the operands go.
+pub(crate) enum Place {
+    /// Into a directory, open as far as looking names up goes.
+    Into(PathBuf),
+    /// To exactly this name.
+    At(PathBuf),
+}
+
+/// Why nothing can be started.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+}
+
+/// Asks the file system what the last operand is.
+pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, PlaceError> {
+    let open =
+        |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
+    let place = match &operands.target {
+        Target::Into(path) => {
+            open(path).at(Doing::TargetDirectory, || path.clone())?;
+            Place::Into(path.clone())
+        }
+        Target::Exactly(path) => Place::At(path.clone()),
+        Target::Either(path) => match open(path) {
+            Ok(()) => Place::Into(path.clone()),
+            Err(errno) if operands.sources.len() > 1 => {
+                return Err(Err::<(), _>(errno).at(Doing::Target, || path.clone()).unwrap_err().into());
+            }
+            Err(_) => Place::At(path.clone()),
+        },
+    };
+    if parents && matches!(place, Place::At(_)) {
+        return Err(UsageError::ParentsTarget.into());
+    }
+    Ok(place)
+}
+
+/// One operand at a time, because later ones depend on what earlier ones made.
+pub(crate) struct Walk<'a> {
+    session: &'a Arc<Session>,
+    place: Place,
+    /// Names handed to workers. A second operand of the same name waits for the first.
+    started: HashSet<PathBuf>,
+    /// Operands seen, by device and inode.
+    seen: HashMap<(u64, u64), Vec<(PathBuf, PathBuf)>>,
+    several: bool,
+    /// Whether the target directory gives its files an ACL.
+    default_acl: OnceLock<bool>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(session: &'a Arc<Session>, place: Place, several: bool) -> Self {
+        Self { session, place, started: HashSet::new(), seen: HashMap::new(), several, default_acl: OnceLock::new() }
+    }
+
+    /// Copies `source`, or has it copied.
+    pub(crate) fn operand(&mut self, lane: &mut Lane, source: &Path) {
+        if let Err(error) = self.try_operand(lane, source) {
+            self.session.report.error(error);
+        }
+    }
+
+    fn try_operand(&mut self, lane: &mut Lane, source: &Path) -> Result<(), CopyError> {
+        let session = self.session;
+        let (handle, shown, target) = match &self.place {
+            Place::At(path) => (Handle::Working, PathBuf::new(), c_string(path)),
+            Place::Into(path) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let fd = openat(CWD, path, flags, Mode::empty()).at(Doing::TargetDirectory, || path.clone())?;
+                (Handle::Open(fd), path.clone(), name_in_directory(source, session.options.parents))
+            }
+        };
+        let mut parents = None;
+        if session.options.parents
+            && let Place::Into(directory) = &self.place
+        {
+            session.queue().drain(session, lane);
+            parents = Some(Parents::make(session, directory, &target)?);
+        }
+        let shown_target = join(&shown, &target);
+        let source_name = c_string(source);
+        let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
+        let default_acl = self.default_acl(&handle, &target);
+        let dir = Dir::top(operand, handle, shown, default_acl);
+        let entry = Entry { dir: &dir, source: &source_name, target: &target, operand: true };
+        let stat = session.look(entry)?;
+        if !self.is_new(source, &shown_target, &stat) {
+            return Ok(());
+        }
+        if kind(&stat) == FileType::Directory {
+            refuse_into_itself(&dir, &target, &stat)?;
+        }
+        if self.several && !self.started.insert(shown_target) {
+            session.queue().drain(session, lane);
+        }
+        session.durable.names_in(&dir, &target)?;
+        let job = Job::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
+        let alone = !self.several || parents.is_some();
+        let job = if alone { Some(job) } else { session.queue().offer(session, job) };
+        if let Some(job) = job {
+            session.run(lane, job);
+        }
+        if let Some(parents) = parents {
+            session.queue().drain(session, lane);
+            parents.finish(session);
+        }
+        Ok(())
+    }
+
+    fn default_acl(&self, handle: &Handle, target: &CStr) -> bool {
+        let preserve = &self.session.options.preserve;
+        if !(preserve.mode || preserve.ownership) {
+            return false;
+        }
+        let ask = || {
+            use std::os::fd::AsFd;
+            open_parent(handle, target).is_ok_and(|fd| has_default_acl(&Object::Open(fd.as_fd())))
+        };
+        if self.session.options.parents { ask() } else { *self.default_acl.get_or_init(ask) }
+    }
+
+    /// Warns of an operand that was given before; false for one that is to be left out.
+    fn is_new(&mut self, source: &Path, target: &Path, stat: &Stat) -> bool {
+        if !self.several {
+            return true;
+        }
+        let directory = kind(stat) == FileType::Directory;
+        let before = self.seen.entry((stat.st_dev, stat.st_ino)).or_default();
+        let again = before.iter().any(|(name, made)| if directory { made == target } else { same_entry(name, source) });
+        before.push((source.to_owned(), target.to_owned()));
+        if again {
+            let what = if directory { "directory" } else { "file" };
+            let name = crate::quote::quoted(source);
+            self.session.report.note(format_args!("warning: source {what} {name} specified more than once"));
+        }
+        !again
+    }
+}
+
+/// Whether two names lead to one entry of one directory.
+fn same_entry(a: &Path, b: &Path) -> bool {
+    let parent = |path: &Path| {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        statat(CWD, parent, AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino))
+    };
+    a == b || (a.file_name() == b.file_name() && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
+}
+
+/// Refuses to copy a directory into itself before anything is made: the target's directory must not
+/// be the source or below it.
+fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), CopyError> {
+    // Copying a directory onto itself is "the same file", and told later.
+    let Ok(mut above) = open_parent(&dir.target, target) else { return Ok(()) };
+    loop {
+        let Ok(here) = statat(&above, c".", AtFlags::empty()) else { return Ok(()) };
+        if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
+            let onto = statat(&dir.target, target, AtFlags::SYMLINK_NOFOLLOW);
+            if onto.is_ok_and(|onto| (onto.st_dev, onto.st_ino) == (stat.st_dev, stat.st_ino)) {
+                return Ok(());
+            }
+            return Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()));
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(parent) = openat(&above, c"..", flags, Mode::empty()) else { return Ok(()) };
+        let Ok(next) = statat(&parent, c".", AtFlags::empty()) else { return Ok(()) };
+        if (next.st_dev, next.st_ino) == (here.st_dev, here.st_ino) {
+            return Ok(());
+        }
+        above = parent;
+    }
+}
+
+/// The name `source` gets in the target directory: its last part, or all of it under `--parents`.
+fn name_in_directory(source: &Path, parents: bool) -> CString {
+    let bytes = source.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
+    let trimmed = &bytes[..end];
+    let name = if parents {
+        let start = trimmed.iter().position(|&b| b != b'/').unwrap_or(0);
+        &trimmed[start..]
+    } else {
+        let start = trimmed.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+        &trimmed[start..]
+    };
+    // The parent of anything, and the root, have no name of their own: their contents go in.
+    let name = if name.is_empty() || (name == b".." && !parents) { b"." } else { name };
+    CString::new(name).expect("operands come from the command line and hold no NUL")
+}
+
+fn c_string(path: &Path) -> CString {
+    CString::new(path.as_os_str().to_owned().into_vec()).expect("operands come from the command line and hold no NUL")
+}
+
+/// Whether any of `sources` may be a directory to descend into, or there are more than `few`.
+pub(crate) fn is_tree(sources: &[PathBuf], recursive: bool, few: usize) -> bool {
+    let directory =
+        |path: &PathBuf| statat(CWD, path, AtFlags::empty()).is_ok_and(|stat| kind(&stat) == FileType::Directory);
+    sources.len() > few || (recursive && sources.iter().any(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_the_target_directory() {
+        for (source, name, with_parents) in [
+            ("a/b", "b", "a/b"),
+            ("a/b//", "b", "a/b"),
+            ("/a/b", "b", "a/b"),
+            ("..", ".", ".."),
+            (".", ".", "."),
+            ("a/.", ".", "a/."),
+            ("/", ".", "."),
+        ] {
+            assert_eq!(name_in_directory(Path::new(source), false).to_str(), Ok(name), "{source}");
+            assert_eq!(name_in_directory(Path::new(source), true).to_str(), Ok(with_parents), "{source}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The bounded queue of work and the workers that empty it.
+//!
+//! Whoever finds the queue full does the work itself, depth first; so memory is bounded, nothing
+//! waits on anything but the queue, and with no workers at all a copy runs in GNU cp's order.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+/// Jobs waiting, newest first: a tree is walked depth first, which bounds the directories open.
+pub(crate) struct Queue<J> {
+    state: Mutex<State<J>>,
+    changed: Condvar,
+    /// Jobs that may wait.
+    limit: usize,
+    /// Threads that may be started; 0 runs everything in the caller.
+    workers: usize,
+}
+
+struct State<J> {
+    jobs: Vec<J>,
+    /// Jobs waiting and running.
+    outstanding: usize,
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    closed: bool,
+    panicked: bool,
+}
+
+/// What a worker needs: it takes jobs until there are no more.
+pub(crate) trait Work<J>: Send + Sync + 'static {
+    /// A worker's own state, made in its thread.
+    type Lane;
+    fn queue(&self) -> &Queue<J>;
+    fn lane(&self) -> Self::Lane;
+    fn run(self: &Arc<Self>, lane: &mut Self::Lane, job: J);
+}
+
+impl<J: Send + 'static> Queue<J> {
+    pub(crate) fn new(workers: usize, limit: usize) -> Self {
+        let state =
+            State { jobs: Vec::new(), outstanding: 0, idle: 0, threads: Vec::new(), closed: false, panicked: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), limit, workers }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().expect("no job runs under the lock")
+    }
+
+    /// Whether work is shared out at all.
+    pub(crate) fn parallel(&self) -> bool {
+        self.workers > 0
+    }
+
+    /// Hands `job` to a worker, or back if all are busy and enough is waiting.
+    pub(crate) fn offer<W: Work<J>>(&self, work: &Arc<W>, job: J) -> Option<J> {
+        if self.workers == 0 {
+            return Some(job);
+        }
+        let mut state = self.lock();
+        if state.jobs.len() >= self.limit {
+            return Some(job);
+        }
+        if state.idle == 0 && state.threads.len() < self.workers {
+            let worker = Arc::clone(work);
+            let started = std::thread::Builder::new().name("dio-cp".into()).spawn(move || {
+                let mut lane = worker.lane();
+                worker.queue().serve(&worker, &mut lane, true);
+            });
+            match started {
+                Ok(thread) => state.threads.push(thread),
+                // Without any thread nobody would come for the job.
+                Err(_) if state.threads.is_empty() => return Some(job),
+                Err(_) => {}
+            }
+        }
+        state.jobs.push(job);
+        state.outstanding += 1;
+        drop(state);
+        self.changed.notify_one();
+        None
+    }
+
+    /// Helps until nothing waits or runs.
+    pub(crate) fn drain<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) {
+        self.serve(work, lane, false);
+    }
+
+    /// Helps to the end and dismisses the workers; false if one of them panicked.
+    pub(crate) fn close<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane) -> bool {
+        self.drain(work, lane);
+        let threads = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.threads)
+        };
+        self.changed.notify_all();
+        let joined = threads.into_iter().map(JoinHandle::join).fold(true, |all, one| all & one.is_ok());
+        joined && !self.lock().panicked
+    }
+
+    /// Takes jobs; a worker stays until the queue is closed, others until it is empty and idle.
+    fn serve<W: Work<J>>(&self, work: &Arc<W>, lane: &mut W::Lane, stay: bool) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop() {
+                drop(state);
+                let done = catch_unwind(AssertUnwindSafe(|| work.run(lane, job)));
+                state = self.lock();
+                state.panicked |= done.is_err();
+                state.outstanding -= 1;
+                if state.outstanding == 0 {
+                    self.changed.notify_all();
+                }
+            } else if state.closed || (!stay && state.outstanding == 0) {
+                return;
+            } else {
+                state.idle += 1;
+                state = self.changed.wait(state).expect("no job runs under the lock");
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A job of n makes n jobs of n - 1.
+    struct Tree {
+        queue: Queue<u32>,
+        ran: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Work<u32> for Tree {
+        type Lane = ();
+        fn queue(&self) -> &Queue<u32> {
+            &self.queue
+        }
+        fn lane(&self) {}
+        fn run(self: &Arc<Self>, (): &mut (), job: u32) {
+            self.ran.fetch_add(1, Ordering::Relaxed);
+            for _ in 0..job {
+                if let Some(back) = self.queue.offer(self, job - 1) {
+                    self.run(&mut (), back);
+                }
+                self.most.fetch_max(self.queue.lock().jobs.len(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[test]
+    fn every_job_runs_once_within_the_limit() {
+        for (workers, limit) in [(0, 0), (1, 1), (4, 3), (8, 1000)] {
+            let tree = Arc::new(Tree {
+                queue: Queue::new(workers, limit),
+                ran: AtomicUsize::new(0),
+                most: AtomicUsize::new(0),
+            });
+            tree.run(&mut (), 6);
+            tree.queue.drain(&tree, &mut ());
+            // 1 + 6 + 6·5 + … + 6!
+            assert_eq!(tree.ran.load(Ordering::Relaxed), 1957);
+            assert!(tree.queue.close(&tree, &mut ()));
+            assert!(tree.most.load(Ordering::Relaxed) <= limit);
+        }
+    }
+
+    #[test]
+    fn a_panic_does_not_hang_the_rest() {
+        struct Bad(Queue<u32>);
+        impl Work<u32> for Bad {
+            type Lane = ();
+            fn queue(&self) -> &Queue<u32> {
+                &self.0
+            }
+            fn lane(&self) {}
+            fn run(self: &Arc<Self>, (): &mut (), job: u32) {
+                assert!(job != 3, "the panic this test wants");
+            }
+        }
+        let bad = Arc::new(Bad(Queue::new(2, 10)));
+        for job in 0..10 {
+            assert!(bad.0.offer(&bad, job).is_none_or(|job| job == 3 || job < 10));
+        }
+        assert!(!bad.0.close(&bad, &mut ()));
+    }
+}

@@ -1,0 +1,119 @@
+//! Where messages go: standard error for what went wrong, standard output for `-v`, one line at a time.
+
+use std::fmt::Display;
+use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::quote::quoted;
+
+/// The name messages start with.
+const NAME: &str = "dio cp";
+
+/// Collects the outcome of a run and tells it.
+pub(crate) struct Report {
+    failed: AtomicBool,
+    verbose: bool,
+    /// Locked for a whole line, so that lines of several workers never mix.
+    out: Mutex<BufWriter<io::Stdout>>,
+    flush_lines: bool,
+}
+
+impl Report {
+    pub(crate) fn new(verbose: bool) -> Self {
+        let out = io::stdout();
+        let flush_lines = out.is_terminal();
+        Self { failed: AtomicBool::new(false), verbose, out: Mutex::new(BufWriter::new(out)), flush_lines }
+    }
+
+    /// Tells an error; the exit status will be 1.
+    pub(crate) fn error(&self, error: impl Display) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.note(error);
+    }
+
+    /// Tells something that does not change the exit status.
+    pub(crate) fn note(&self, text: impl Display) {
+        self.flush();
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "{NAME}: {text}");
+    }
+
+    /// Tells a wrong command line.
+    pub(crate) fn usage(&self, error: impl Display) {
+        self.error(error);
+        let _ = writeln!(io::stderr().lock(), "Try '{NAME} --help' for more information.");
+    }
+
+    /// Remembers a failure that was told already.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// `'source' -> 'target'` under `-v`.
+    pub(crate) fn copying(
+        &self,
+        source: impl FnOnce() -> std::path::PathBuf,
+        target: impl FnOnce() -> std::path::PathBuf,
+    ) {
+        if self.verbose {
+            self.line(format_args!("{} -> {}", quoted(source()), quoted(target())));
+        }
+    }
+
+    /// `source -> target` under `-v`, for the directories that `--parents` makes.
+    pub(crate) fn parent_made(&self, source: &Path, target: &Path) {
+        if self.verbose {
+            self.line(format_args!("{} -> {}", source.display(), target.display()));
+        }
+    }
+
+    /// `removed 'target'` under `-v`.
+    pub(crate) fn removed(&self, target: impl FnOnce() -> std::path::PathBuf) {
+        if self.verbose {
+            self.line(format_args!("removed {}", quoted(target())));
+        }
+    }
+
+    fn line(&self, line: impl Display) {
+        let mut out = self.out.lock().expect("a line was printed to its end");
+        let written = writeln!(out, "{line}").and_then(|()| if self.flush_lines { out.flush() } else { Ok(()) });
+        drop(out);
+        if written.is_err() {
+            self.fail();
+        }
+    }
+
+    fn flush(&self) {
+        if self.out.lock().expect("a line was printed to its end").flush().is_err() {
+            self.fail();
+        }
+    }
+
+    /// Asks `question` on standard error; only an answer that starts with `y` or `Y` is a yes.
+    pub(crate) fn ask(&self, question: impl Display) -> bool {
+        self.flush();
+        let mut err = io::stderr().lock();
+        let _ = write!(err, "{NAME}: {question}").and_then(|()| err.flush());
+        let mut answer = Vec::new();
+        match io::stdin().lock().read_until(b'\n', &mut answer) {
+            Ok(_) => matches!(answer.first(), Some(b'y' | b'Y')),
+            Err(_) => false,
+        }
+    }
+
+    /// Writes out what is left; whether all went well.
+    pub(crate) fn finish(&self) -> bool {
+        if let Err(error) = self.out.lock().expect("a line was printed to its end").flush() {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            self.fail();
+            let _ = writeln!(io::stderr().lock(), "{NAME}: write error: {}", crate::quote::words(errno));
+        }
+        !self.failed()
+    }
+}

@@ -1,0 +1,238 @@
+//! Directories: making them, sharing out what is in them, finishing them.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat};
+use rustix::io::Errno;
+
+use super::data::Lane;
+use super::dirs::{Dir, Finish};
+use super::error::{At, CopyError, Doing};
+use super::examine::Target;
+use super::metadata::{Attributes, Now, Object, has_default_acl};
+use super::options::Dereference;
+use super::queue::Work;
+use super::session::{CHUNK, Entry, Job, Session};
+
+/// Bytes of directory entries read at once.
+const LISTING: usize = 64 << 10;
+
+/// An open target directory.
+struct Made {
+    fd: OwnedFd,
+    fresh: bool,
+    default_acl: bool,
+    finish: Finish,
+}
+
+impl Session {
+    /// Copies a directory and, as far as nobody else takes it, what is in it.
+    pub(super) fn copy_directory(
+        self: &Arc<Self>,
+        lane: &mut Lane,
+        entry: Entry<'_>,
+        stat: &Stat,
+        found: Target,
+    ) -> Result<(), CopyError> {
+        self.refuse_loop(entry, stat)?;
+        let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if self.options.dereference == Dereference::Never {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let source = openat(&entry.dir.source, entry.source, flags, Mode::empty());
+        let made = self.make_directory(entry, stat, found)?;
+        let (source, listed) = match source {
+            Ok(fd) => {
+                let elsewhere =
+                    self.options.one_file_system && entry.dir.identity.is_some_and(|(dev, _)| dev != stat.st_dev);
+                let names = if elsewhere { Ok(Vec::new()) } else { list(&fd) };
+                (fd, names.at(Doing::ReadDirectory, || entry.source_path()))
+            }
+            Err(errno) => {
+                // The directory itself can still be made, as the rest of the tree expects it.
+                let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let fd = openat(&entry.dir.source, entry.source, path, Mode::empty());
+                (fd.at(Doing::Access, || entry.source_path())?, Err(errno).at(Doing::Access, || entry.source_path()))
+            }
+        };
+        let names = (entry.source, entry.target);
+        let dir = Dir::below(entry.dir, names, (source, made.fd), (made.fresh, made.default_acl), made.finish);
+        match listed {
+            Ok(names) => self.share_out(lane, &dir, names),
+            Err(error) => self.report.error(error),
+        }
+        self.leave(dir);
+        Ok(())
+    }
+
+    /// Refuses directories that would be copied for ever.
+    fn refuse_loop(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+        let identity = (stat.st_dev, stat.st_ino);
+        if entry.operand {
+            return Ok(());
+        }
+        if self.roots.lock().expect("nothing panics under this lock").contains_key(&identity) {
+            let operand = &entry.dir.operand;
+            return Err(CopyError::IntoItself(operand.source.clone(), operand.target.clone()));
+        }
+        if self.options.dereference != Dereference::Never && entry.dir.is_below(identity) {
+            return Err(CopyError::Cyclic(entry.source_path()));
+        }
+        Ok(())
+    }
+
+    /// Makes the target directory, unless it is there, and opens it.
+    fn make_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Made, CopyError> {
+        let preserve = &self.options.preserve;
+        let shown = || entry.target_path();
+        let (dir, name) = (&entry.dir.target, entry.target);
+        let bits = stat.st_mode & 0o7777;
+        let omitted = if preserve.ownership { bits & 0o077 } else { bits & 0o022 };
+        let fresh = found.fresh;
+        if fresh {
+            // The owner needs rwx to fill it; what the source lacks is taken away at the end.
+            let mode = Mode::from_bits_retain((bits & 0o1777 & !omitted) | 0o700);
+            mkdirat(dir, name, mode).at(Doing::CreateDirectory, shown)?;
+        }
+        let mut flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if fresh {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let open = |access| openat(dir, name, flags | access, Mode::empty());
+        let fd = match open(OFlags::RDONLY) {
+            Err(Errno::ACCESS) if fresh => {
+                // A umask that takes away the owner's own permissions.
+                chmodat(dir, name, Mode::RWXU, AtFlags::empty()).at(Doing::SetPermissions, shown)?;
+                open(OFlags::RDONLY)
+            }
+            // One can put files into a directory that one may not list.
+            Err(Errno::ACCESS) => open(OFlags::PATH),
+            opened => opened,
+        };
+        let fd = fd.at(Doing::Stat, shown)?;
+        let now = fstat(&fd).at(Doing::Stat, shown)?;
+        if fresh {
+            entry.dir.operand.first_made.get_or_init(|| {
+                let mut roots = self.roots.lock().expect("nothing panics under this lock");
+                roots.insert((now.st_dev, now.st_ino), shown());
+                (now.st_dev, now.st_ino)
+            });
+            self.report.copying(|| entry.source_path(), shown);
+        } else {
+            self.durable.file_system_of(&fd, now.st_dev, shown);
+        }
+        let default_acl =
+            if fresh { entry.dir.default_acl } else { preserve.mode && has_default_acl(&Object::Open(fd.as_fd())) };
+        let finish = Finish {
+            name: name.to_owned(),
+            stat: *stat,
+            made: fresh.then_some(now.st_mode & 0o7777),
+            omitted: if fresh { omitted } else { 0 },
+            owner: (now.st_uid, now.st_gid),
+        };
+        Ok(Made { fd, fresh, default_acl, finish })
+    }
+
+    /// Gives the entries of `dir` to whoever is free, and copies the rest.
+    fn share_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, mut names: Vec<Name>) {
+        // Inodes are near each other on the disk when their numbers are.
+        names.sort_unstable_by_key(|name| name.inode);
+        if !self.queue().parallel() {
+            for Name { name, .. } in names {
+                self.copy(lane, Entry { dir, source: &name, target: &name, operand: false }, None);
+            }
+            return;
+        }
+        let (directories, files): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.directory);
+        for Name { name, .. } in directories {
+            self.hand_out(lane, dir, vec![name]);
+        }
+        let mut files = files.into_iter().map(|name| name.name);
+        loop {
+            let names: Vec<CString> = files.by_ref().take(CHUNK).collect();
+            if names.is_empty() {
+                return;
+            }
+            self.hand_out(lane, dir, names);
+        }
+    }
+
+    fn hand_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, names: Vec<CString>) {
+        dir.enter();
+        if let Some(job) = self.queue().offer(self, Job::Entries { dir: Arc::clone(dir), names }) {
+            self.run(lane, job);
+        }
+    }
+
+    /// Sets what filling a directory would have changed: times, owner, mode.
+    pub(super) fn finish_directory(&self, dir: &Dir) {
+        let Some(finish) = &dir.finish else { return };
+        let preserve = &self.options.preserve;
+        let shown = || dir.parent.as_ref().map_or_else(PathBuf::new, |parent| parent.target_path(&finish.name));
+        let plain_mode = match finish.made {
+            _ if preserve.mode => None,
+            _ if preserve.default_mode => Some(0o777 & !self.umask),
+            None => None,
+            Some(made) => {
+                let lent = 0o700 & !finish.stat.st_mode;
+                Some((made & !lent) | (finish.omitted & !self.umask))
+            }
+        };
+        let now = Now {
+            owner: finish.owner,
+            mode: finish.made.or((plain_mode.is_some() || preserve.mode).then_some(u32::MAX)),
+            fresh: finish.made.is_some(),
+            acl: dir.default_acl || finish.made.is_none(),
+        };
+        Attributes {
+            session: self,
+            source: object(&dir.source, dir.shown_source()),
+            target: object(&dir.target, &shown()),
+            stat: &finish.stat,
+            now,
+            symlink: false,
+            directory: true,
+            plain_mode,
+            shown: &shown,
+        }
+        .apply();
+    }
+}
+
+/// A directory by its descriptor, or by name where the descriptor only names it (`O_PATH`).
+fn object<'a>(handle: &'a super::dirs::Handle, shown: &std::path::Path) -> Object<'a> {
+    let fd = handle.as_fd();
+    if fcntl_getfl(fd).is_ok_and(|flags| !flags.contains(OFlags::PATH)) {
+        return Object::Open(fd);
+    }
+    let mut path = PathBuf::from(format!("/proc/self/fd/{}/.", fd.as_raw_fd()));
+    if !path.exists() {
+        path = shown.to_owned();
+    }
+    Object::Named { dir: fd, name: c".", path }
+}
+
+/// An entry of a listing.
+struct Name {
+    inode: u64,
+    directory: bool,
+    name: CString,
+}
+
+fn list(fd: &OwnedFd) -> Result<Vec<Name>, Errno> {
+    let mut buffer: Vec<u8> = Vec::with_capacity(LISTING);
+    let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            let directory = entry.file_type() == FileType::Directory;
+            names.push(Name { inode: entry.ino(), directory, name: name.to_owned() });
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,215 @@
+//! The receipt: what a command did, as one JSON object. All tools print the same one.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `command`, `version` | the tool, and the version of dio |
+//! | `wall_seconds`, `cpu_seconds` | elapsed time; user and system time of the process |
+//! | `durable` | whether everything written was on the medium on exit |
+//! | `engine` | `uring` or `blocking` |
+//! | `bytes_read`, `bytes_written` | bytes of contents, holes and clones not counted |
+//! | `read`, `write` | those bytes by class: `direct`, `bounced`, `uncached`, `cached`; beside them `reflinked` and `holes`, bytes that did not have to move |
+//! | `requests` | `read`, `write` and `sync` requests to the kernel |
+//! | `peak_buffer_bytes` | most memory in buffers at a time |
+//! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use dio::file::{ByClass, Class, Counters};
+use serde::Serialize;
+
+/// Bytes by class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Classes {
+    /// Between the device and the program's memory.
+    pub direct: u64,
+    /// Through aligned memory of the program, copied once.
+    pub bounced: u64,
+    /// Through the page cache, which forgot them.
+    pub uncached: u64,
+    /// Through the page cache.
+    pub cached: u64,
+    /// Shared with the source instead of copied.
+    pub reflinked: u64,
+    /// Holes, which hold no bytes.
+    pub holes: u64,
+}
+
+impl Classes {
+    fn add(&mut self, bytes: &ByClass) {
+        self.direct += bytes.get(Class::Direct);
+        self.bounced += bytes.get(Class::Bounced);
+        self.uncached += bytes.get(Class::Uncached);
+        self.cached += bytes.get(Class::Cached);
+    }
+
+    fn moved(&self) -> u64 {
+        self.direct + self.bounced + self.uncached + self.cached
+    }
+}
+
+/// Requests to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Requests {
+    /// Reads.
+    pub read: u64,
+    /// Writes.
+    pub write: u64,
+    /// Syncs.
+    pub sync: u64,
+}
+
+/// What a file was to the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read.
+    Source,
+    /// Written.
+    Target,
+}
+
+/// One file's line.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileLine {
+    /// Its name, as given or found.
+    pub path: PathBuf,
+    /// Read or written.
+    pub role: Role,
+    /// The class of most of its bytes, or `reflinked`.
+    pub mode: &'static str,
+    /// Why not direct.
+    pub reason: Option<&'static str>,
+    /// Resident pages before the command touched it.
+    pub pages_before: Option<u64>,
+    /// Resident pages when the command was done with it.
+    pub pages_after: Option<u64>,
+}
+
+/// The printed object.
+#[derive(Debug, Serialize)]
+struct Receipt<'a> {
+    command: &'static str,
+    version: &'static str,
+    wall_seconds: f64,
+    cpu_seconds: f64,
+    durable: bool,
+    engine: &'static str,
+    bytes_read: u64,
+    bytes_written: u64,
+    read: Classes,
+    write: Classes,
+    requests: Requests,
+    peak_buffer_bytes: u64,
+    files: &'a [FileLine],
+}
+
+/// Gathers, from several threads, what a receipt will say.
+#[derive(Debug)]
+pub struct Ledger {
+    started: Instant,
+    wanted: bool,
+    totals: Mutex<Totals>,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    read: Classes,
+    write: Classes,
+    requests: Requests,
+    peak_buffer_bytes: u64,
+    files: Vec<FileLine>,
+}
+
+impl Ledger {
+    /// A ledger from now on. Unless a receipt is `wanted`, files are not listed, so memory does not grow with them.
+    pub fn new(wanted: bool) -> Ledger {
+        Ledger { started: Instant::now(), wanted, totals: Mutex::default() }
+    }
+
+    /// Whether files are listed: asking for their resident pages costs a system call each.
+    pub fn wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Adds the counters of a file.
+    pub fn count(&self, counters: &Counters) {
+        let mut totals = self.lock();
+        totals.read.add(&counters.read);
+        totals.write.add(&counters.written);
+        totals.requests.read += counters.read_requests;
+        totals.requests.write += counters.write_requests;
+        totals.requests.sync += counters.syncs;
+    }
+
+    /// Adds syncs that belong to no single file: of a directory, of a file system.
+    pub fn count_syncs(&self, syncs: u64) {
+        self.lock().requests.sync += syncs;
+    }
+
+    /// Adds bytes of holes that were kept.
+    pub fn count_holes(&self, bytes: u64) {
+        let mut totals = self.lock();
+        totals.read.holes += bytes;
+        totals.write.holes += bytes;
+    }
+
+    /// Adds bytes that were cloned.
+    pub fn count_reflinked(&self, bytes: u64) {
+        let mut totals = self.lock();
+        totals.read.reflinked += bytes;
+        totals.write.reflinked += bytes;
+    }
+
+    /// Adds to the memory in buffers; buffers live until the command ends.
+    pub fn count_buffers(&self, bytes: u64) {
+        self.lock().peak_buffer_bytes += bytes;
+    }
+
+    /// Lists a file.
+    pub fn list(&self, line: impl FnOnce() -> FileLine) {
+        if self.wanted {
+            let line = line();
+            self.lock().files.push(line);
+        }
+    }
+
+    /// Writes the receipt to a file, or to standard output for `-`.
+    ///
+    /// # Errors
+    /// What creating or writing the file answers.
+    pub fn print(&self, to: &Path, command: &'static str, engine: &'static str, durable: bool) -> io::Result<()> {
+        let mut totals = self.lock();
+        totals.files.sort_by(|a, b| (&a.path, a.role as u8).cmp(&(&b.path, b.role as u8)));
+        let receipt = Receipt {
+            command,
+            version: env!("CARGO_PKG_VERSION"),
+            wall_seconds: self.started.elapsed().as_secs_f64(),
+            cpu_seconds: cpu_seconds(),
+            durable,
+            engine,
+            bytes_read: totals.read.moved(),
+            bytes_written: totals.write.moved(),
+            read: totals.read,
+            write: totals.write,
+            requests: totals.requests,
+            peak_buffer_bytes: totals.peak_buffer_bytes,
+            files: &totals.files,
+        };
+        let mut text = serde_json::to_vec_pretty(&receipt)?;
+        text.push(b'\n');
+        if to == Path::new("-") { io::stdout().write_all(&text) } else { std::fs::write(to, text) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// User and system time of the process so far, in seconds (`clock_gettime(2)`, `CLOCK_PROCESS_CPUTIME_ID`).
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

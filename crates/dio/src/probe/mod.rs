@@ -1,0 +1,204 @@
+//! What a path really does: found by asking the kernel, and by trying on a temporary file where that is
+//! possible.
+//!
+//! That `open(O_DIRECT)` succeeded or that a flag was accepted proves nothing, so the trials look at resident
+//! pages. In a writable directory a nameless file of a few MiB is used, which nothing can leave behind.
+//! An existing file or a device is never written; of a file that was not in the cache up to 1 MiB is
+//! read, and what that brought into the cache is removed again.
+
+mod device;
+mod mount;
+mod ring;
+mod sharing;
+mod trial;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+
+pub use device::Device;
+pub use mount::Mount;
+pub use ring::Ring;
+pub use sharing::{Overwrites, Rates, Sharing};
+pub use trial::Trials;
+
+use crate::geometry::{FileSystem, Geometry};
+
+/// Answer to a question of yes or no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It was seen to be so.
+    Yes,
+    /// It was seen not to be so, and what was seen.
+    No(String),
+    /// It could not be found out, and why.
+    Unknown(String),
+}
+
+/// What kind of thing a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory; the answers are those of a file created in it.
+    Directory,
+    /// A block device.
+    BlockDevice,
+}
+
+/// Everything found out about one path.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The path as given.
+    pub path: PathBuf,
+    /// What it names.
+    pub kind: Kind,
+    /// The file system by its magic number; `None` for a block device.
+    pub file_system: Option<FileSystem>,
+    /// The mount it is on, `None` for a block device or if `/proc` does not tell.
+    pub mount: Option<Mount>,
+    /// Alignments and sizes of the file, the device, or a file created in the directory; or why not.
+    pub geometry: Result<Geometry, String>,
+    /// The block device below, or why none is known.
+    pub device: Result<Device, String>,
+    /// What was tried.
+    pub trials: Trials,
+    /// What this process may do with io_uring; independent of the path.
+    pub io_uring: Ring,
+}
+
+/// Why a path cannot be probed at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// It cannot be found or opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// The path as given.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// It holds no data that could be read or written in blocks.
+    #[error("{} is neither a file, a directory nor a block device", path.display())]
+    NoStorage {
+        /// The path as given.
+        path: PathBuf,
+    },
+}
+
+/// Finds out what `path` really does. Symbolic links are followed.
+///
+/// It takes about half a second in a writable directory and writes some 10 MiB there at most, again and again.
+///
+/// # Errors
+/// If the path cannot be looked at, or names a pipe, socket or character device. All else that fails becomes
+/// an [`Answer::Unknown`] or a missing part of the report.
+pub fn probe(path: &Path) -> Result<Report, ProbeError> {
+    let open_failed = |errno: rustix::io::Errno| ProbeError::Open { path: path.to_owned(), source: errno.into() };
+    // O_PATH needs no permission on the file itself and has no effect on devices.
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(open_failed)?;
+    let stat = rustix::fs::fstat(&place).map_err(open_failed)?;
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::BlockDevice => Kind::BlockDevice,
+        _ => {
+            return Err(ProbeError::NoStorage { path: path.to_owned() });
+        }
+    };
+    // The node of a device is on a mount that says nothing about the device.
+    let mount = match kind {
+        Kind::BlockDevice => None,
+        Kind::File | Kind::Directory => Mount::of(&place),
+    };
+    let (geometry, trials) = match kind {
+        Kind::Directory => of_directory(path),
+        Kind::File | Kind::BlockDevice => of_existing(path, &place),
+    };
+    Ok(Report {
+        path: path.to_owned(),
+        kind,
+        file_system: match kind {
+            Kind::BlockDevice => None,
+            Kind::File | Kind::Directory => FileSystem::of(place.as_fd()).ok(),
+        },
+        device: device_below(kind, &stat, mount.as_ref()),
+        mount,
+        geometry,
+        trials,
+        io_uring: Ring::probe(),
+    })
+}
+
+/// Tries on a temporary file, if one can be created.
+fn of_directory(path: &Path) -> (Result<Geometry, String>, Trials) {
+    match trial::temporary_file(path) {
+        Ok(file) => {
+            let geometry = Geometry::of(file.as_fd()).map_err(|error| words(&error));
+            let trials = trial::on_own_file(path, &file, geometry.as_ref().ok());
+            (geometry, trials)
+        }
+        Err(error) => {
+            let reason = format!("no file can be created in it: {}", words(&error));
+            (Err(reason.clone()), Trials::unknown(&reason))
+        }
+    }
+}
+
+/// Tries reading only.
+fn of_existing(path: &Path, place: &OwnedFd) -> (Result<Geometry, String>, Trials) {
+    let readable = File::open(path);
+    // A device answers some questions only to a descriptor that is really open.
+    let fd = readable.as_ref().map_or(place.as_fd(), |readable| readable.as_fd());
+    let geometry = Geometry::of(fd).map_err(|error| words(&error));
+    match &readable {
+        Ok(file) => {
+            let trials = trial::by_reading(file, geometry.as_ref().ok());
+            (geometry, trials)
+        }
+        Err(error) => {
+            let reason = format!("it cannot be read: {}", words(error));
+            (geometry.map_err(|_| reason.clone()), Trials::unknown(&reason))
+        }
+    }
+}
+
+/// The block device under a file system, or the device itself.
+fn device_below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device, String> {
+    let number = match kind {
+        Kind::BlockDevice => stat.st_rdev,
+        Kind::File | Kind::Directory => stat.st_dev,
+    };
+    let sysfs = Path::new("/sys");
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    if major != 0 {
+        return Device::read(sysfs, major, minor).map_err(|error| words(&error));
+    }
+    // btrfs gives its subvolumes numbers of their own; the mount names the device.
+    let source = mount.map(|mount| mount.source.as_str());
+    match source.filter(|source| source.starts_with('/')).map(rustix::fs::stat) {
+        Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => {
+            let number = stat.st_rdev;
+            Device::read(sysfs, rustix::fs::major(number), rustix::fs::minor(number)).map_err(|error| words(&error))
+        }
+        _ => Err("the file system is on no block device".to_owned()),
+    }
+}
+
+/// The words of an error, without the kernel's number for it.
+fn words(error: &impl std::fmt::Display) -> String {
+    let mut text = error.to_string();
+    if let Some(start) = text.find(" (os error ")
+        && text.ends_with(')')
+    {
+        text.truncate(start);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

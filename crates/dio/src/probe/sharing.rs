@@ -1,0 +1,209 @@
+//! Whether direct writes over old data of one file run in parallel or one after the other.
+//!
+//! No call tells which lock a file system takes, so it is measured: the rate of one thread, of several on one
+//! file, and of as many each on a file of its own. The last is the control: only if the device gains from
+//! requests in parallel does it mean something that one file does, or does not.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use super::trial::{Buffer, SPAN, SPANS, reopen, temporary_file};
+use super::words;
+use crate::geometry::Geometry;
+
+/// How long each of the three rates is measured, each time.
+const ROUND: Duration = Duration::from_millis(40);
+
+/// Rounds of the three measurements, interleaved so that what disturbs one disturbs all; medians are taken.
+const ROUNDS: usize = 3;
+
+/// Least gain of the control for a verdict.
+const LEAST_GAIN: f64 = 1.4;
+
+/// Fewest writes in a round for its rate to mean anything.
+const FEWEST_WRITES: u64 = 16;
+
+/// How direct overwrites of one file relate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sharing {
+    /// They run in parallel.
+    Shared,
+    /// They wait for each other.
+    Exclusive,
+    /// It cannot be told, and why.
+    Unknown(String),
+}
+
+/// The verdict with the rates it rests on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overwrites {
+    /// The verdict.
+    pub sharing: Sharing,
+    /// The rates, `None` if nothing was measured.
+    pub rates: Option<Rates>,
+}
+
+/// Direct overwrites a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// Bytes of each write: one block.
+    pub block: u64,
+    /// Threads of the two parallel rates.
+    pub threads: u64,
+    /// One thread.
+    pub one: f64,
+    /// All threads on one file, each in its own part.
+    pub together: f64,
+    /// All threads, each on a file of its own.
+    pub apart: f64,
+}
+
+impl Rates {
+    /// How much faster all threads on one file are than one thread.
+    pub fn gain_together(&self) -> f64 {
+        self.together / self.one
+    }
+
+    /// How much faster all threads on files of their own are than one thread.
+    pub fn gain_apart(&self) -> f64 {
+        self.apart / self.one
+    }
+
+    fn judge(&self) -> Sharing {
+        let (together, apart) = (self.gain_together(), self.gain_apart());
+        if apart < LEAST_GAIN {
+            return Sharing::Unknown(format!(
+                "{} writers on files of their own are only {apart:.1} times as fast as one",
+                self.threads
+            ));
+        }
+        // The share of the possible gain that one file reached.
+        match (together - 1.0) / (apart - 1.0) {
+            share if share >= 0.5 => Sharing::Shared,
+            share if share <= 0.2 => Sharing::Exclusive,
+            _ => Sharing::Unknown(format!(
+                "{} writers are {together:.1} times as fast as one on one file, {apart:.1} times apart",
+                self.threads
+            )),
+        }
+    }
+}
+
+impl Overwrites {
+    pub(super) fn not_measured(sharing: Sharing) -> Self {
+        Self { sharing, rates: None }
+    }
+
+    /// Measures on `direct`, which is open direct and is overwritten, and on more files in `directory`.
+    pub(super) fn measure(directory: &Path, direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> Self {
+        let block = geometry.map_or(4096, |geometry| geometry.block().max(geometry.offset_align()).min(SPAN));
+        match measure(directory, direct, buffer, block) {
+            Ok(Some(rates)) => Self { sharing: rates.judge(), rates: Some(rates) },
+            Ok(None) => Self::not_measured(Sharing::Unknown(
+                "writes are too slow to compare within the time of a probe".to_owned(),
+            )),
+            Err(error) => Self::not_measured(Sharing::Unknown(words(&error))),
+        }
+    }
+}
+
+/// One writer's file and the part of it that it overwrites.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    file: &'a File,
+    start: u64,
+}
+
+fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::Result<Option<Rates>> {
+    // Overwriting is meant: every block must have been written and be on the disk.
+    for span in 0..SPANS {
+        direct.write_all_at(buffer.bytes(), span * SPAN)?;
+    }
+    direct.sync_all()?;
+    let mut own = Vec::new();
+    for _ in 0..SPANS {
+        let file = temporary_file(directory)?;
+        let file = reopen(&file, OFlags::RDWR | OFlags::DIRECT)?;
+        file.write_all_at(buffer.bytes(), 0)?;
+        file.sync_all()?;
+        own.push(file);
+    }
+    let apart: Vec<Part<'_>> = own.iter().map(|file| Part { file, start: 0 }).collect();
+    let together: Vec<Part<'_>> = (0..SPANS).map(|span| Part { file: direct, start: span * SPAN }).collect();
+    let data = &buffer.bytes()[..block as usize];
+    let mut rates = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (kind, parts) in [&together[..1], &together, &apart].into_iter().enumerate() {
+            let (writes, elapsed) = overwrite(parts, data)?;
+            if writes < FEWEST_WRITES {
+                return Ok(None);
+            }
+            rates[kind].push(writes as f64 / elapsed.as_secs_f64());
+        }
+    }
+    let [one, together, apart] = rates.map(median);
+    Ok(Some(Rates { block, threads: SPANS, one, together, apart }))
+}
+
+/// Overwrites every part by a thread of its own for one round; returns all writes and the time they took.
+fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
+    let ready = Barrier::new(parts.len());
+    let started = Instant::now();
+    let counts: io::Result<Vec<u64>> = std::thread::scope(|scope| {
+        let writers: Vec<_> = parts.iter().map(|part| scope.spawn(|| overwrite_part(*part, data, &ready))).collect();
+        writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok((counts?.iter().sum(), started.elapsed()))
+}
+
+fn overwrite_part(part: Part<'_>, data: &[u8], ready: &Barrier) -> io::Result<u64> {
+    ready.wait();
+    let deadline = Instant::now() + ROUND;
+    let blocks = SPAN / data.len() as u64;
+    let mut writes = 0;
+    while Instant::now() < deadline {
+        let offset = part.start + writes % blocks * data.len() as u64;
+        part.file.write_all_at(data, offset)?;
+        writes += 1;
+    }
+    Ok(writes)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(one: f64, together: f64, apart: f64) -> Sharing {
+        let (block, threads) = (4096, 4);
+        Rates { block, threads, one, together, apart }.judge()
+    }
+
+    #[test]
+    fn only_the_gain_that_is_possible_counts() {
+        assert_eq!(verdict(100.0, 380.0, 390.0), Sharing::Shared);
+        assert_eq!(verdict(100.0, 102.0, 390.0), Sharing::Exclusive);
+        assert_eq!(verdict(100.0, 70.0, 150.0), Sharing::Exclusive);
+        assert!(matches!(verdict(100.0, 180.0, 390.0), Sharing::Unknown(_)));
+        assert!(matches!(verdict(100.0, 100.0, 110.0), Sharing::Unknown(_)));
+        assert!(matches!(verdict(100.0, 130.0, 110.0), Sharing::Unknown(_)));
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![9.0, 1.0, 4.0]), 4.0);
+    }
+}

@@ -1,0 +1,433 @@
+//! Trials: I/O is done and the resident pages are looked at.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Advice, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::sharing::{Overwrites, Sharing};
+use super::{Answer, words};
+use crate::geometry::{Directness, Geometry, align_down, align_up};
+use crate::residency::{self, ResidencyError};
+use crate::sys;
+
+/// Bytes each trial moves.
+pub(super) const SPAN: u64 = 1 << 20;
+
+/// Spans of a trial file: enough for one to each thread that overwrites it.
+pub(super) const SPANS: u64 = 4;
+
+/// Places of an existing file that are looked at for one that is not in the cache.
+const PLACES: u64 = 64;
+
+/// Direct writes that are watched: the first of new data, the others over it.
+const WATCHED_WRITES: usize = 4;
+
+/// How long pages may take to go after their write-back: the kernel may leave that to a worker thread.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What was seen when it was tried.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trials {
+    /// Whether `open(2)` takes `O_DIRECT`.
+    pub open_direct: Answer,
+    /// Whether a direct read brings no pages into the cache.
+    pub read_direct: Answer,
+    /// Whether direct writes, of new data and over old, bring no pages into the cache, not even for a moment.
+    pub write_direct: Answer,
+    /// Whether a read with `RWF_DONTCACHE` leaves no pages.
+    pub uncached_read: Answer,
+    /// Whether a write with `RWF_DONTCACHE` of new data leaves no pages, once written back.
+    pub uncached_new: Answer,
+    /// The same over old data that is not in the cache.
+    pub uncached_overwrite: Answer,
+    /// The same over old data that is in the cache. That its pages stay is no fault: they were there before.
+    pub uncached_overwrite_cached: Answer,
+    /// Whether a write with `RWF_ATOMIC` is taken.
+    pub atomic_write: Answer,
+    /// Whether direct writes over old data of one file run in parallel.
+    pub overwrites: Overwrites,
+}
+
+impl Trials {
+    /// Nothing could be tried, for this reason.
+    pub(super) fn unknown(reason: &str) -> Self {
+        let unknown = || Answer::Unknown(reason.to_owned());
+        Self {
+            open_direct: unknown(),
+            read_direct: unknown(),
+            write_direct: unknown(),
+            uncached_read: unknown(),
+            uncached_new: unknown(),
+            uncached_overwrite: unknown(),
+            uncached_overwrite_cached: unknown(),
+            atomic_write: unknown(),
+            overwrites: Overwrites::not_measured(Sharing::Unknown(reason.to_owned())),
+        }
+    }
+}
+
+/// Why a trial said nothing, or said no.
+enum Failure {
+    /// The kernel refused what was tried.
+    Refused(io::Error),
+    /// The trial itself could not be carried out.
+    NoTrial(String),
+}
+
+impl From<ResidencyError> for Failure {
+    fn from(error: ResidencyError) -> Self {
+        Self::NoTrial(words(&error))
+    }
+}
+
+fn no_trial(error: impl Into<io::Error>) -> Failure {
+    Failure::NoTrial(words(&error.into()))
+}
+
+/// Turns what was found into the answer.
+fn judge(outcome: Result<Left, Failure>) -> Answer {
+    match outcome {
+        Ok(Left { pages: 0, passed, of }) if passed > 0 => {
+            Answer::No(format!("it goes through the cache: {passed} of {of} pages were seen there meanwhile"))
+        }
+        Ok(Left { pages: 0, .. }) => Answer::Yes,
+        Ok(Left { pages, of, .. }) => Answer::No(format!("{pages} of {of} pages were in the cache afterwards")),
+        Err(Failure::Refused(error)) => Answer::No(words(&error)),
+        Err(Failure::NoTrial(reason)) => Answer::Unknown(reason),
+    }
+}
+
+/// What was seen of the pages that were moved.
+struct Left {
+    /// In the cache afterwards.
+    pages: u64,
+    /// At most in the cache at a time meanwhile, as far as it was watched.
+    passed: u64,
+    /// All pages moved.
+    of: u64,
+}
+
+fn left(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
+    Ok(Left {
+        pages: residency::resident_in(file, range.clone())?,
+        passed: 0,
+        of: (range.end - range.start).div_ceil(rustix::param::page_size() as u64),
+    })
+}
+
+/// Does direct I/O on `range` while another thread looks whether pages come into the cache: btrfs buffers
+/// direct writes of checksummed data, but drops the pages before it returns.
+fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>) -> Result<Left, Failure> {
+    let watching = Barrier::new(2);
+    let done = AtomicBool::new(false);
+    let (result, passed) = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            watching.wait();
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                // A failure to look is met again after the I/O, where it is reported.
+                most = most.max(residency::resident_in(file, range.clone()).unwrap_or(0));
+            }
+            most
+        });
+        watching.wait();
+        let result = io();
+        done.store(true, Ordering::Relaxed);
+        (result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    result.map_err(Failure::Refused)?;
+    let left = left(file, range)?;
+    Ok(Left { passed, ..left })
+}
+
+/// As [`left`], once the pages have gone or the patience has.
+fn left_in_the_end(file: &File, range: &Range<u64>) -> Result<Left, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = left(file, range)?;
+        if left.pages == 0 || Instant::now() > deadline {
+            return Ok(left);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A file of our own without a name in `directory`, so that nothing remains of it whatever happens.
+pub(super) fn temporary_file(directory: &Path) -> io::Result<File> {
+    let nameless =
+        rustix::fs::open(directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    match nameless {
+        Ok(fd) => Ok(File::from(fd)),
+        // What file systems without such files say; EISDIR comes from kernels that do not know them.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => named_then_removed(directory),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn named_then_removed(directory: &Path) -> io::Result<File> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!(".dio-probe-{}-{number}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Another descriptor of the same file with other flags.
+pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(File::from(fd))
+}
+
+/// Everything that can be tried on a file of our own in `directory`.
+pub(super) fn on_own_file(directory: &Path, file: &File, geometry: Option<&Geometry>) -> Trials {
+    let align = geometry.map_or(4096, Geometry::mem_align);
+    let mut buffer = Buffer::new(SPAN as usize, align);
+    let direct = reopen(file, OFlags::RDWR | OFlags::DIRECT);
+    let open_direct = match &direct {
+        Ok(_) => Answer::Yes,
+        Err(error) => Answer::No(words(error)),
+    };
+    let direct = direct.ok();
+    let write_direct = with_direct(&direct, |direct| judge(write_direct(file, direct, &buffer)));
+    let read_direct = with_direct(&direct, |direct| {
+        let outcome =
+            prepare_cold(file, &buffer, 0..SPAN).and_then(|()| read_direct(file, direct, &mut buffer, 0..SPAN));
+        refused_by_kernel(judge(outcome), geometry)
+    });
+    let atomic_write = with_direct(&direct, |direct| atomic_write(direct, &buffer, geometry));
+    let overwrites = match &direct {
+        Some(direct) if write_direct == Answer::Yes => Overwrites::measure(directory, direct, &buffer, geometry),
+        _ => Overwrites::not_measured(Sharing::Unknown("writes are not direct here".to_owned())),
+    };
+    let uncached_new = judge(uncached_new(file, &buffer));
+    let uncached_read = judge(
+        read_flagged(file, &mut buffer, 0)
+            .and_then(|()| prepare_cold(file, &buffer, 0..SPAN))
+            .and_then(|()| uncached_read(file, &mut buffer, 0..SPAN)),
+    );
+    Trials {
+        open_direct,
+        read_direct,
+        write_direct,
+        uncached_read,
+        uncached_new,
+        uncached_overwrite: judge(uncached_overwrite(file, &mut buffer, false)),
+        uncached_overwrite_cached: judge(uncached_overwrite(file, &mut buffer, true)),
+        atomic_write,
+        overwrites,
+    }
+}
+
+/// Everything that can be tried on somebody's file or device: reading a piece that is not in the cache.
+pub(super) fn by_reading(file: &File, geometry: Option<&Geometry>) -> Trials {
+    let mut trials = Trials::unknown("it is not written to find out");
+    let direct = reopen(file, OFlags::RDONLY | OFlags::DIRECT);
+    trials.open_direct = match &direct {
+        Ok(_) => Answer::Yes,
+        Err(error) => Answer::No(words(error)),
+    };
+    let range = match cold_range(file, geometry) {
+        Ok(range) => range,
+        Err(failure) => {
+            let answer = judge(Err(failure));
+            trials.uncached_read = answer.clone();
+            trials.read_direct = with_direct(&direct.ok(), |_| refused_by_kernel(answer, geometry));
+            return trials;
+        }
+    };
+    let align = geometry.map_or(4096, Geometry::mem_align);
+    let mut buffer = Buffer::new((range.end - range.start) as usize, align);
+    trials.read_direct = with_direct(&direct.ok(), |direct| {
+        let outcome = read_direct(file, direct, &mut buffer, range.clone());
+        refused_by_kernel(judge(outcome), geometry)
+    });
+    // Whatever happened, the range was not in the cache before; failing to evict is answered below.
+    let _ = residency::evict(file, range.clone());
+    trials.uncached_read = judge(uncached_read(file, &mut buffer, range.clone()));
+    let _ = residency::evict(file, range);
+    trials
+}
+
+fn with_direct(direct: &Option<File>, tried: impl FnOnce(&File) -> Answer) -> Answer {
+    match direct {
+        Some(direct) => tried(direct),
+        None => Answer::No("it cannot be opened direct".to_owned()),
+    }
+}
+
+/// Where no trial was possible, the kernel's own word that direct I/O is not is good enough.
+fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
+    match (answer, geometry.map(Geometry::directness)) {
+        (Answer::Unknown(_), Some(Directness::Refused)) => {
+            Answer::No("the kernel says that this file is always cached".to_owned())
+        }
+        (answer, _) => answer,
+    }
+}
+
+/// New data at the start of the empty file, then the same place several times: a page that is in the cache
+/// for a moment only is not seen every time.
+fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
+    let mut seen = Left { pages: 0, passed: 0, of: 0 };
+    for _ in 0..WATCHED_WRITES {
+        seen = watched(file, &(0..SPAN), || direct.write_all_at(buffer.bytes(), 0))?;
+        if seen.pages > 0 || seen.passed > 0 {
+            break;
+        }
+        file.sync_all().map_err(no_trial)?;
+    }
+    Ok(seen)
+}
+
+/// `range` must not be in the cache.
+fn read_direct(file: &File, direct: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
+    watched(file, &range, || direct.read_exact_at(buffer.bytes_mut(), range.start))
+}
+
+/// `range` must not be in the cache.
+fn uncached_read(file: &File, buffer: &mut Buffer, range: Range<u64>) -> Result<Left, Failure> {
+    read_flagged(file, buffer, range.start)?;
+    left_in_the_end(file, &range)
+}
+
+/// Reads a whole buffer with `RWF_DONTCACHE`, and nothing beyond.
+fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Failure> {
+    let reader = reopen(file, OFlags::RDONLY).map_err(no_trial)?;
+    // Kernel read-ahead would bring in pages beyond the range.
+    rustix::fs::fadvise(&reader, 0, None, Advice::Random).map_err(no_trial)?;
+    let length = buffer.bytes().len();
+    let mut done = 0;
+    while done < length {
+        let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
+        let offset = start + done as u64;
+        match rustix::io::preadv2(&reader, &mut slices, offset, sys::RWF_DONTCACHE) {
+            Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::Refused(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// New data behind what the file has.
+fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
+    let start = residency::length_of(file)?.next_multiple_of(SPAN);
+    write_flagged(file, buffer, start, sys::RWF_DONTCACHE)?;
+    file.sync_all().map_err(no_trial)?;
+    left_in_the_end(file, &(start..start + SPAN))
+}
+
+/// Over the start of the file, which is brought into the cache first or not.
+fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<Left, Failure> {
+    // Where the flag is refused, that is the answer whatever the cache holds.
+    write_flagged(file, buffer, 0, sys::RWF_DONTCACHE)?;
+    prepare_cold(file, buffer, 0..SPAN)?;
+    if cached {
+        file.read_exact_at(buffer.bytes_mut(), 0).map_err(no_trial)?;
+    }
+    write_flagged(file, buffer, 0, sys::RWF_DONTCACHE)?;
+    file.sync_all().map_err(no_trial)?;
+    left_in_the_end(file, &(0..SPAN))
+}
+
+fn write_flagged(file: &File, buffer: &Buffer, start: u64, flags: ReadWriteFlags) -> Result<(), Failure> {
+    let mut done = 0;
+    while done < buffer.bytes().len() {
+        let slices = [IoSlice::new(&buffer.bytes()[done..])];
+        match rustix::io::pwritev2(file, &slices, start + done as u64, flags) {
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::Refused(error.into())),
+        }
+    }
+    Ok(())
+}
+
+fn atomic_write(direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> Answer {
+    let unit = geometry.map_or(4096, |geometry| match geometry.atomic() {
+        Some(atomic) => atomic.unit_min,
+        None => geometry.block().max(geometry.offset_align()),
+    });
+    let unit = unit.min(SPAN) as usize;
+    let slices = [IoSlice::new(&buffer.bytes()[..unit])];
+    match rustix::io::pwritev2(direct, &slices, 0, sys::RWF_ATOMIC) {
+        Ok(count) if count == unit => Answer::Yes,
+        Ok(count) => Answer::No(format!("{count} of {unit} bytes were written")),
+        Err(error) => Answer::No(words(&io::Error::from(error))),
+    }
+}
+
+/// Data in `range` on the disk, none of it in the cache.
+fn prepare_cold(file: &File, buffer: &Buffer, range: Range<u64>) -> Result<(), Failure> {
+    file.write_all_at(buffer.bytes(), range.start).map_err(no_trial)?;
+    file.sync_all().map_err(no_trial)?;
+    residency::evict(file, range.clone())?;
+    match residency::resident_in(file, range)? {
+        0 => Ok(()),
+        _ => Err(Failure::NoTrial("its pages cannot be evicted".to_owned())),
+    }
+}
+
+/// Up to [`SPAN`] bytes of a file that are not in the cache, aligned for direct reads and to pages.
+fn cold_range(file: &File, geometry: Option<&Geometry>) -> Result<Range<u64>, Failure> {
+    let page_size = rustix::param::page_size() as u64;
+    let align = geometry.map_or(page_size, |geometry| geometry.read_offset_align().max(page_size));
+    let length = align_down(residency::length_of(file)?, align);
+    if length == 0 {
+        return Err(Failure::NoTrial("it is shorter than one block".to_owned()));
+    }
+    let stride = align_up(length.div_ceil(PLACES), align);
+    for start in (0..length).step_by(stride as usize) {
+        let range = start..(start + SPAN.max(align)).min(length);
+        if residency::resident_in(file, range.clone())? == 0 {
+            return Ok(range);
+        }
+    }
+    let reason = "the places looked at are all in the cache, where reading proves nothing";
+    Err(Failure::NoTrial(reason.to_owned()))
+}
+
+/// Aligned memory with bytes that neither compress nor are zero.
+pub(super) struct Buffer {
+    memory: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Buffer {
+    pub(super) fn new(length: usize, align: u64) -> Self {
+        let align = align.max(4096) as usize;
+        let mut memory = vec![0_u8; length + align];
+        let address = memory.as_ptr() as usize;
+        let start = align_up(address as u64, align as u64) as usize - address;
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for piece in memory.chunks_mut(8) {
+            // xorshift64 (Marsaglia, "Xorshift RNGs", 2003).
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            piece.copy_from_slice(&state.to_ne_bytes()[..piece.len()]);
+        }
+        Self { memory, start, length }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.length]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.length]
+    }
+}

@@ -1,0 +1,178 @@
+//! Many requests in flight at a time, on whole blocks, for storage engines: no thread per request, one system call for
+//! many, and the file's locks and counters as for every other read and write.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::block::{Block, Pool};
+use crate::drive::{Driver, Finished};
+use crate::engine::Kind;
+use crate::file::{File, FileError};
+use crate::io::Io;
+use crate::lock::LockGuard;
+
+/// A request that is over.
+#[derive(Debug)]
+pub struct Completion {
+    /// The caller's mark.
+    pub tag: u64,
+    /// Bytes transferred (of a read, fewer than asked only at the end of the file), or what failed.
+    pub outcome: Result<usize, FileError>,
+    /// The block: of a read, holding what was read.
+    pub block: Block,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+struct Entry {
+    file: Arc<File>,
+    tag: u64,
+    /// Held until the request is over.
+    _lock: Option<LockGuard>,
+}
+
+/// A queue of reads and writes of whole blocks.
+///
+/// In direct mode a request that overlaps one in flight waits for it, in whichever queue or thread that is; in concurrent
+/// mode the caller orders its own overlapping requests.
+#[derive(Debug)]
+pub struct Queue {
+    driver: Driver,
+    pool: Pool,
+    entries: Vec<Option<Entry>>,
+    free: Vec<usize>,
+    finished: Vec<Finished>,
+    ready: VecDeque<Completion>,
+}
+
+impl Queue {
+    /// A queue of `depth` requests in flight, with as many blocks of `block` bytes.
+    ///
+    /// # Errors
+    /// No memory for the blocks.
+    pub fn new(io: &Io, block: usize, depth: usize) -> io::Result<Queue> {
+        let pool = Pool::new(block, depth)?;
+        let mut driver = io.driver(depth);
+        // Unregistered buffers cost a little speed; nothing else.
+        let _ = driver.attach(&pool);
+        Ok(Queue {
+            driver,
+            pool,
+            entries: (0..depth).map(|_| None).collect(),
+            free: (0..depth).rev().collect(),
+            finished: Vec::with_capacity(depth),
+            ready: VecDeque::with_capacity(depth),
+        })
+    }
+
+    /// A block to fill and write; `None` while all are in flight or with the caller.
+    pub fn block(&self) -> Option<Block> {
+        self.pool.try_take()
+    }
+
+    /// Requests started and not yet given back.
+    pub fn in_flight(&self) -> usize {
+        self.entries.len() - self.free.len() + self.ready.len()
+    }
+
+    /// Queues a read of `len` bytes at `offset` into a block; it starts at the next [`Queue::wait`] at the latest.
+    ///
+    /// # Errors
+    /// EINVAL when offset and length are not multiples of the file's [`File::block_align`]; EAGAIN when `depth` requests
+    /// are in flight.
+    pub fn read(&mut self, file: &Arc<File>, block: Block, offset: u64, len: usize, tag: u64) -> Result<(), FileError> {
+        self.start(Kind::Read, file, block, offset, len, tag)
+    }
+
+    /// Queues a write of the first `len` bytes of a block at `offset`, within the file's size.
+    ///
+    /// # Errors
+    /// As [`Queue::read`]; EFBIG for a write that would extend the file, which needs the whole file to itself:
+    /// [`File::allocate`] or [`File::set_size`] first.
+    pub fn write(
+        &mut self,
+        file: &Arc<File>,
+        block: Block,
+        offset: u64,
+        len: usize,
+        tag: u64,
+    ) -> Result<(), FileError> {
+        let cure = "extend the file before queueing writes behind its end";
+        if offset + len as u64 > file.size()? {
+            return Err(FileError::new("queue a write to", file.path(), Errno::FBIG).at(offset).with_cure(cure));
+        }
+        file.check_latch()?;
+        self.start(Kind::Write, file, block, offset, len, tag)
+    }
+
+    fn start(
+        &mut self,
+        kind: Kind,
+        file: &Arc<File>,
+        block: Block,
+        offset: u64,
+        len: usize,
+        tag: u64,
+    ) -> Result<(), FileError> {
+        let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
+        if (offset | len as u64) % file.block_align() != 0 || len > block.capacity() {
+            return refuse(Errno::INVAL);
+        }
+        let lock = self.lock(kind, file, offset, len)?;
+        let Some(index) = self.free.pop() else { return refuse(Errno::AGAIN) };
+        self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
+        self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));
+        Ok(())
+    }
+
+    /// The lock of a request. Waiting for a request of this very queue would wait for ever, so those are finished first.
+    fn lock(&mut self, kind: Kind, file: &File, offset: u64, len: usize) -> Result<Option<LockGuard>, FileError> {
+        let range = offset..offset + len as u64;
+        loop {
+            if let Some(lock) = file.try_lock(kind, range.clone()) {
+                return Ok(lock);
+            }
+            if self.driver.outstanding() == 0 {
+                return Ok(file.lock(kind, range));
+            }
+            let engine = self.collect(1);
+            engine.map_err(|_| FileError::new("run I/O on", file.path(), Errno::IO).at(offset))?;
+        }
+    }
+
+    /// Waits until at least `min` requests are over (fewer only if fewer are in flight) and appends all that are.
+    ///
+    /// # Errors
+    /// The engine failed; the queue must not be used again.
+    pub fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) -> io::Result<()> {
+        self.collect(min.saturating_sub(self.ready.len()))?;
+        completions.extend(self.ready.drain(..));
+        Ok(())
+    }
+
+    fn collect(&mut self, min: usize) -> io::Result<()> {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.driver.wait(min, &mut finished)?;
+        for over in finished.drain(..) {
+            let index = over.op.tag as usize;
+            let entry = self.entries[index].take().expect("a finished operation has an entry");
+            self.free.push(index);
+            let (over, outcome) = entry.file.block_done(over);
+            let filled = if over.op.kind == Kind::Read { over.op.done } else { over.op.len() };
+            let block = over.op.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
+            self.ready.push_back(Completion { tag: entry.tag, outcome, block });
+        }
+        self.finished = finished;
+        Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Locks are held until the requests are over; a failed engine is drained by its own drop.
+        let _ = self.collect(self.driver.outstanding());
+    }
+}

@@ -1,0 +1,6 @@
+//! The standard traits over direct files. The kernel's read-ahead is bypassed together with its cache, so it is done here:
+//! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
+
+mod reader;
+
+pub use reader::{ReadAhead, Reader};

@@ -1,0 +1,281 @@
+//! Reading a file as a stream.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+use crate::block::{Block, Pool};
+use crate::drive::{Driver, Finished};
+use crate::engine::Kind;
+use crate::file::{File, FileError};
+use crate::geometry::align_down;
+
+/// How far to read ahead, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// The first request, and what a seek falls back to.
+    pub min: usize,
+    /// The most that is read ahead of the consumer.
+    pub max: usize,
+    /// The largest single request.
+    pub request: usize,
+}
+
+impl Default for ReadAhead {
+    fn default() -> ReadAhead {
+        ReadAhead { min: 64 << 10, max: 8 << 20, request: 1 << 20 }
+    }
+}
+
+/// A block that is being read, or has been.
+#[derive(Debug)]
+enum Ahead {
+    InFlight,
+    Ready(Block),
+    Failed(FileError),
+}
+
+/// Reads a file from front to back through the standard traits, with read-ahead in memory of a fixed size.
+///
+/// It takes no locks between calls: what a stream returns of a range that is being written is old, new or both.
+#[derive(Debug)]
+pub struct Reader {
+    file: Arc<File>,
+    driver: Driver,
+    pool: Pool,
+    limits: ReadAhead,
+    /// How far to read ahead now: between `min` and `max`, doubled by each block that is consumed in order.
+    window: usize,
+    /// Blocks ahead of the consumer in file order. Invariant: the tag of the front one is `front_tag`, and tags are
+    /// consecutive.
+    ahead: VecDeque<Ahead>,
+    front_tag: u64,
+    bytes_ahead: usize,
+    /// Where the next request starts.
+    next: u64,
+    /// The block being consumed, and how much of it is.
+    current: Option<Block>,
+    consumed: usize,
+    /// The offset of the consumer.
+    position: u64,
+    finished: Vec<Finished>,
+    at_end: bool,
+}
+
+impl Reader {
+    /// A reader from the start of a file.
+    ///
+    /// # Errors
+    /// No memory for the blocks.
+    pub fn new(file: impl Into<Arc<File>>) -> io::Result<Reader> {
+        Reader::with_read_ahead(file, ReadAhead::default())
+    }
+
+    /// As [`Reader::new`], with limits of one's own.
+    ///
+    /// # Errors
+    /// No memory for the blocks.
+    pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
+        let file = file.into();
+        let request = file.whole_blocks(limits.request.max(1) as u64) as usize;
+        let min = (file.whole_blocks(limits.min.max(1) as u64) as usize).min(request);
+        let limits = ReadAhead { min, max: limits.max.max(request), request };
+        // One block is with the consumer while the others are ahead of it.
+        let depth = limits.max.div_ceil(request) + 1;
+        let pool = Pool::new(request, depth)?;
+        let mut driver = file.io().driver(depth);
+        // Unregistered buffers cost a little speed; nothing else.
+        let _ = driver.attach(&pool);
+        Ok(Reader {
+            file,
+            driver,
+            pool,
+            limits,
+            window: min,
+            ahead: VecDeque::with_capacity(depth),
+            front_tag: 0,
+            bytes_ahead: 0,
+            next: 0,
+            current: None,
+            consumed: 0,
+            position: 0,
+            finished: Vec::new(),
+            at_end: false,
+        })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Bytes of buffers.
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// Starts requests until the window is full.
+    fn read_ahead(&mut self) -> io::Result<()> {
+        while !self.at_end && (self.ahead.is_empty() || self.bytes_ahead < self.window) {
+            let Some(block) = self.pool.try_take() else { break };
+            let len = self.window.clamp(self.limits.min, self.limits.request);
+            let len = self.file.whole_blocks(len as u64) as usize;
+            if self.file.on_trial() {
+                self.try_first(block, len);
+            } else {
+                let tag = self.front_tag + self.ahead.len() as u64;
+                self.driver.submit(self.file.block_op(Kind::Read, self.next, block.into_mem(0..len), tag));
+                self.ahead.push_back(Ahead::InFlight);
+            }
+            self.bytes_ahead += len;
+            self.next += len as u64;
+        }
+        // Nothing waits here: the requests are only handed to the kernel.
+        self.collect(0)
+    }
+
+    /// The first read of a file whose direct I/O has to be seen to be believed.
+    fn try_first(&mut self, mut block: Block, len: usize) {
+        let outcome = self.file.read_at(&mut block.bytes_mut()[..len], self.next);
+        self.ahead.push_back(match outcome {
+            Ok(count) => {
+                block.set_filled(count);
+                self.at_end |= count < len;
+                Ahead::Ready(block)
+            }
+            Err(error) => Ahead::Failed(error),
+        });
+    }
+
+    /// Takes what has been read, waiting for at least `min` requests.
+    fn collect(&mut self, min: usize) -> io::Result<()> {
+        self.driver.wait(min, &mut self.finished)?;
+        for over in self.finished.drain(..) {
+            let (index, asked) = ((over.op.tag - self.front_tag) as usize, over.op.len());
+            let (over, outcome) = self.file.block_done(over);
+            self.ahead[index] = match outcome {
+                Ok(count) => {
+                    self.at_end |= count < asked;
+                    let block = over.op.mem.and_then(|mem| mem.into_block(count));
+                    Ahead::Ready(block.expect("a read returns its block"))
+                }
+                Err(error) => Ahead::Failed(error),
+            };
+        }
+        Ok(())
+    }
+
+    /// Moves the next block under the consumer; false at the end of the file.
+    fn advance(&mut self) -> io::Result<bool> {
+        self.current = None;
+        self.consumed = 0;
+        self.read_ahead()?;
+        while let Some(Ahead::InFlight) = self.ahead.front() {
+            self.collect(1)?;
+        }
+        let front = self.ahead.pop_front();
+        self.front_tag += 1;
+        match front {
+            Some(Ahead::Ready(block)) if !block.filled().is_empty() => {
+                self.bytes_ahead = self.bytes_ahead.saturating_sub(block.filled().len());
+                self.current = Some(block);
+                self.window = (self.window * 2).min(self.limits.max);
+                self.read_ahead()?;
+                Ok(true)
+            }
+            Some(Ahead::Failed(error)) => {
+                // The blocks behind a failed one are out of order: start again where it failed.
+                self.restart(self.position)?;
+                Err(error.into())
+            }
+            _ => {
+                self.restart(self.position)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Forgets what was read ahead and continues at `position`.
+    fn restart(&mut self, position: u64) -> io::Result<()> {
+        self.collect(self.driver.outstanding())?;
+        self.front_tag += self.ahead.len() as u64;
+        self.ahead.clear();
+        self.bytes_ahead = 0;
+        self.window = self.limits.min;
+        self.at_end = false;
+        self.current = None;
+        self.consumed = 0;
+        self.position = position;
+        self.next = align_down(position, self.file.block_align());
+        Ok(())
+    }
+}
+
+impl BufRead for Reader {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.current.as_ref().is_none_or(|block| self.consumed >= block.filled().len()) {
+            // After a seek into a block, its first bytes are passed over.
+            let behind = self.position - align_down(self.position, self.file.block_align());
+            let fresh = self.current.is_none();
+            if !self.advance()? {
+                return Ok(&[]);
+            }
+            self.consumed = if fresh { behind as usize } else { 0 };
+        }
+        let block = self.current.as_ref().expect("the loop above leaves a block");
+        Ok(&block.filled()[self.consumed..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed += count;
+        self.position += count as u64;
+    }
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            // What has been read stands; an error met after it comes out of the next call.
+            let available = match self.fill_buf() {
+                Ok(available) => available,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let count = available.len().min(buffer.len() - done);
+            if count == 0 {
+                break;
+            }
+            buffer[done..done + count].copy_from_slice(&available[..count]);
+            self.consume(count);
+            done += count;
+        }
+        Ok(done)
+    }
+}
+
+impl Seek for Reader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.file.size()?.checked_add_signed(by),
+        };
+        let target = target.ok_or(io::ErrorKind::InvalidInput)?;
+        let left = self.current.as_ref().map_or(0, |block| block.filled().len().saturating_sub(self.consumed)) as u64;
+        if target >= self.position && target - self.position <= left {
+            self.consume((target - self.position) as usize);
+        } else {
+            self.restart(target)?;
+        }
+        Ok(target)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Blocks in flight come back before the accounts of the file are closed; errors have nobody to be told.
+        let _ = self.collect(self.driver.outstanding());
+        let _ = self.file.settle();
+    }
+}

@@ -1,0 +1,177 @@
+//! The contents of one file: its holes kept, its space allocated before the first byte, its data copied.
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use super::{Copier, Job, Pace, TransferError, Watch, data_ranges};
+use crate::file::{File, FileError};
+use crate::geometry::{align_down, align_up};
+
+/// What becomes of holes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sparse {
+    /// The source's holes stay holes.
+    #[default]
+    Auto,
+    /// Those, and blocks of zeros become holes.
+    Always,
+    /// Holes are filled with zeros.
+    Never,
+}
+
+/// A copy of a whole file into an empty one.
+#[derive(Debug)]
+pub struct Contents<'a> {
+    /// What to copy.
+    pub source: &'a File,
+    /// Where to; its size is ours to set.
+    pub target: &'a File,
+    /// The source's size when it was looked at, in bytes.
+    pub size: u64,
+    /// Bytes at the start that are there already, a multiple of the block.
+    pub start: u64,
+    /// What becomes of holes.
+    pub sparse: Sparse,
+    /// Most bytes per second.
+    pub pace: Option<&'a Pace>,
+}
+
+/// What a copy did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The ranges that were read and written, ascending. Everything else up to the size is a hole.
+    pub ranges: Vec<Range<u64>>,
+    /// Bytes of holes.
+    pub holes: u64,
+}
+
+impl Copier {
+    /// Copies the contents of a file. Space is allocated first, so that a full disk is found before any data is moved.
+    /// On an error the target is cut to what is complete from its start.
+    ///
+    /// # Errors
+    /// As [`Copier::run`]; [`TransferError::Grew`] when the source is longer at the end than it was at the start.
+    pub fn copy_contents(&mut self, contents: &Contents<'_>, watch: &mut dyn Watch) -> Result<Copied, TransferError> {
+        let copied = contents.prepare()?;
+        let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
+        if outcome.is_err() && !contents.target.is_device() {
+            // The error that is reported is the first; a target left longer than it should be is not worse.
+            let _ = contents.target.set_size(self.complete());
+        }
+        outcome.map(|()| copied)
+    }
+}
+
+impl<'a> Contents<'a> {
+    /// Finds the ranges to copy and allocates space for them.
+    ///
+    /// # Errors
+    /// ENOSPC, and what asking for the source's holes answers.
+    pub fn prepare(&self) -> Result<Copied, TransferError> {
+        let align = self.source.block_align().max(self.target.block_align());
+        let ranges = wanted(self, align)?;
+        reserve(self.target, self.size, &ranges)?;
+        let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
+    }
+
+    /// The transfer of some of the ranges.
+    pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
+        let skip_zeros = self.sparse == Sparse::Always;
+        Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
+    }
+
+    /// Whether the source still has the size it had.
+    ///
+    /// # Errors
+    /// [`TransferError::Grew`].
+    pub fn check_size(&self) -> Result<(), TransferError> {
+        let found = self.source.size().map_err(TransferError::Source)?;
+        if found > self.size {
+            let path = self.source.path().to_owned();
+            return Err(TransferError::Grew { path, expected: self.size, found });
+        }
+        Ok(())
+    }
+}
+
+/// The ranges to copy: data, rounded out to blocks, from where an earlier attempt stopped.
+fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, TransferError> {
+    let Contents { source, size, start, sparse, .. } = *contents;
+    let data = match sparse {
+        Sparse::Never => std::iter::once(0..size).collect(),
+        Sparse::Auto | Sparse::Always => data_ranges(source, size).map_err(TransferError::Source)?,
+    };
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for range in data {
+        let (from, to) = (align_down(range.start, align).max(start), align_up(range.end, align).min(size));
+        match ranges.last_mut() {
+            Some(last) if last.end >= from => last.end = last.end.max(to),
+            _ if from < to => ranges.push(from..to),
+            _ => {}
+        }
+    }
+    Ok(ranges)
+}
+
+/// Sets the size and allocates the blocks: a write that extends a file is exclusive, and on ext4 synchronous.
+fn reserve(target: &File, size: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
+    if target.is_device() {
+        // A device has the size it has.
+        let fits = target.size().map_err(TransferError::Target)? >= size;
+        let full = || FileError::new("write past the end of", target.path(), Errno::NOSPC).at(size);
+        return if fits { Ok(()) } else { Err(TransferError::Target(full())) };
+    }
+    let whole = matches!(ranges, [only] if *only == (0..size));
+    if !whole {
+        target.set_size(size).map_err(TransferError::Target)?;
+    }
+    for range in ranges {
+        match target.allocate(range.clone(), whole) {
+            Ok(()) => {}
+            Err(error) if no_fallocate(&error) => {
+                return target.set_size(size).map_err(TransferError::Target);
+            }
+            Err(error) => return Err(TransferError::Target(error)),
+        }
+    }
+    Ok(())
+}
+
+/// File systems without `fallocate(2)` (NFS before 4.2, FUSE servers, ramfs): the space is found while writing.
+fn no_fallocate(error: &FileError) -> bool {
+    matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV)
+}
+
+/// The stretches of a block that hold anything but zeros, in units of `unit` bytes.
+pub(super) fn non_zero(bytes: &[u8], unit: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for (index, piece) in bytes.chunks(unit).enumerate() {
+        let start = index * unit;
+        if piece.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = start + piece.len(),
+            _ => runs.push(start..start + piece.len()),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_told_from_data_by_the_unit() {
+        let mut bytes = [0u8; 40];
+        assert!(non_zero(&bytes, 8).is_empty());
+        bytes[9] = 1;
+        bytes[17] = 1;
+        bytes[39] = 1;
+        assert_eq!(non_zero(&bytes, 8), [8..24, 32..40]);
+        assert_eq!(non_zero(&bytes[..35], 8).first(), Some(&(8..24)));
+    }
+}
