@@ -71,6 +71,8 @@ struct World {
     settled: Vec<bool>,
     /// What latched.
     failed: Option<FileError>,
+    /// A request behind the end of the file failed: the read had ended before it.
+    failed_behind_end: bool,
 }
 
 impl World {
@@ -97,7 +99,8 @@ impl World {
         let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
         let (unsure, settled) = (vec![false; START], vec![true; START]);
         let (arena, durable, failed) = (Arena::new(1 << 16), start.clone(), None);
-        World { medium, file, arena, model: start, unsure, durable, settled, failed }
+        let failed_behind_end = false;
+        World { medium, file, arena, model: start, unsure, durable, settled, failed, failed_behind_end }
     }
 
     fn disturb(&mut self, range: Range<usize>) {
@@ -197,6 +200,7 @@ impl World {
     }
 
     fn read(&mut self, offset: u64, len: usize, shift: usize) -> Result<(), FileError> {
+        let before = self.medium.disk().trace().entries.len();
         let buffer = self.arena.slice(shift, len);
         buffer.fill(0xee);
         let count = self.file.read_at(buffer, offset)?;
@@ -205,6 +209,12 @@ impl World {
         assert_eq!(count, expected.len(), "bytes read");
         assert_eq!(first_difference(&buffer[..count], expected), None, "a wrong byte");
         assert!(buffer[count..].iter().all(|byte| [0, 0xee].contains(byte)), "a byte from behind the end");
+        let trace = self.medium.disk().trace();
+        let mut reads = trace.entries[before..].iter().filter(|entry| entry.action == Action::Transfer(Kind::Read));
+        if let Some(entry) = reads.find(|entry| entry.fault == Some(Fault::Io)) {
+            assert!(entry.offset >= self.model.len() as u64, "a request inside the file failed and was not reported");
+            self.failed_behind_end = true;
+        }
         Ok(())
     }
 
@@ -256,8 +266,10 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
     let hit = trace.entries.iter().find_map(|entry| entry.fault.map(|fault| (fault, entry.action)));
     match hit {
         Some((fault, action)) if !transient(fault) => {
-            // Only the read of a size that decides nothing may fail unseen: the end of a read is then found by reading.
-            assert!(!errors.is_empty() || action == Action::Size, "{fault:?} of {action:?} was not reported");
+            // Only a question for the size that decides nothing may fail unseen (the end of a read is then found by
+            // reading), and a request behind the end that was found.
+            let unseen = action == Action::Size || world.failed_behind_end;
+            assert!(!errors.is_empty() || unseen, "{fault:?} of {action:?} was not reported");
             if let Some(first) = errors.first() {
                 assert_eq!(Some(first.errno()), fault.errno(), "{first}");
             }
