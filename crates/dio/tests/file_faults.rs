@@ -257,7 +257,7 @@ fn run(seed: u64, align: usize, mode: Mode, faults: Faults, cuts: bool) -> (u64,
         let context = OnPanic(|| eprintln!("step {number}, {step:?}, align {align}, {mode:?}, seed {seed:#x}"));
         errors.extend(world.step(number as u64, step));
         if cuts {
-            (0..3).for_each(|cut| world.check_power_cut(seed ^ number as u64 * 8 + cut));
+            (0..3).for_each(|cut| world.check_power_cut(seed ^ (number as u64 * 8 + cut)));
         }
         std::mem::forget(context);
     }
