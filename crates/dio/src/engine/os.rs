@@ -37,6 +37,15 @@ impl OsMedium {
         OsMedium { direct: None, buffered: OnceLock::from(fd), reopen: OFlags::empty() }
     }
 
+    /// The same file through the page cache only.
+    ///
+    /// # Errors
+    /// What `open(2)` answers where the buffered descriptor is opened only now.
+    pub fn without_direct(self) -> io::Result<OsMedium> {
+        self.buffered_descriptor()?;
+        Ok(OsMedium { direct: None, ..self })
+    }
+
     /// The descriptor to ask about the file itself, whichever way it was opened.
     pub fn any(&self) -> BorrowedFd<'_> {
         match (&self.direct, self.buffered.get()) {
