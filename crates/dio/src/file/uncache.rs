@@ -126,7 +126,7 @@ mod tests {
         [40..50, 0..10, 20..30, 10..12, 25..41].into_iter().for_each(|range| touched.add(range));
         assert_eq!(touched.ranges, [0..12, 20..50]);
         touched.add(0..100);
-        assert_eq!(touched.ranges, [0..100]);
+        assert!(touched.ranges.len() == 1 && touched.ranges[0] == (0..100), "{:?}", touched.ranges);
         let mut many = Touched::default();
         // Gaps of 100, but one of 3.
         many.add(1..98);
