@@ -1,8 +1,10 @@
-//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory, and limits.
+//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory, limits, and locks.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use rustix::fs::{FileType, Stat};
 
 use crate::block::Pool;
 use crate::drive::Driver;
@@ -14,9 +16,9 @@ use crate::lock::{LockPolicy, LockTable};
 pub struct Limits {
     /// Operations in flight of one borrowed engine.
     pub depth: usize,
-    /// Largest single request in bytes; larger ones are split.
+    /// Largest single request in bytes; larger ones are split. Rounded down to whole blocks of a file, at least one.
     pub request: usize,
-    /// Size of one bounce block in bytes.
+    /// Size of one bounce block in bytes, rounded up to a page. A file whose blocks are larger cannot be opened.
     pub bounce_block: usize,
     /// Number of bounce blocks, shared by all files of the [`Io`].
     pub bounce_blocks: usize,
@@ -61,8 +63,6 @@ struct Shared {
     limits: Limits,
     bounce: Pool,
     idle: Mutex<Vec<Driver>>,
-    /// The lock table of each inode that is open, so that several opens of one file exclude each other.
-    locks: Mutex<HashMap<(u64, u64, bool), Weak<LockTable>>>,
 }
 
 impl std::fmt::Debug for Io {
@@ -120,8 +120,7 @@ impl Io {
         let bytes = limits.bounce_block * limits.bounce_blocks;
         let bounce =
             Pool::new(limits.bounce_block, limits.bounce_blocks).map_err(|source| IoError::Memory { bytes, source })?;
-        let (idle, locks) = (Mutex::default(), Mutex::default());
-        let shared = Shared { engine_name, engine_reason, make_engine, limits, bounce, idle, locks };
+        let shared = Shared { engine_name, engine_reason, make_engine, limits, bounce, idle: Mutex::default() };
         Ok(Io { shared: Arc::new(shared) })
     }
 
@@ -156,22 +155,41 @@ impl Io {
         let driver = idle.unwrap_or_else(|| self.driver(self.shared.limits.depth));
         Borrowed { io: self, driver: Some(driver) }
     }
+}
 
-    /// The lock table of an inode under a policy: the one in use, or a new one.
-    pub(crate) fn lock_table(&self, device: u64, inode: u64, policy: LockPolicy) -> Arc<LockTable> {
-        let mut locks = locked(&self.shared.locks);
-        let key = (device, inode, policy == LockPolicy::WholeFile);
-        if let Some(table) = locks.get(&key).and_then(Weak::upgrade) {
-            return table;
-        }
-        // Tables of closed files are swept when as many have gathered as are in use.
-        if locks.len() == locks.capacity() {
-            locks.retain(|_, table| table.strong_count() > 0);
-        }
-        let table = LockTable::new(policy);
-        locks.insert(key, Arc::downgrade(&table));
-        table
+/// What tells the files of a system apart, and the policies of their locks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum FileKey {
+    /// Device and inode.
+    Inode(u64, u64, bool),
+    /// A block device, whichever of its nodes it was opened by.
+    Device(u64, bool),
+}
+
+type LockTables = HashMap<FileKey, Weak<LockTable>>;
+
+/// The lock table of each file that the process has open, so that several opens of one file exclude each other through
+/// whatever [`Io`] they were made.
+static LOCKS: LazyLock<Mutex<LockTables>> = LazyLock::new(Mutex::default);
+
+/// The lock table of a file under a policy: the one in use, or a new one.
+pub(crate) fn lock_table(stat: &Stat, policy: LockPolicy) -> Arc<LockTable> {
+    let whole = policy == LockPolicy::WholeFile;
+    let key = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => FileKey::Device(stat.st_rdev, whole),
+        _ => FileKey::Inode(stat.st_dev, stat.st_ino, whole),
+    };
+    let mut locks = locked(&LOCKS);
+    if let Some(table) = locks.get(&key).and_then(Weak::upgrade) {
+        return table;
     }
+    // Tables of closed files are swept when as many have gathered as are in use.
+    if locks.len() == locks.capacity() {
+        locks.retain(|_, table| table.strong_count() > 0);
+    }
+    let table = LockTable::new(policy);
+    locks.insert(key, Arc::downgrade(&table));
+    table
 }
 
 /// A driver on loan; goes back when dropped, unless operations are stuck in it.

@@ -28,5 +28,5 @@ pub mod stream;
 pub mod sys;
 pub mod transfer;
 
-pub use file::{Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
+pub use file::{Class, Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};
 pub use io::{Io, IoError, Limits};

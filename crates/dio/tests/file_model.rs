@@ -1,78 +1,308 @@
-//! Files against a plain vector: any mix of reads, writes and truncates, in every mode.
+//! Files against a plain vector: any mix of reads, writes, vectored I/O, truncates, allocations, holes and syncs, through
+//! two handles in any two modes, with any limits, memory alignments and engines, on every file system.
 
-use dio::{Mode, OpenOptions};
+mod common;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::path::Path;
+
+use common::{Arena, MODES, MOST_ALIGNED, engines, fill, first_difference, io_of};
+use dio::lock::LockPolicy;
+use dio::{Class, Counters, File, Io, Limits, Mode, OpenOptions, SyncMethod};
+use dio_test::{TestFs, file_systems};
 use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rustix::io::Errno;
+
+/// Largest file.
+const END: u64 = 3 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Read { offset: u64, len: usize, shift: usize },
-    Write { offset: u64, len: usize, shift: usize, fill: u8 },
-    Resize { size: u64 },
-    Sync,
+    Read { handle: usize, offset: u64, buffers: Vec<Buffer> },
+    Write { handle: usize, offset: u64, buffers: Vec<Buffer> },
+    Resize { handle: usize, size: u64 },
+    Allocate { handle: usize, offset: u64, len: u64, extend: bool },
+    Punch { handle: usize, offset: u64, len: u64 },
+    SyncData { handle: usize },
+    SyncAll { handle: usize },
+    Reopen { handle: usize },
 }
 
-const END: u64 = 300_000;
+/// One buffer of a request: its length, and its distance from a multiple of 1 MiB in memory.
+#[derive(Clone, Debug)]
+struct Buffer {
+    len: usize,
+    shift: usize,
+}
 
+#[derive(Clone, Debug)]
+struct Setup {
+    engine: &'static str,
+    limits: Limits,
+    modes: [Mode; 2],
+    sync: SyncMethod,
+    policy: LockPolicy,
+}
+
+/// A place in a file: anywhere, or at or beside a multiple of any power of two up to 1 MiB.
 fn place() -> impl Strategy<Value = u64> {
-    prop_oneof![0..END, (0..END / 512).prop_map(|block| block * 512), (0..END / 4096).prop_map(|block| block * 4096)]
+    let beside =
+        (0u32..21, 0u64..8, -2i64..3).prop_map(|(shift, times, by)| (times << shift).saturating_add_signed(by));
+    prop_oneof![1 => 0..END, 2 => (0..END / 512).prop_map(|block| block * 512), 3 => beside]
+        .prop_map(|offset| offset.min(END))
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let shift = prop_oneof![Just(0usize), Just(512), 0usize..5000];
+fn len() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => 0usize..6000, 2 => (0usize..64).prop_map(|blocks| blocks * 512), 1 => 0usize..400_000,
+                1 => (0usize..9).prop_map(|times| times << 16)]
+}
+
+fn shift() -> impl Strategy<Value = usize> {
+    prop_oneof![2 => Just(0usize), 2 => (0u32..20).prop_map(|bits| 1usize << bits), 1 => 0..MOST_ALIGNED]
+}
+
+fn buffers() -> impl Strategy<Value = Vec<Buffer>> {
+    let buffer = || (len(), shift()).prop_map(|(len, shift)| Buffer { len, shift });
+    // Many small ones, whose boundaries are aligned or not, or a few of any kind.
+    let small = (0usize..1500, shift()).prop_map(|(len, shift)| Buffer { len, shift });
+    let blocks = (0usize..4).prop_map(|blocks| Buffer { len: blocks * 512, shift: 0 });
     prop_oneof![
-        4 => (place(), place(), shift.clone()).prop_map(|(offset, len, shift)| Step::Read { offset, len: len as usize / 2, shift }),
-        4 => (place(), place(), shift, 1u8..).prop_map(|(offset, len, shift, fill)| Step::Write { offset, len: len as usize / 2, shift, fill }),
-        1 => place().prop_map(|size| Step::Resize { size }),
-        1 => Just(Step::Sync),
+        5 => buffer().prop_map(|one| vec![one]),
+        2 => prop::collection::vec(buffer(), 0..4),
+        1 => prop::collection::vec(small, 2..20),
+        1 => prop::collection::vec(blocks, 2..20),
     ]
 }
 
-fn run(mode: Mode, steps: &[Step]) {
-    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    let path = dir.path().join("file");
-    let file = OpenOptions::new().read(true).write(true).create(true).mode(mode).open(&path).unwrap();
-    let mut model: Vec<u8> = Vec::new();
-    let mut memory = vec![0u8; 4096 + END as usize + 5000];
-    let base = memory.as_ptr().align_offset(4096);
-    for step in steps {
-        match *step {
-            Step::Read { offset, len, shift } => {
-                let buffer = &mut memory[base + shift % 4096..][..len];
-                buffer.fill(0xee);
-                let count = file.read_at(buffer, offset).unwrap();
-                let start = (offset as usize).min(model.len());
-                let expected = &model[start..(start + len).min(model.len())];
-                assert_eq!(count, expected.len(), "{step:?} of {}", model.len());
-                assert!(buffer[..count] == *expected, "{step:?} of {}", model.len());
-            }
-            Step::Write { offset, len, shift, fill } => {
-                let buffer = &mut memory[base + shift % 4096..][..len];
-                for (index, byte) in buffer.iter_mut().enumerate() {
-                    *byte = fill.wrapping_add((index / 511) as u8);
-                }
-                file.write_at(buffer, offset).unwrap();
-                if len > 0 {
-                    let end = offset as usize + len;
-                    model.resize(model.len().max(end), 0);
-                    model[offset as usize..end].copy_from_slice(buffer);
-                }
-            }
-            Step::Resize { size } => {
-                file.set_size(size).unwrap();
-                model.resize(size as usize, 0);
-            }
-            Step::Sync => file.sync_data().unwrap(),
-        }
-        assert_eq!(file.size().unwrap(), model.len() as u64, "{step:?}");
-    }
-    drop(file);
-    assert!(std::fs::read(&path).unwrap() == model);
+fn step() -> impl Strategy<Value = Step> {
+    let handle = || 0usize..2;
+    prop_oneof![
+        6 => (handle(), place(), buffers()).prop_map(|(handle, offset, buffers)| Step::Read { handle, offset, buffers }),
+        7 => (handle(), place(), buffers())
+            .prop_map(|(handle, offset, buffers)| Step::Write { handle, offset, buffers }),
+        2 => (handle(), place()).prop_map(|(handle, size)| Step::Resize { handle, size }),
+        1 => (handle(), place(), 1..600_000u64, any::<bool>())
+            .prop_map(|(handle, offset, len, extend)| Step::Allocate { handle, offset, len, extend }),
+        1 => (handle(), place(), 1..600_000u64).prop_map(|(handle, offset, len)| Step::Punch { handle, offset, len }),
+        1 => handle().prop_map(|handle| Step::SyncData { handle }),
+        1 => handle().prop_map(|handle| Step::SyncAll { handle }),
+        1 => handle().prop_map(|handle| Step::Reopen { handle }),
+    ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-    #[test]
-    fn any_mix_matches_a_vector(steps in prop::collection::vec(step(), 1..30), which in 0usize..4) {
-        run([Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached][which], &steps);
+fn setup(engine: &'static str) -> impl Strategy<Value = Setup> {
+    use prop::sample::select;
+    let request = select(vec![4096usize, 8192, 12_288, 65_536, 1 << 20]);
+    let bounce_block = select(vec![4096usize, 8192, 65_536]);
+    let limits = (select(vec![1usize, 2, 3, 8]), request, bounce_block, select(vec![1usize, 2, 3, 16]), 0usize..3)
+        .prop_map(|(depth, request, bounce_block, bounce_blocks, idle_engines)| Limits {
+            depth,
+            request,
+            bounce_block,
+            bounce_blocks,
+            idle_engines,
+        });
+    let modes = [select(MODES.to_vec()), select(MODES.to_vec())];
+    let sync = select(vec![SyncMethod::Explicit, SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync]);
+    let policy = select(vec![LockPolicy::Range, LockPolicy::Range, LockPolicy::WholeFile]);
+    (limits, modes, sync, policy).prop_map(move |(limits, modes, sync, policy)| Setup {
+        engine,
+        limits,
+        modes,
+        sync,
+        policy,
+    })
+}
+
+/// Two handles of one file, the vector that it must equal, and the bytes that each handle moved.
+struct Case<'a> {
+    setup: &'a Setup,
+    path: &'a Path,
+    io: Io,
+    files: [File; 2],
+    moved: [(u64, u64); 2],
+    model: Vec<u8>,
+    arenas: Vec<Arena>,
+    tag: u64,
+}
+
+impl Case<'_> {
+    fn open(setup: &Setup, path: &Path, io: &Io, mode: Mode) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode).sync_method(setup.sync).lock_policy(setup.policy);
+        options.io(io).open(path).unwrap()
+    }
+
+    fn new<'a>(setup: &'a Setup, path: &'a Path) -> Case<'a> {
+        let io = io_of(setup.engine, setup.limits);
+        let files = setup.modes.map(|mode| Case::open(setup, path, &io, mode));
+        let (model, arenas) = (Vec::new(), Vec::new());
+        Case { setup, path, io, files, moved: [(0, 0); 2], model, arenas, tag: 0 }
+    }
+
+    /// Memory for the buffers of one request, poisoned.
+    fn memory(&mut self, buffers: &[Buffer]) {
+        while self.arenas.len() < buffers.len() {
+            self.arenas.push(Arena::new(0));
+        }
+        for (arena, buffer) in self.arenas.iter_mut().zip(buffers) {
+            if arena.room() < buffer.shift + buffer.len {
+                *arena = Arena::new(buffer.shift + buffer.len);
+            }
+            arena.slice(buffer.shift, buffer.len).fill(POISON);
+        }
+    }
+
+    fn read(&mut self, handle: usize, offset: u64, buffers: &[Buffer]) {
+        self.memory(buffers);
+        let file = &self.files[handle];
+        let mut slices: Vec<&mut [u8]> =
+            self.arenas.iter_mut().zip(buffers).map(|(arena, b)| arena.slice(b.shift, b.len)).collect();
+        let count = match &mut slices[..] {
+            [one] => file.read_at(one, offset).unwrap(),
+            several => {
+                let mut several: Vec<_> = several.iter_mut().map(|slice| IoSliceMut::new(slice)).collect();
+                file.read_vectored_at(&mut several, offset).unwrap()
+            }
+        };
+        let got = slices.concat();
+        let start = (offset as usize).min(self.model.len());
+        let expected = &self.model[start..(start + got.len()).min(self.model.len())];
+        assert_eq!(count, expected.len(), "bytes read");
+        assert_eq!(first_difference(&got[..count], expected), None, "place of a wrong byte");
+        let foreign = got[count..].iter().position(|byte| ![POISON, 0].contains(byte));
+        assert_eq!(foreign, None, "a byte from behind the end of the file");
+        self.moved[handle].0 += count as u64;
+    }
+
+    fn write(&mut self, handle: usize, offset: u64, buffers: &[Buffer]) {
+        self.memory(buffers);
+        self.tag += 1;
+        let mut at = offset;
+        for (arena, buffer) in self.arenas.iter_mut().zip(buffers) {
+            fill(arena.slice(buffer.shift, buffer.len), self.tag, at);
+            at += buffer.len as u64;
+        }
+        let slices: Vec<&[u8]> =
+            self.arenas.iter_mut().zip(buffers).map(|(arena, b)| &*arena.slice(b.shift, b.len)).collect();
+        match slices[..] {
+            [one] => self.files[handle].write_at(one, offset).unwrap(),
+            _ => {
+                let several: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+                self.files[handle].write_vectored_at(&several, offset).unwrap();
+            }
+        }
+        let bytes = slices.concat();
+        if !bytes.is_empty() {
+            self.model.resize(self.model.len().max(at as usize), 0);
+            self.model[offset as usize..at as usize].copy_from_slice(&bytes);
+            self.moved[handle].1 += bytes.len() as u64;
+        }
+    }
+
+    fn run(&mut self, step: &Step) {
+        match *step {
+            Step::Read { handle, offset, ref buffers } => self.read(handle, offset, buffers),
+            Step::Write { handle, offset, ref buffers } => self.write(handle, offset, buffers),
+            Step::Resize { handle, size } => {
+                self.files[handle].set_size(size).unwrap();
+                self.model.resize(size as usize, 0);
+            }
+            Step::Allocate { handle, offset, len, extend } => {
+                let end = offset + len;
+                if supported(self.files[handle].allocate(offset..end, extend)) && extend {
+                    self.model.resize(self.model.len().max(end as usize), 0);
+                }
+            }
+            Step::Punch { handle, offset, len } => {
+                if supported(self.files[handle].punch(offset..offset + len)) {
+                    let size = self.model.len();
+                    self.model[(offset as usize).min(size)..((offset + len) as usize).min(size)].fill(0);
+                }
+            }
+            Step::SyncData { handle } => self.files[handle].sync_data().unwrap(),
+            Step::SyncAll { handle } => self.files[handle].sync_all().unwrap(),
+            Step::Reopen { handle } => {
+                self.check_counters(handle);
+                self.moved[handle] = (0, 0);
+                self.files[handle] = Case::open(self.setup, self.path, &self.io, self.setup.modes[handle]);
+            }
+        }
+        for file in &self.files {
+            assert_eq!(file.size().unwrap(), self.model.len() as u64, "size");
+        }
+    }
+
+    fn check_counters(&self, handle: usize) {
+        let counters: Counters = self.files[handle].counters();
+        assert_eq!((counters.read.total(), counters.written.total()), self.moved[handle], "bytes counted");
+        let cached = counters.read.get(Class::Cached) + counters.written.get(Class::Cached);
+        let total = counters.read.total() + counters.written.total();
+        let expected = if self.setup.modes[handle] == Mode::Cached { total } else { 0 };
+        assert_eq!(cached, expected, "bytes counted as cached");
+        let indirect: u64 =
+            [Class::Bounced, Class::Uncached].iter().map(|c| counters.read.get(*c) + counters.written.get(*c)).sum();
+        if self.setup.modes[handle].wants_direct() {
+            assert_eq!(counters.reasons.iter().sum::<u64>(), indirect, "bytes with a reason");
+        }
+    }
+}
+
+const POISON: u8 = 0xee;
+
+fn supported(outcome: Result<(), dio::FileError>) -> bool {
+    match outcome {
+        Ok(()) => true,
+        Err(error) if error.errno() == Errno::OPNOTSUPP => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn run(fs: &TestFs, setup: &Setup, steps: &[Step]) {
+    let dir = fs.dir();
+    let path = dir.path().join("file");
+    let mut case = Case::new(setup, &path);
+    for (number, step) in steps.iter().enumerate() {
+        let before = case.model.len();
+        let context = OnPanic(|| eprintln!("{}: step {number}, {step:?}, file of {before} bytes", fs.name));
+        case.run(step);
+        std::mem::forget(context);
+    }
+    (0..2).for_each(|handle| case.check_counters(handle));
+    let model = std::mem::take(&mut case.model);
+    drop(case);
+    let contents = std::fs::read(&path).unwrap();
+    assert_eq!(contents.len(), model.len(), "size in the end");
+    assert_eq!(first_difference(&contents, &model), None, "place of a wrong byte in the end");
+}
+
+/// Says where it was when a panic passes.
+struct OnPanic<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnPanic<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Cases for each file system and engine; more with `DIO_TEST_CASES`.
+fn cases() -> u32 {
+    std::env::var("DIO_TEST_CASES").ok().map_or(15, |text| text.parse().expect("DIO_TEST_CASES is a number"))
+}
+
+#[test]
+fn any_mix_matches_a_vector() {
+    for fs in file_systems() {
+        for engine in engines() {
+            let config =
+                Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
+            let steps = prop::collection::vec(step(), 1..30);
+            let outcome = TestRunner::new(config).run(&(setup(engine), steps), |(setup, steps)| {
+                run(&fs, &setup, &steps);
+                Ok(())
+            });
+            outcome.unwrap_or_else(|failure| panic!("{} {engine}: {failure}", fs.name));
+        }
     }
 }

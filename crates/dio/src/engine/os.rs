@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Flags, Kind, Medium, Op, Route};
@@ -37,11 +37,28 @@ impl OsMedium {
         OsMedium { direct: None, buffered: OnceLock::from(fd), reopen: OFlags::empty() }
     }
 
+    /// The same file through the page cache only.
+    ///
+    /// # Errors
+    /// What `open(2)` answers where the buffered descriptor is opened only now.
+    pub fn without_direct(self) -> io::Result<OsMedium> {
+        self.buffered_descriptor()?;
+        Ok(OsMedium { direct: None, ..self })
+    }
+
     /// The descriptor to ask about the file itself, whichever way it was opened.
     pub fn any(&self) -> BorrowedFd<'_> {
         match (&self.direct, self.buffered.get()) {
             (Some(fd), _) | (None, Some(fd)) => fd.as_fd(),
             (None, None) => unreachable!("a medium is made with one descriptor or the other"),
+        }
+    }
+
+    /// Keeps the kernel from reading ahead: pages beyond those asked for would stay in the cache. For files whose
+    /// reads are not to be cached.
+    pub fn no_read_ahead(&self) {
+        for fd in self.direct.iter().chain(self.buffered.get()) {
+            no_read_ahead(fd.as_fd());
         }
     }
 
@@ -51,8 +68,15 @@ impl OsMedium {
         }
         let path = format!("/proc/self/fd/{}", self.any().as_raw_fd());
         let fd = rustix::fs::open(path, self.reopen | OFlags::CLOEXEC, Mode::empty())?;
+        // What goes through the cache beside direct I/O is to leave it again.
+        no_read_ahead(fd.as_fd());
         Ok(self.buffered.get_or_init(|| fd).as_fd())
     }
+}
+
+/// Advice only: a refusal fails nothing.
+fn no_read_ahead(fd: BorrowedFd<'_>) {
+    let _ = rustix::fs::fadvise(fd, 0, None, Advice::Random);
 }
 
 /// The flags as the kernel takes them.

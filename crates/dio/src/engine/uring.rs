@@ -69,6 +69,11 @@ const NEEDED: [(u8, &str); 7] = [
     (opcode::Fsync::CODE, "IORING_OP_FSYNC"),
 ];
 
+/// The first operation that is needed and not supported.
+fn lacking(supported: impl Fn(u8) -> bool) -> Option<&'static str> {
+    NEEDED.iter().find(|(code, _)| !supported(*code)).map(|(_, name)| *name)
+}
+
 impl Uring {
     /// A ring for `depth` operations at a time.
     ///
@@ -82,7 +87,7 @@ impl Uring {
         let mut probe = Probe::new();
         // IORING_REGISTER_PROBE came with kernel 5.6, as IORING_OP_READ did.
         ring.submitter().register_probe(&mut probe).map_err(|_| UringError::Lacks("IORING_REGISTER_PROBE"))?;
-        if let Some((_, name)) = NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
+        if let Some(name) = lacking(|code| probe.is_supported(code)) {
             return Err(UringError::Lacks(name));
         }
         let slots = (0..depth).map(|_| None).collect();
@@ -253,5 +258,27 @@ impl Drop for Uring {
             }
             done.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_missing_operation_is_named() {
+        assert_eq!(lacking(|_| true), None);
+        for (missing, name) in NEEDED {
+            assert_eq!(lacking(|code| code != missing), Some(name));
+            assert!(UringError::Lacks(name).to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_known_about_its_cause() {
+        let said = |errno: i32| refusal(&io::Error::from_raw_os_error(errno));
+        assert!(said(libc::EPERM).contains("sysctl") || said(libc::EPERM).contains("seccomp"));
+        assert!(said(libc::ENOMEM).contains("RLIMIT_MEMLOCK"));
+        assert!(said(libc::EMFILE).contains("open files"));
     }
 }

@@ -62,12 +62,13 @@ impl File {
     /// Keeps resizes and misaligned writes out while blocks are in flight.
     pub(crate) fn lock_blocks(&self, kind: Kind) -> Option<LockGuard> {
         let class = if kind == Kind::Read { LockClass::Read } else { LockClass::Write };
-        self.mode.wants_direct().then(|| self.locks.whole_shared(class))
+        (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
     }
 
     /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
     pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
         match (self.mode, kind) {
+            (Mode::Cached | Mode::Uncached, Kind::Write) => self.locks.try_whole_shared(LockClass::Write).map(Some),
             (Mode::Cached | Mode::Uncached, _) => Some(None),
             (Mode::Direct, Kind::Write) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
             (Mode::Direct, _) => self.locks.try_shared(range, LockClass::Read).map(Some),

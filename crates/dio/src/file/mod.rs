@@ -21,6 +21,7 @@ mod mode;
 mod open;
 mod read;
 mod run;
+mod syncs;
 mod uncache;
 mod write;
 
@@ -35,7 +36,7 @@ use rustix::io::Errno;
 
 use crate::drive::run_here;
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, align_down};
 use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
 
@@ -46,6 +47,7 @@ pub use open::OpenOptions;
 
 use counters::Meter;
 use layout::Align;
+use syncs::Syncs;
 use uncache::Uncache;
 
 /// An open file. All methods take `&self` and may be called from many threads.
@@ -71,12 +73,17 @@ pub struct File {
     locks: Arc<LockTable>,
     meter: Meter,
     uncache: Uncache,
+    syncs: Syncs,
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
 }
 
 /// Whether direct I/O on this file is what it says. Numbers of the states are stored in an atomic.
+///
+/// Where the kernel does not say, no number of direct requests proves anything about the next: pages may have been
+/// cached already, and btrfs buffers some extents of a file (compressed, inline) and not others. So the trial goes on
+/// until a request is seen to bring pages in.
 #[derive(Debug)]
 struct Trial(AtomicU8);
 
@@ -89,6 +96,11 @@ impl Trial {
         Trial(AtomicU8::new(if proven { Trial::DIRECT } else { Trial::OPEN }))
     }
 
+    /// Whether what requests leave in the cache has to be watched.
+    fn is_proven(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Trial::DIRECT
+    }
+
     fn is_open(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Trial::OPEN
     }
@@ -97,8 +109,8 @@ impl Trial {
         self.0.load(Ordering::Relaxed) == Trial::BUFFERED
     }
 
-    fn decide(&self, buffered: bool) {
-        self.0.store(if buffered { Trial::BUFFERED } else { Trial::DIRECT }, Ordering::Relaxed);
+    fn found_buffered(&self) {
+        self.0.store(Trial::BUFFERED, Ordering::Relaxed);
     }
 }
 
@@ -127,6 +139,7 @@ impl File {
             locks,
             meter: Meter::default(),
             uncache: Uncache::default(),
+            syncs: Syncs::default(),
             latch: OnceLock::new(),
         }
     }
@@ -215,30 +228,46 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
-        patiently(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))
+        let old = self.before_zeroing()?;
+        patiently(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
+        self.after_zeroing(&[old, size])
     }
 
     /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers: EOPNOTSUPP where the file system cannot, ENOSPC without space.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot, ENOSPC without
+    /// space; or an earlier write error.
     pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
+        self.check_latch()?;
         let at = range.start;
+        if range.is_empty() {
+            return Err(self.failed("allocate space for", Errno::INVAL).at(at));
+        }
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
+        let old = self.before_zeroing()?;
         patiently(|| self.medium.allocate(range.clone(), extend))
-            .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))
+            .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
+        self.after_zeroing(&[old])
     }
 
     /// Turns a range into a hole that reads as zeros.
     ///
     /// # Errors
-    /// What `fallocate(2)` answers.
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot; or an earlier
+    /// write error.
     pub fn punch(&self, range: Range<u64>) -> Result<(), FileError> {
         self.check_latch()?;
         let at = range.start;
+        if range.is_empty() {
+            return Err(self.failed("punch a hole into", Errno::INVAL).at(at));
+        }
         let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
+        self.before_zeroing()?;
+        let edges = [range.start, range.end];
         patiently(|| self.medium.punch(range.clone()))
-            .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))
+            .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
+        self.after_zeroing(&edges)
     }
 
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
@@ -261,19 +290,55 @@ impl File {
         self.check_latch()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
         let op = self.op(kind, self.route(), Flags::default(), 0, None);
-        run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
-        self.settle()
+        {
+            let _under_way = self.syncs.begin();
+            run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
+        }
+        self.syncs.wait_for_others();
+        self.check_latch()?;
+        self.settle_now()
     }
 
     /// Writes back and drops what passed through the page cache and was not there before.
     ///
     /// # Errors
-    /// An error of writing back, which latches.
+    /// An error of writing back, which latches, or an earlier one.
     pub fn settle(&self) -> Result<(), FileError> {
+        self.check_latch()?;
+        self.settle_now()
+    }
+
+    fn settle_now(&self) -> Result<(), FileError> {
+        let _under_way = self.syncs.begin();
         match &self.os {
             Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
             None => Ok(()),
         }
+    }
+
+    /// Before something that makes the kernel zero a part of a block, which it does in the page cache whatever the mode.
+    /// Returns the size.
+    fn before_zeroing(&self) -> Result<u64, FileError> {
+        match &self.os {
+            Some(os) if self.mode != Mode::Cached => {
+                self.uncache.prepare(os);
+                self.size()
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// After it: `edges` are the places within whose blocks bytes may have been zeroed.
+    fn after_zeroing(&self, edges: &[u64]) -> Result<(), FileError> {
+        if self.os.is_none() || self.mode == Mode::Cached {
+            return Ok(());
+        }
+        let block = self.geometry.block().max(rustix::param::page_size() as u64);
+        let mut enough = false;
+        for edge in edges.iter().filter(|edge| **edge % block != 0) {
+            enough |= self.uncache.touch(align_down(*edge, block)..edge + 1, true);
+        }
+        if enough { self.settle() } else { Ok(()) }
     }
 
     fn route(&self) -> Route {
@@ -302,9 +367,11 @@ impl File {
         Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, tag: 0 }
     }
 
-    /// The lock of an operation within the file's present size, by mode.
+    /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
+    /// they only keep out handles of other modes that patch a block beside them or extend the file.
     pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
         match (self.mode, kind) {
+            (Mode::Cached | Mode::Uncached, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
             (Mode::Cached | Mode::Uncached, _) => None,
             (Mode::Direct, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
             (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
@@ -336,7 +403,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
-        let _ = self.settle();
+        let _ = self.settle_now();
     }
 }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::counters::Reason;
 use super::{File, FileError, Mode, Need, SyncMethod};
-use crate::engine::{Medium, OsMedium};
+use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::Io;
 use crate::lock::LockPolicy;
@@ -147,12 +147,9 @@ impl OpenOptions {
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn adopt(&self, fd: OwnedFd, name: impl AsRef<Path>) -> Result<File, FileError> {
-        let direct = self.mode.wants_direct().then(|| add_direct(fd.as_fd(), self.access())).and_then(Result::ok);
-        let medium = match direct {
-            Some(direct) => OsMedium::both(direct, fd),
-            None => OsMedium::buffered(fd),
-        };
-        self.finish(medium, name.as_ref())
+        let name = name.as_ref();
+        let medium = if self.mode.wants_direct() { self.both_ways(fd) } else { Ok(OsMedium::buffered(fd)) };
+        self.finish(medium.map_err(|errno| FileError::new("open", name, errno))?, name)
     }
 
     /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O.
@@ -163,18 +160,26 @@ impl OpenOptions {
             other => failed(geometry_errno(&other)),
         })?;
         let refused = self.mode.wants_direct()
-            && (medium.descriptor(crate::engine::Route::Direct).is_err()
-                || geometry.directness() == Directness::Refused);
+            && (medium.descriptor(Route::Direct).is_err() || geometry.directness() == Directness::Refused);
         if refused && self.need == Need::Required {
             return Err(FileError::new("open for direct I/O", path, Errno::OPNOTSUPP).with_cure(CURE_PREFERRED));
         }
-        let medium = if refused { into_buffered(medium, self.access()).map_err(failed)? } else { medium };
+        let medium = match refused {
+            true => {
+                medium.without_direct().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?
+            }
+            false => medium,
+        };
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
         let io = match &self.io {
             Some(io) => io.clone(),
             None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
         };
-        let locks = io.lock_table(stat.st_dev, stat.st_ino, self.lock_policy);
+        self.check_limits(path, &io, &geometry)?;
+        let locks = crate::io::lock_table(&stat, self.lock_policy);
+        if self.mode != Mode::Cached {
+            medium.no_read_ahead();
+        }
         let medium = Arc::new(medium);
         let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
         file.os = Some(medium);
@@ -188,7 +193,7 @@ impl OpenOptions {
     /// A file over a medium of the caller's, such as the simulator's, with alignments in bytes.
     ///
     /// # Errors
-    /// [`FileError`] when there is no I/O to be had.
+    /// [`FileError`] when there is no I/O to be had; EINVAL when a block of the file exceeds the bounce blocks.
     pub fn open_medium(
         &self,
         name: impl AsRef<Path>,
@@ -199,8 +204,33 @@ impl OpenOptions {
             Some(io) => io.clone(),
             None => Io::shared().map_err(|_| FileError::new("open", name.as_ref(), Errno::NOMEM))?,
         };
+        self.check_limits(name.as_ref(), &io, &geometry)?;
         let locks = crate::lock::LockTable::new(self.lock_policy);
         Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
+    }
+
+    /// Blocks that are patched must fit into bounce blocks.
+    fn check_limits(&self, path: &Path, io: &Io, geometry: &Geometry) -> Result<(), FileError> {
+        let block = geometry.offset_align().max(geometry.read_offset_align());
+        if self.mode.wants_direct() && block > io.bounce().block_len() as u64 {
+            let cure = "use larger bounce blocks: Limits::bounce_block is smaller than a block of the file";
+            return Err(FileError::new("open", path, Errno::INVAL).with_cure(cure));
+        }
+        Ok(())
+    }
+
+    /// Adds a direct descriptor to an open file, where the file system has them.
+    fn both_ways(&self, fd: OwnedFd) -> Result<OsMedium, Errno> {
+        let direct = match add_direct(fd.as_fd(), self.access()) {
+            Err(Errno::ACCESS) => add_direct_as_owner(fd.as_fd(), self.access()),
+            other => other,
+        };
+        match direct {
+            Ok(direct) => Ok(OsMedium::both(direct, fd)),
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(errno),
+            // No `O_DIRECT` here (EINVAL), or no /proc.
+            Err(_) => Ok(OsMedium::buffered(fd)),
+        }
     }
 
     /// Access mode and sync flags: what a second descriptor of the same file is opened with.
@@ -232,13 +262,19 @@ impl OpenOptions {
         if flags.contains(OFlags::CREATE) {
             // A file system without O_DIRECT creates the file before it refuses the flag, so creation comes first.
             let fd = open(OFlags::empty())?;
-            return Ok(match add_direct(fd.as_fd(), self.access()) {
-                Ok(direct) => OsMedium::both(direct, fd),
-                Err(_) => OsMedium::buffered(fd),
-            });
+            return self.both_ways(fd);
         }
         match open(OFlags::DIRECT) {
-            Ok(fd) => Ok(OsMedium::direct(fd, self.access())),
+            Ok(fd) => {
+                let medium = OsMedium::direct(fd, self.access());
+                match self.write.then(|| medium.descriptor(Route::Buffered).map(|_| ())) {
+                    // The ends of writes need the other descriptor, and permissions may be gone later.
+                    None | Some(Ok(())) => Ok(medium),
+                    // Without /proc whole blocks can still be written.
+                    Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(medium),
+                    Some(Err(error)) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+                }
+            }
             // open(2): EINVAL, "The filesystem does not support the O_DIRECT flag".
             Err(Errno::INVAL) => Ok(OsMedium::buffered(open(OFlags::empty())?)),
             Err(errno) => Err(errno),
@@ -246,15 +282,24 @@ impl OpenOptions {
     }
 }
 
+/// Opens a file once more although its permissions forbid it, which its owner may: a file created read-only is open for
+/// writing only here. The permissions are those of before when this returns.
+fn add_direct_as_owner(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
+    let stat = rustix::fs::fstat(fd)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::ACCESS);
+    }
+    let before = Permissions::from_raw_mode(stat.st_mode & 0o7777);
+    rustix::fs::fchmod(fd, before | Permissions::RUSR | Permissions::WUSR)?;
+    let direct = add_direct(fd, access);
+    rustix::fs::fchmod(fd, before)?;
+    direct
+}
+
 /// A second descriptor of an open file, with `O_DIRECT`.
 fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
     retry(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
-}
-
-fn into_buffered(medium: OsMedium, access: OFlags) -> Result<OsMedium, Errno> {
-    let name = format!("/proc/self/fd/{}", medium.any().as_raw_fd());
-    Ok(OsMedium::buffered(retry(|| rustix::fs::open(&name, access, Permissions::empty()))?))
 }
 
 fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {

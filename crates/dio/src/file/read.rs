@@ -24,9 +24,11 @@ impl File {
         let route = self.route();
         let align = self.align(route, Kind::Read);
         let (address, len) = (buffer.as_ptr() as usize, buffer.len());
-        if len == 0 || len > self.io.limits().request || !align.fits(offset, address, len) {
+        let in_reach = offset.checked_add(len as u64).is_some_and(|end| end <= i64::MAX as u64);
+        if len == 0 || len > self.io.limits().request || !in_reach || !align.fits(offset, address, len) {
             return self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset);
         }
+        self.refuse_buffered(&self.read_trial, "read directly from")?;
         let range = offset..offset + len as u64;
         let _guard = self.lock(Kind::Read, range.clone());
         let pages = self.before_read(route, &range);
@@ -54,18 +56,20 @@ impl File {
         if len == 0 {
             return Ok(0);
         }
+        self.refuse_buffered(&self.read_trial, "read directly from")?;
         let route = self.route();
         let align = self.align(route, Kind::Read);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-        let limits = self.io.limits();
-        let stretches = stretches(&parts, align, limits.request as u64, self.io.bounce().block_len() as u64);
+        let (most_straight, most_bounced) = self.longest_stretches(align);
+        let stretches = stretches(&parts, align, most_straight, most_bounced);
 
         let _guard = self.lock(Kind::Read, offset..end);
         let pages = self.before_read(route, &(offset..end));
         let reached = scope(|loans| self.read_stretches(loans, buffers, &parts, &stretches, route))?;
         let count = reached.clamp(offset, end) - offset;
         if count < len {
-            clear_behind(buffers, count as usize, align.offset as usize);
+            let behind = align_up(offset + count, align.offset) - (offset + count);
+            clear_behind(buffers, count as usize, behind as usize);
         }
         self.after_read(route, &(offset..end), pages, count)?;
         self.count_parts_read(&parts, offset + count, offset, align.offset);
@@ -106,13 +110,15 @@ impl File {
                 }
             });
             for over in self.run(ops)? {
-                let count = self.read_outcome(&over)? as u64;
-                let start = over.op.offset;
-                reached = start + count;
+                let count = self.read_outcome(&over)?;
+                let (start, short) = (over.op.offset, count < over.op.len());
+                reached = start + count as u64;
                 copy_out(over, start..reached, &mut kept);
-            }
-            if reached < round[round.len() - 1].file.end {
-                break;
+                if short {
+                    // What later requests of the round found behind the end is not contiguous with this: the file has
+                    // grown in between.
+                    return Ok(reached);
+                }
             }
         }
         Ok(reached)
@@ -132,7 +138,7 @@ impl File {
                 self.uncache.prepare(os);
                 None
             }
-            Route::Direct if self.read_trial.is_open() || self.read_trial.is_buffered() => {
+            Route::Direct if !self.read_trial.is_proven() => {
                 self.uncache.prepare(os);
                 super::uncache::pages_in(os, range)
             }
@@ -151,8 +157,9 @@ impl File {
         let Some(os) = &self.os else { return Ok(()) };
         if let (Some(before), true) = (pages, self.read_trial.is_open() && count > 0) {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);
-            self.read_trial.decide(after > before);
-            self.refuse_buffered(&self.read_trial, "read directly from")?;
+            if after > before {
+                self.read_trial.found_buffered();
+            }
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
@@ -161,9 +168,10 @@ impl File {
         if passed && self.uncache.touch(range.clone(), false) {
             self.settle()?;
         }
-        Ok(())
+        self.refuse_buffered(&self.read_trial, "read directly from")
     }
 
+    /// The error of a file that was to be direct and is known not to be.
     pub(super) fn refuse_buffered(&self, trial: &super::Trial, operation: &'static str) -> Result<(), FileError> {
         if trial.is_buffered() && self.need == super::Need::Required {
             let cure = "the file system buffers direct I/O; allow uncached I/O";
@@ -261,11 +269,12 @@ fn copy_out<'env>(over: Finished, read: Range<u64>, kept: &mut std::iter::Peekab
     }
 }
 
-/// Zeroes what the device may have stored behind the end of the file: at most one block behind `count` bytes.
-fn clear_behind(buffers: &mut [IoSliceMut<'_>], count: usize, block: usize) {
+/// Zeroes what the device may have stored behind the end of the file: `behind` bytes, the rest of the last block, from
+/// byte `count` of the buffers.
+fn clear_behind(buffers: &mut [IoSliceMut<'_>], count: usize, behind: usize) {
     let mut passed = 0;
     for buffer in buffers {
-        let (start, end) = (count.saturating_sub(passed), (count + block).saturating_sub(passed));
+        let (start, end) = (count.saturating_sub(passed), (count + behind).saturating_sub(passed));
         passed += buffer.len();
         let (start, end) = (start.min(buffer.len()), end.min(buffer.len()));
         buffer[start..end].fill(0);

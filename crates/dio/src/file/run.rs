@@ -3,11 +3,12 @@
 
 use rustix::io::Errno;
 
-use super::layout::{Stretch, requests};
+use super::layout::{Align, Stretch, requests};
 use super::{File, FileError};
 use crate::block::{Block, Mem, Segment};
 use crate::drive::{Finished, run_here};
 use crate::engine::{Flags, Kind, Op, Route};
+use crate::geometry::align_down;
 
 /// Most pieces of one request: well under `IOV_MAX` (1024, `readv(2)`), and a longer vector gains nothing.
 const MOST_SEGMENTS: usize = 256;
@@ -35,6 +36,15 @@ impl File {
     /// Bounce blocks that one request may hold at a time: half of them all, so that two can proceed.
     pub(super) fn blocks_per_round(&self) -> usize {
         (self.io.limits().bounce_blocks / 2).max(1)
+    }
+
+    /// Most bytes of a straight and of a bounced stretch on a route: within the limits, whole blocks of the file, and
+    /// such that memory behind an aligned stretch is aligned too. One block where the limit is less.
+    pub(super) fn longest_stretches(&self, align: Align) -> (u64, u64) {
+        let unit = align.offset.max(align.memory);
+        let straight = align_down(self.io.limits().request as u64, unit).max(unit);
+        let bounced = align_down(self.io.bounce().block_len() as u64, align.offset).min(straight);
+        (straight, bounced)
     }
 
     /// Takes the bounce blocks of a round.

@@ -26,12 +26,30 @@ pub(super) struct Uncache {
     pub(super) no_dontcache: AtomicBool,
 }
 
+/// Most separate ranges remembered; past this the closest two become one, which may evict what others loaded between.
+const MOST_RANGES: usize = 256;
+
 #[derive(Debug, Default)]
 struct Touched {
-    /// The hull of the ranges touched; empty when nothing is to be dropped.
-    hull: Range<u64>,
+    /// Sorted, disjoint, none empty.
+    ranges: Vec<Range<u64>>,
     bytes: u64,
     written: bool,
+}
+
+impl Touched {
+    fn add(&mut self, range: Range<u64>) {
+        let first = self.ranges.partition_point(|known| known.end < range.start);
+        let last = self.ranges.partition_point(|known| known.start <= range.end);
+        let joined = self.ranges[first..last].iter().fold(range, |a, b| a.start.min(b.start)..a.end.max(b.end));
+        self.ranges.splice(first..last, [joined]);
+        if self.ranges.len() > MOST_RANGES {
+            let gap = |at: &usize| self.ranges[at + 1].start - self.ranges[*at].end;
+            let closest = (0..self.ranges.len() - 1).min_by_key(gap).expect("there are several");
+            let end = self.ranges.remove(closest + 1).end;
+            self.ranges[closest].end = end;
+        }
+    }
 }
 
 fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -49,28 +67,29 @@ impl Uncache {
         let mut touched = guard(&self.touched);
         touched.bytes += range.end - range.start;
         touched.written |= written;
-        touched.hull = if touched.hull.is_empty() {
-            range
-        } else {
-            touched.hull.start.min(range.start)..touched.hull.end.max(range.end)
-        };
+        if !range.is_empty() {
+            touched.add(range);
+        }
         touched.bytes >= MOST_TOUCHED
     }
 
     /// Writes back what is dirty and drops what is ours.
     pub(super) fn settle(&self, medium: &OsMedium) -> Result<(), Errno> {
         let touched = std::mem::take(&mut *guard(&self.touched));
-        if touched.hull.is_empty() {
+        if touched.ranges.is_empty() {
             return Ok(());
         }
         let fd =
             medium.descriptor(Route::Buffered).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         if touched.written {
-            write_back(fd, touched.hull.clone()).map_err(|error| residency_errno(&error))?;
+            let hull = touched.ranges[0].start..touched.ranges[touched.ranges.len() - 1].end;
+            write_back(fd, hull).map_err(|error| residency_errno(&error))?;
         }
         if let Some(Some(before)) = self.before.get() {
-            // Pages that stay only cost memory: a refusal to drop them fails nothing.
-            let _ = before.drop_new(fd, touched.hull);
+            for range in touched.ranges {
+                // Pages that stay only cost memory: a refusal to drop them fails nothing.
+                let _ = before.drop_new(fd, range);
+            }
         }
         Ok(())
     }
@@ -95,4 +114,25 @@ pub(super) fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
 /// Whether direct I/O on this file system has to be seen to be believed.
 pub(super) fn unproven(geometry: &Geometry) -> bool {
     geometry.directness() == crate::geometry::Directness::Unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_where_they_meet_and_bounded() {
+        let mut touched = Touched::default();
+        [40..50, 0..10, 20..30, 10..12, 25..41].into_iter().for_each(|range| touched.add(range));
+        assert_eq!(touched.ranges, [0..12, 20..50]);
+        touched.add(0..100);
+        assert!(touched.ranges.len() == 1 && touched.ranges[0] == (0..100), "{:?}", touched.ranges);
+        let mut many = Touched::default();
+        // Gaps of 100, but one of 3.
+        many.add(1..98);
+        (1..=MOST_RANGES as u64).for_each(|at| many.add(at * 100 + 1..at * 100 + 2));
+        assert_eq!(many.ranges.len(), MOST_RANGES);
+        assert_eq!(many.ranges[0], 1..102);
+        assert!(many.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+    }
 }

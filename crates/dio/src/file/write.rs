@@ -73,6 +73,7 @@ impl File {
         if len == 0 {
             return Ok(());
         }
+        self.refuse_buffered(&self.write_trial, "write directly to")?;
         let route = self.route();
         let align = self.align(route, Kind::Write);
         let (_guard, size) = self.lock_write(offset..end, align.offset)?;
@@ -86,13 +87,24 @@ impl File {
         self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size)
     }
 
-    /// Writes the head, the body and the tail of a request, each by its route.
+    /// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
     fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
-        let (route, Range { start: offset, end }) = (self.route(), range);
-        if route == Route::Buffered {
-            return self.write_part(Route::Buffered, buffers, offset);
+        let gap = self.mode != Mode::Cached && size < range.start;
+        if gap {
+            // The rest of the block of the old end becomes part of the file and is zeroed.
+            self.before_zeroing()?;
         }
-        let division = divide(offset..end, size, self.align(route, Kind::Write).offset);
+        if self.route() == Route::Buffered {
+            self.write_part(Route::Buffered, buffers, range.start)?;
+        } else {
+            self.write_by_routes(buffers, range, size)?;
+        }
+        if gap { self.after_zeroing(&[size]) } else { Ok(()) }
+    }
+
+    fn write_by_routes(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+        let Range { start: offset, end } = range;
+        let division = divide(offset..end, size, self.align(Route::Direct, Kind::Write).offset);
         for (route, range) in
             [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
         {
@@ -113,7 +125,7 @@ impl File {
     /// runs beside others.
     fn lock_write(&self, range: Range<u64>, align: u64) -> Result<(Option<LockGuard>, u64), FileError> {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            return Ok((None, 0));
+            return Ok((self.lock(Kind::Write, range), self.before_zeroing()?));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {
@@ -134,8 +146,8 @@ impl File {
     fn write_part(&self, route: Route, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
         let align = self.align(route, Kind::Write);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-        let most = self.io.limits().request as u64;
-        let stretches = stretches(&parts, align, most, self.io.bounce().block_len() as u64);
+        let (most_straight, most_bounced) = self.longest_stretches(align);
+        let stretches = stretches(&parts, align, most_straight, most_bounced);
         let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let range = offset..offset + len;
         let pages = self.before_write(route, &range);
@@ -190,7 +202,11 @@ impl File {
             let over = run_here(self.op(Kind::Read, Route::Direct, self.flags(Route::Direct), at, Some(mem)));
             let count = over.outcome.map_err(|errno| self.failed("read a block to patch in", errno).at(at))?;
             let block = over.op.mem.and_then(|mem| mem.into_block(count)).expect("an operation returns its block");
-            edges.push((at, block.filled().to_vec()));
+            let mut old = block.filled().to_vec();
+            // Shorter only when another process has just cut the file off: what is missing reads as zeros, and must
+            // not be what the block held before.
+            old.resize(align as usize, 0);
+            edges.push((at, old));
         }
         Ok(edges)
     }
@@ -208,8 +224,7 @@ impl File {
 
     pub(super) fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
         let os = self.os.as_ref()?;
-        let unproven = self.write_trial.is_open() || self.write_trial.is_buffered();
-        if route == Route::Direct && !unproven || self.mode == Mode::Cached {
+        if route == Route::Direct && self.write_trial.is_proven() || self.mode == Mode::Cached {
             return None;
         }
         self.uncache.prepare(os);
@@ -218,10 +233,9 @@ impl File {
 
     pub(super) fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
-        if let (Some(before), true) = (pages, self.write_trial.is_open()) {
-            let after = super::uncache::pages_in(os, range).unwrap_or(before);
-            self.write_trial.decide(after > before);
-            self.refuse_buffered(&self.write_trial, "write directly to")?;
+        // A direct write evicts what was cached of its range: pages that are there now were written through.
+        if pages.is_some() && self.write_trial.is_open() && super::uncache::pages_in(os, range).unwrap_or(0) > 0 {
+            self.write_trial.found_buffered();
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
@@ -230,7 +244,7 @@ impl File {
         if passed && self.uncache.touch(range.clone(), true) {
             self.settle()?;
         }
-        Ok(())
+        self.refuse_buffered(&self.write_trial, "write directly to")
     }
 
     fn count_parts_written(&self, route: Route, parts: &[Part], align: Align) {

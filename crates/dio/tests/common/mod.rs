@@ -1,0 +1,193 @@
+//! What the tests of files share: engines and limits to choose from, memory at any alignment, media with hooks.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::fmt::{self, Debug};
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+
+use dio::engine::sim::{SimClock, SimDisk, SimDiskModel, SimMedium};
+use dio::engine::{Blocking, Engine, Medium, Op, Route, Uring};
+use dio::geometry::Geometry;
+use dio::{Io, Limits, Mode};
+use dio_test::Rng;
+use rustix::io::Errno;
+
+/// All modes.
+pub const MODES: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached];
+
+/// Limits so small that requests are split, wait for blocks of ours in rounds, and queue behind a full engine.
+pub fn small_limits(rng: &mut Rng) -> Limits {
+    Limits {
+        depth: *rng.pick(&[1, 2, 3, 8]),
+        request: *rng.pick(&[4096, 8192, 12_288, 64 << 10, 1 << 20]),
+        bounce_block: *rng.pick(&[4096, 8192, 64 << 10]),
+        bounce_blocks: *rng.pick(&[1, 2, 3, 16]),
+        idle_engines: *rng.pick(&[0, 1, 4]),
+    }
+}
+
+/// Whether this process may use io_uring; where not, the tests of it run on threads and say so.
+pub fn has_uring() -> bool {
+    match Uring::new(1) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("only the blocking engine is tested: {error}");
+            false
+        }
+    }
+}
+
+/// The engines for real files, by name.
+pub fn engines() -> Vec<&'static str> {
+    if has_uring() { vec!["uring", "blocking"] } else { vec!["blocking"] }
+}
+
+/// An `Io` of a chosen engine.
+pub fn io_of(engine: &'static str, limits: Limits) -> Io {
+    Io::with_engine(limits, engine, move |depth| -> Box<dyn Engine> {
+        match engine {
+            "uring" => Box::new(Uring::new(depth).unwrap()),
+            _ => Box::new(Blocking::new(depth)),
+        }
+    })
+    .unwrap()
+}
+
+/// Memory in which a buffer of any length can start at any distance from a multiple of 1 MiB.
+pub struct Arena {
+    bytes: Vec<u8>,
+    base: usize,
+}
+
+/// The largest alignment that an [`Arena`] offers.
+pub const MOST_ALIGNED: usize = 1 << 20;
+
+impl Arena {
+    pub fn new(len: usize) -> Arena {
+        let bytes = vec![0; len + 2 * MOST_ALIGNED];
+        let base = bytes.as_ptr().align_offset(MOST_ALIGNED);
+        Arena { bytes, base }
+    }
+
+    /// Bytes that fit behind a multiple of 1 MiB.
+    pub fn room(&self) -> usize {
+        self.bytes.len() - self.base
+    }
+
+    /// `len` bytes, `shift` (at most 1 MiB) behind a multiple of 1 MiB.
+    pub fn slice(&mut self, shift: usize, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.base + shift..][..len]
+    }
+}
+
+/// A distance from a multiple of 1 MiB that gives one of the alignments 1, 2, 4 … 1 MiB.
+pub fn any_shift(rng: &mut Rng) -> usize {
+    match rng.range(0..4) {
+        0 => 0,
+        1 => 512,
+        2 => 1usize << rng.range(0..20),
+        _ => rng.range_usize(0..MOST_ALIGNED),
+    }
+}
+
+/// A byte that tells where it is and which write it came from.
+pub fn byte_of(tag: u64, offset: u64) -> u8 {
+    let mixed = (tag.wrapping_mul(0x9e37_79b9) ^ offset).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    // Never zero, which is what holes read as.
+    (mixed >> 40) as u8 | 1
+}
+
+/// Fills a buffer with what a write of `tag` at `offset` stores.
+pub fn fill(buffer: &mut [u8], tag: u64, offset: u64) {
+    for (byte, at) in buffer.iter_mut().zip(offset..) {
+        *byte = byte_of(tag, at);
+    }
+}
+
+/// The first place where two equally long slices differ.
+pub fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
+    a.iter().zip(b).position(|(a, b)| a != b)
+}
+
+/// A simulated disk that demands `align` of memory and offsets.
+pub fn sim_disk(align: usize, seed: u64) -> SimDisk {
+    let model = SimDiskModel { mem_align: align, offset_align: align, scribble: true, ..SimDiskModel::default() };
+    SimDisk::new(&SimClock::new(), model, seed)
+}
+
+/// The geometry of such a disk.
+pub fn sim_geometry(align: usize) -> Geometry {
+    let align = align as u64;
+    Geometry::fixed(align, align).unwrap()
+}
+
+type BeforeTransfer = dyn Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync;
+type SeenSize = dyn Fn(u64) -> u64 + Send + Sync;
+
+/// A simulated file with its owner's finger in it: a hook may answer an operation itself, another changes the size that
+/// is reported.
+pub struct Hooked {
+    pub inner: SimMedium,
+    pub before: Box<BeforeTransfer>,
+    pub size: Box<SeenSize>,
+    /// Every transfer that arrived: kind, offset, bytes.
+    pub seen: Mutex<Vec<(dio::engine::Kind, u64, usize)>>,
+}
+
+impl Hooked {
+    pub fn new(inner: SimMedium) -> Hooked {
+        Hooked { inner, before: Box::new(|_| None), size: Box::new(|size| size), seen: Mutex::default() }
+    }
+
+    pub fn before(mut self, hook: impl Fn(&Op) -> Option<Result<usize, Errno>> + Send + Sync + 'static) -> Hooked {
+        self.before = Box::new(hook);
+        self
+    }
+
+    pub fn size(mut self, hook: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Hooked {
+        self.size = Box::new(hook);
+        self
+    }
+
+    pub fn shared(self) -> Arc<Hooked> {
+        Arc::new(self)
+    }
+}
+
+impl Debug for Hooked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hooked({:?})", self.inner)
+    }
+}
+
+impl Medium for Hooked {
+    fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
+        self.seen.lock().unwrap().push((op.kind, op.position(), op.remaining()));
+        match (self.before)(op) {
+            Some(answer) => answer,
+            None => self.inner.transfer(op),
+        }
+    }
+
+    fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.inner.size().map(&self.size)
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        self.inner.set_size(size)
+    }
+
+    fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
+        self.inner.allocate(range, extend)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.inner.punch(range)
+    }
+}

@@ -1,0 +1,171 @@
+//! Where io_uring is refused, files work all the same, and [`dio::Io::engine_reason`] says why.
+//!
+//! Each refusal is arranged for a process of its own: this test program starts itself again for one test, with a variable
+//! that says what to arrange.
+#![allow(
+    unsafe_code,
+    reason = "a seccomp filter and resource limits are installed by system calls that no crate offers"
+)]
+
+mod common;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use common::fill;
+use dio::{Io, Limits, OpenOptions};
+use dio_test::file_systems;
+
+const VARIABLE: &str = "DIO_TEST_REFUSE";
+
+/// Instructions of a classic BPF program (`linux/filter.h`): answer `errno` to one system call, allow all others.
+fn filter(call: libc::c_long, errno: i32) -> [libc::sock_filter; 4] {
+    let (call, errno) = (u32::try_from(call).unwrap(), u32::try_from(errno).unwrap());
+    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    [
+        // Offset 0 of `struct seccomp_data` is the number of the call.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter { code: equal, jt: 0, jf: 1, k: call },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// Makes the kernel answer `errno` to a system call, in this thread and those it starts, for good.
+fn refuse(call: libc::c_long, errno: i32) {
+    let instructions = filter(call, errno);
+    let program = libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_ptr().cast_mut() };
+    // SAFETY: the program and its instructions live during the calls, and the kernel copies them.
+    let results = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
+        ]
+    };
+    assert_eq!(results, [0, 0], "{}", std::io::Error::last_os_error());
+}
+
+fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: the limit lives during the call.
+    assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Writes and reads in every mode with small requests, and gives what is in the files then.
+fn work(io: &Io) -> Vec<Vec<u8>> {
+    let mut contents = Vec::new();
+    for fs in file_systems() {
+        let dir = fs.dir();
+        for mode in common::MODES {
+            let path = dir.path().join("file");
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).create(true).mode(mode).io(io).open(&path).unwrap();
+            let mut bytes = vec![0; 300_000];
+            fill(&mut bytes, 1, 0);
+            file.write_at(&bytes, 0).unwrap();
+            file.write_at(&bytes[..5000], 70_001).unwrap();
+            file.sync_data().unwrap();
+            let mut back = vec![0; 300_001];
+            assert_eq!(file.read_at(&mut back, 0).unwrap(), 300_000);
+            bytes[70_001..75_001].copy_from_slice(&back[..5000]);
+            assert!(back[..300_000] == bytes, "{} {mode:?}", fs.name);
+            contents.push(back);
+        }
+    }
+    contents
+}
+
+fn small_limits() -> Limits {
+    Limits { depth: 4, request: 8192, bounce_block: 4096, bounce_blocks: 8, idle_engines: 1 }
+}
+
+/// The test that runs in the process of its own; does nothing when nothing is to be refused.
+#[test]
+fn in_a_process_of_its_own() {
+    let Ok(what) = std::env::var(VARIABLE) else { return };
+    let expected = common::has_uring().then(|| work(&common::io_of("uring", small_limits())));
+    match what.as_str() {
+        "eperm" => refuse(libc::SYS_io_uring_setup, libc::EPERM),
+        "enosys" => refuse(libc::SYS_io_uring_setup, libc::ENOSYS),
+        "enomem" => refuse(libc::SYS_io_uring_setup, libc::ENOMEM),
+        // As if the kernel were older than IORING_REGISTER_PROBE.
+        "register" => refuse(libc::SYS_io_uring_register, libc::EINVAL),
+        // What a ring needs of the process is there when it is probed and gone when it is made.
+        "later" => {}
+        "memlock" => limit(libc::RLIMIT_MEMLOCK, 4096),
+        other => panic!("nothing known to refuse as {other}"),
+    }
+    let io = Io::new(small_limits()).unwrap();
+    if what == "later" {
+        refuse(libc::SYS_io_uring_setup, libc::EPERM);
+    }
+    let contents = work(&io);
+    assert!(expected.is_none_or(|expected| expected == contents), "the engines leave different bytes");
+    println!("engine {}: {}", io.engine_name(), io.engine_reason().unwrap_or("no reason"));
+}
+
+/// Starts this program again for that test; what it printed.
+fn in_own_process(what: &str, arrange: impl FnOnce(&mut Command)) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture", "--test-threads=1"]);
+    command.env(VARIABLE, what).env_remove("DIO_ENGINE");
+    arrange(&mut command);
+    let output = dio_test::run(&mut command);
+    assert!(output.status.success(), "{what}: {}\n{}", output.stdout, output.stderr);
+    output.stdout
+}
+
+#[test]
+fn a_seccomp_filter_is_named_as_the_reason() {
+    for (what, words) in [
+        ("eperm", "engine blocking: io_uring is refused: a security policy (seccomp filter?) forbids it"),
+        ("enosys", "engine blocking: io_uring is refused: the kernel has no io_uring, or a seccomp filter hides it"),
+        ("enomem", "engine blocking: io_uring is refused: RLIMIT_MEMLOCK leaves no memory for a ring"),
+        ("register", "engine blocking: this kernel's io_uring lacks IORING_REGISTER_PROBE"),
+    ] {
+        if !common::has_uring() && what == "register" {
+            continue;
+        }
+        let said = in_own_process(what, |_| {});
+        assert!(said.contains(words), "{what}: {said}");
+    }
+}
+
+/// Rings refused after they were probed: same results, on threads.
+#[test]
+fn rings_that_are_refused_later_become_threads() {
+    in_own_process("later", |_| {});
+}
+
+/// A user with hardly any locked memory: registered buffers are refused, rings may be; the bytes are the same.
+#[test]
+fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: run as the user who is here");
+        in_own_process("memlock", |_| {});
+        return;
+    }
+    // Directories that another user may write to.
+    let places: Vec<_> = file_systems().iter().map(|fs| (fs.name.clone(), fs.dir())).collect();
+    let list: Vec<String> = places
+        .iter()
+        .map(|(name, dir)| {
+            std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+            format!("{name}={}", dir.path().display())
+        })
+        .collect();
+    // The program itself may lie where that user cannot go.
+    let program = places[0].1.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let said = in_own_process("memlock", |command| {
+        let mut own = Command::new(&program);
+        own.args(command.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");
+        own.env(VARIABLE, "memlock").env_remove("DIO_ENGINE");
+        own.env("DIO_TEST_FS", list[1..].join(":")).env("DIO_TEST_DIR", places[0].1.path());
+        *command = own;
+    });
+    assert!(said.contains("engine uring") || said.contains("RLIMIT_MEMLOCK"), "{said}");
+}
+
+const NOBODY: u32 = 65_534;

@@ -1,0 +1,196 @@
+//! What files leave in the page cache: nothing that was not there before, and nothing of anyone else's goes.
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use common::{Arena, MOST_ALIGNED, any_shift, engines, io_of, small_limits};
+use dio::residency::{evict, resident_pages};
+use dio::{File, Io, Mode, Need, OpenOptions};
+use dio_test::{Rng, Seed, TestFs, file_systems};
+
+const SIZE: u64 = 1 << 20;
+
+fn open(path: &Path, io: &Io, mode: Mode) -> File {
+    OpenOptions::new().read(true).write(true).create(true).mode(mode).io(io).open(path).unwrap()
+}
+
+/// File systems on which pages can go at all: where the cache is the storage they cannot.
+fn with_a_cache(fs: &TestFs) -> bool {
+    let dir = fs.dir();
+    let path = dir.path().join("file");
+    std::fs::write(&path, vec![1u8; 65_536]).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    evict(&file, 0..65_536).unwrap();
+    let goes = resident_pages(&file).unwrap() == 0;
+    if !goes {
+        eprintln!("{}: its pages are its storage, so residency is not tested", fs.name);
+    }
+    goes
+}
+
+/// A file of `size` bytes on the disk, none of it cached.
+fn cold_file(path: &Path, size: u64, seed: u64) -> Vec<u8> {
+    let bytes = Rng::new(seed).bytes(size as usize);
+    let file = std::fs::File::create(path).unwrap();
+    file.write_all_at(&bytes, 0).unwrap();
+    file.sync_all().unwrap();
+    evict(&file, 0..size).unwrap();
+    assert_eq!(pages(path), 0, "the file is cold");
+    bytes
+}
+
+/// Pages of a file, by a judge that shares no code with the library.
+fn pages(path: &Path) -> u64 {
+    dio_test::resident_pages(path)
+}
+
+fn for_each_setting(mut work: impl FnMut(&TestFs, &Io, Mode, &mut Rng)) {
+    for fs in file_systems().iter().filter(|fs| with_a_cache(fs)) {
+        for engine in engines() {
+            for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached] {
+                let seed = Seed::new();
+                eprintln!("{} {engine} {mode:?}: seed {:#x}", fs.name, seed.value());
+                let mut rng = seed.rng();
+                let io = io_of(engine, small_limits(&mut rng));
+                work(fs, &io, mode, &mut rng);
+            }
+        }
+    }
+}
+
+fn any_range(rng: &mut Rng, size: u64) -> std::ops::Range<u64> {
+    let unit = *rng.pick(&[1, 512, 4096]);
+    let start = rng.range(0..size / unit) * unit;
+    let len = *rng.pick(&[100, 4096, 70_000]);
+    start..start + rng.range(0..len) / unit * unit
+}
+
+#[test]
+fn reads_leave_no_page() {
+    for_each_setting(|fs, io, mode, rng| {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        cold_file(&path, SIZE + 777, 1);
+        let file = open(&path, io, mode);
+        let mut arena = Arena::new(MOST_ALIGNED + 200_000);
+        for _ in 0..20 {
+            let range = any_range(rng, SIZE);
+            file.read_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap();
+        }
+        file.read_at(arena.slice(1, 5000), SIZE).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(pages(&path), 0, "{} {mode:?}: after a sync", fs.name);
+        for offset in [0, 100, 4096, 5000, 8192, SIZE / 2] {
+            // In a row from the beginning, as the kernel's read-ahead likes it.
+            file.read_at(arena.slice(0, 100), offset).unwrap();
+        }
+        drop(file);
+        assert_eq!(pages(&path), 0, "{} {mode:?}: after closing", fs.name);
+    });
+}
+
+#[test]
+fn writes_and_resizes_leave_no_page() {
+    for_each_setting(|fs, io, mode, rng| {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        cold_file(&path, SIZE + 777, 2);
+        let file = open(&path, io, mode);
+        let mut arena = Arena::new(MOST_ALIGNED + 200_000);
+        for step in 0..40 {
+            let range = any_range(rng, SIZE + SIZE / 2);
+            match rng.range(0..6) {
+                0 => file.set_size(range.end).unwrap(),
+                1 => drop(file.punch(range.start..range.end + 1)),
+                2 => drop(file.allocate(range.start..range.end + 1, rng.bool(0.5))),
+                _ => {
+                    file.write_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap()
+                }
+            }
+            if rng.bool(0.2) {
+                file.sync_data().unwrap();
+                assert_eq!(pages(&path), 0, "{} {mode:?}: after step {step} and a sync", fs.name);
+            }
+        }
+        drop(file);
+        assert_eq!(pages(&path), 0, "{} {mode:?}: after closing", fs.name);
+    });
+}
+
+#[test]
+fn pages_of_others_stay() {
+    for_each_setting(|fs, io, mode, rng| {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        cold_file(&path, SIZE, 3);
+        // Another reader has its working set in the cache.
+        let other = std::fs::File::open(&path).unwrap();
+        rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::Random).unwrap();
+        let set = [0u64, 1, 17, 18, 19, 100, 255];
+        let look = || {
+            let runs = dio::residency::resident_runs(&other, SIZE).unwrap();
+            set.iter().filter(|page| runs.iter().any(|run| run.contains(page))).count()
+        };
+        set.iter().for_each(|page| other.read_exact_at(&mut [0; 10], page * 4096).unwrap());
+        assert_eq!(look(), set.len());
+        let before = pages(&path);
+        let file = open(&path, io, mode);
+        let mut arena = Arena::new(MOST_ALIGNED + 200_000);
+        for _ in 0..20 {
+            let range = any_range(rng, SIZE);
+            file.read_at(arena.slice(any_shift(rng), (range.end - range.start) as usize), range.start).unwrap();
+        }
+        drop(file);
+        assert_eq!(look(), set.len(), "{} {mode:?}: pages of another reader went", fs.name);
+        assert_eq!(pages(&path), before, "{} {mode:?}: pages were left", fs.name);
+    });
+}
+
+/// What another reader loads while a file is open, at a place that the file does not touch, stays too.
+#[test]
+fn pages_that_others_load_elsewhere_meanwhile_stay() {
+    for_each_setting(|fs, io, mode, _| {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        cold_file(&path, SIZE, 4);
+        let file = open(&path, io, mode);
+        let mut buffer = vec![0; 100];
+        file.read_at(&mut buffer, 5).unwrap();
+        let other = std::fs::File::open(&path).unwrap();
+        rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::Random).unwrap();
+        other.read_exact_at(&mut [0; 10], SIZE / 2).unwrap();
+        file.read_at(&mut buffer, SIZE - 100).unwrap();
+        file.sync_data().unwrap();
+        drop(file);
+        assert_eq!(pages(&path), 1, "{} {mode:?}", fs.name);
+    });
+}
+
+/// A mode that was required is refused each time that it cannot be had, not only once.
+#[test]
+fn required_directness_is_kept_or_refused() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let path = dir.path().join("file");
+        std::fs::write(&path, vec![1; 65_536]).unwrap();
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).need(Need::Required).mode(Mode::Direct).open(&path);
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                assert_eq!(error.errno(), rustix::io::Errno::OPNOTSUPP);
+                assert!(error.cure().is_some() && error.to_string().contains("direct"), "{error}");
+                eprintln!("{}: refused: {error}", fs.name);
+                continue;
+            }
+        };
+        let mut arena = Arena::new(MOST_ALIGNED);
+        let outcomes = [(); 3].map(|()| file.write_at(arena.slice(0, 4096), 0).map_err(|error| error.errno()));
+        eprintln!("{}: writes {outcomes:?}", fs.name);
+        let first_refused = outcomes.iter().position(Result::is_err).unwrap_or(outcomes.len());
+        assert!(outcomes[first_refused..].iter().all(Result::is_err), "{}: {outcomes:?}", fs.name);
+    }
+}

@@ -1,0 +1,117 @@
+//! Opening files as an ordinary user: what a file's permissions forbid later was granted when it was opened.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use dio::{Class, Need, OpenOptions};
+use dio_test::file_systems;
+use rustix::io::Errno;
+
+const NOBODY: u32 = 65_534;
+const VARIABLE: &str = "DIO_TEST_AS_NOBODY";
+
+/// Runs one test of this program again as a user without privileges, when the user here has them; true when that was
+/// done.
+fn as_ordinary_user(test: &str) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let place = file_systems()[0].dir();
+    std::os::unix::fs::chown(place.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    // The program itself may lie where that user cannot go.
+    let program = place.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(["--exact", test, "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    command.env(VARIABLE, "1").env("DIO_TEST_DIR", place.path()).env_remove("DIO_TEST_FS");
+    let output = dio_test::run(&mut command);
+    assert!(output.status.success(), "{}\n{}", output.stdout, output.stderr);
+    true
+}
+
+/// A file that is created read-only, as a copy of a read-only file is, is written directly all the same.
+#[test]
+fn a_file_created_read_only_is_direct() {
+    if as_ordinary_user("a_file_created_read_only_is_direct") {
+        return;
+    }
+    let dir = file_systems()[0].dir();
+    let direct = OpenOptions::new().read(true).write(true).create(true).open(dir.path().join("probe")).unwrap();
+    let expected = direct.write_class();
+    let path = dir.path().join("file");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).permissions(0o400).open(&path).unwrap();
+    assert_eq!(file.write_class(), expected);
+    file.write_at(&[7; 5000], 0).unwrap();
+    file.sync_data().unwrap();
+    drop(file);
+    assert_eq!(std::fs::read(&path).unwrap(), [7; 5000]);
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o400);
+}
+
+/// Permissions that are taken away while a file is open do not concern who has it open.
+#[test]
+fn a_file_made_read_only_while_open_is_still_written() {
+    if as_ordinary_user("a_file_made_read_only_while_open_is_still_written") {
+        return;
+    }
+    let dir = file_systems()[0].dir();
+    let path = dir.path().join("file");
+    std::fs::write(&path, [1; 8192]).unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
+    file.write_at(&[7; 5000], 6000).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(file.size().unwrap(), 11_000);
+    assert_eq!(std::fs::read(&path).unwrap()[6000..], [7; 5000]);
+}
+
+/// Running out of descriptors is an error with its cure, not a reason to be uncached.
+#[test]
+fn too_many_open_files_is_an_error_at_once() {
+    let dir = file_systems()[0].dir();
+    let mut files = Vec::new();
+    let (soft, hard) = (64, rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum);
+    if std::env::var_os(VARIABLE).is_none() {
+        // The limit is the process's: it gets one of its own.
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "too_many_open_files_is_an_error_at_once"]).env(VARIABLE, "1");
+        let output = dio_test::run(&mut command);
+        assert!(output.status.success(), "{}\n{}", output.stdout, output.stderr);
+        return;
+    }
+    let expected = OpenOptions::new().write(true).create(true).open(dir.path().join("probe")).unwrap().write_class();
+    let limit = rustix::process::Rlimit { current: Some(soft), maximum: hard };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let error = loop {
+        let path = dir.path().join(format!("{}", files.len()));
+        match OpenOptions::new().read(true).write(true).create(true).open(&path) {
+            Ok(file) => {
+                assert_eq!(file.write_class(), expected, "uncached for want of a descriptor");
+                file.write_at(&[1; 700], 0).unwrap();
+                files.push(file);
+            }
+            Err(error) => break error,
+        }
+        assert!(files.len() < 100);
+    };
+    assert_eq!(error.errno(), Errno::MFILE);
+    assert!(error.cure().is_some_and(|cure| cure.contains("ulimit")), "{error}");
+    drop(files);
+    // Files that exist are opened in another way.
+    let mut files = Vec::new();
+    std::fs::write(dir.path().join("old"), [1; 5000]).unwrap();
+    let error = loop {
+        match OpenOptions::new().read(true).write(true).need(Need::Preferred).open(dir.path().join("old")) {
+            Ok(file) => {
+                file.write_at(&[1; 700], 5000).unwrap();
+                files.push(file);
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.errno(), Errno::MFILE, "{error}");
+    assert!(files.iter().all(|file| file.counters().written.get(Class::Cached) == 0));
+}
