@@ -37,8 +37,16 @@ pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
 /// A tree of small files.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) count: u64,
     pub(crate) bytes: u64,
+}
+
+impl Tree {
+    /// Its files, or those of a copy of it below `root`. Never held as a list: a process that is started
+    /// inherits the peak RSS of this one, so this one stays small.
+    pub(crate) fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
+        (0..self.count).map(move |n| root.join(name_of(n)))
+    }
 }
 
 /// `count` files below `dir`, between 100 bytes and 64 KiB: log-normal with median 4 KiB, the same every time.
@@ -52,13 +60,13 @@ pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
         rustix::fs::sync();
         fs::rename(part, &root)?;
     }
-    let files: Vec<PathBuf> = (0..count).map(|n| root.join(name_of(n))).collect();
-    let bytes = files.iter().map(|f| fs::metadata(f).map(|m| m.len())).sum::<std::io::Result<u64>>()?;
-    Ok(Tree { root, files, bytes })
+    let mut tree = Tree { root, count, bytes: 0 };
+    tree.bytes = tree.files(&tree.root).map(|f| fs::metadata(f).map(|m| m.len())).sum::<std::io::Result<u64>>()?;
+    Ok(tree)
 }
 
 /// Where file `n` is in the tree.
-pub(crate) fn name_of(n: u64) -> PathBuf {
+fn name_of(n: u64) -> PathBuf {
     PathBuf::from(format!("d{:03}/f{n:06}", n % DIRECTORIES))
 }
 
@@ -77,7 +85,7 @@ fn write_tree(root: &Path, count: u64) -> Result<()> {
 }
 
 /// Reads every file once, so that the cache holds them all.
-pub(crate) fn warm(files: &[PathBuf]) -> Result<()> {
+pub(crate) fn warm(files: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB as usize];
     for file in files {
         let mut file = File::open(file)?;
@@ -107,8 +115,8 @@ mod tests {
     fn the_tree_is_the_same_every_time() {
         let (a, b) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let (one, two) = (tree(a.path(), 400).expect("written"), tree(b.path(), 400).expect("written"));
-        assert_eq!((one.files.len(), one.bytes), (400, two.bytes));
-        for (x, y) in one.files.iter().zip(&two.files) {
+        assert_eq!((one.files(&one.root).count(), one.bytes), (400, two.bytes));
+        for (x, y) in one.files(&one.root).zip(two.files(&two.root)) {
             assert_eq!(std::fs::read(x).expect("readable"), std::fs::read(y).expect("readable"));
         }
         assert_eq!(tree(a.path(), 400).expect("found again").bytes, one.bytes);

@@ -8,6 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::Result;
+use crate::data;
+use crate::measure;
 use crate::options::Options;
 use crate::tool::{build_dio, find, home, need, tool, version};
 
@@ -57,6 +59,18 @@ impl Lab {
         shell
     }
 
+    /// Makes the next run start like any other: nothing dirty, nothing cached but the programs themselves, whose
+    /// size on the disk is not what is compared.
+    pub(crate) fn cool(&self) -> Result<()> {
+        measure::cool()?;
+        for name in ["sh", "sync", "cp", "dd", "nocache", "cpz", "xcp", "fio"] {
+            if let Some(program) = find(name) {
+                data::warm([program])?;
+            }
+        }
+        data::warm([self.dio.clone()])
+    }
+
     /// Names and versions of dio and of those `peers` that are here.
     pub(crate) fn programs(&self, peers: &[&str]) -> BTreeMap<String, String> {
         let mut found = BTreeMap::from([("dio".to_string(), version(&self.dio))]);
@@ -84,7 +98,7 @@ impl Lab {
         }
         crate::tool::must("perf")?;
         let data = self.dir.join("perf.data");
-        crate::measure::measure(&mut self.shell(&format!("perf record -q -g -o $DIR/perf.data -- {script}")))?;
+        measure::measure(&mut self.shell(&format!("perf record -q -g -o $DIR/perf.data -- {script}")))?;
         let args = ["report", "--stdio", "--no-children", "-g", "none", "--percent-limit", "1", "-i"];
         eprintln!("{}", crate::tool::output(tool("perf").args(args).arg(&data))?);
         Ok(fs::remove_file(data)?)

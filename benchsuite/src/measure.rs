@@ -127,22 +127,26 @@ pub(crate) fn per_gib(sample: &mut Sample, bytes: u64) {
     sample.insert("mib_per_second", gib * 1024.0 / sample["wall_seconds"]);
 }
 
-/// Makes the next run start like any other: nothing dirty, nothing cached.
+/// Nothing dirty, nothing cached.
 pub(crate) fn cool() -> Result<()> {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))?;
-    // A moment for what the disk and the journal still do in the background.
-    thread::sleep(Duration::from_millis(300));
+    // The journal, and a file system mounted with `discard`, still work on what was removed.
+    thread::sleep(Duration::from_secs(1));
     Ok(())
 }
 
 /// Pages of `files` in the page cache, as `fincore` of util-linux counts them.
-pub(crate) fn resident_pages<P: AsRef<Path>>(files: &[P]) -> Result<f64> {
+pub(crate) fn resident_pages<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Result<f64> {
+    let mut files = files.into_iter().peekable();
     let mut pages = 0.0;
-    // A command line holds only so many names.
-    for some in files.chunks(500) {
+    while files.peek().is_some() {
         let mut fincore = tool("fincore");
-        fincore.args(["--noheadings", "--raw", "--output", "PAGES"]).args(some.iter().map(AsRef::as_ref));
+        fincore.args(["--noheadings", "--raw", "--output", "PAGES"]);
+        // A command line holds only so many names.
+        files.by_ref().take(500).for_each(|file| {
+            fincore.arg(file.as_ref());
+        });
         let text = output(&mut fincore)?;
         pages += text.lines().filter_map(|line| line.trim().parse::<f64>().ok()).sum::<f64>();
     }
@@ -174,6 +178,6 @@ mod tests {
     fn resident_pages_follow_the_cache() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), vec![1; 40960]).expect("written");
-        assert_eq!(resident_pages(&[file.path()]).expect("fincore runs"), 40960.0 / 4096.0);
+        assert_eq!(resident_pages([file.path()]).expect("fincore runs"), 40960.0 / 4096.0);
     }
 }

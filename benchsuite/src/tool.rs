@@ -39,10 +39,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(out.stdout)?)
 }
 
-/// The first line a program prints about its version; programs without one say "present".
+/// The first line a program prints about its version, or the version of the Debian package of that name.
 pub(crate) fn version(program: &Path) -> String {
     let first = |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
-    output(tool(program).arg("--version")).ok().and_then(first).unwrap_or_else(|| "present".to_string())
+    let asked = output(tool(program).arg("--version")).ok().and_then(first);
+    let name = program.file_name().unwrap_or_default();
+    let package = || output(tool("dpkg-query").args(["-W", "-f", "${Package} ${Version}"]).arg(name)).ok();
+    asked.or_else(package).unwrap_or_else(|| "version unknown".to_string())
 }
 
 /// Where `name` is: in PATH, in `$DIO_PEERS`, or among what this crate built earlier.

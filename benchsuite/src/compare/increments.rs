@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::Result;
 use crate::host::Host;
 use crate::lab::Lab;
-use crate::measure::cool;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Sample, interleave};
 use crate::units::size_text;
@@ -22,7 +21,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let mut report = Report::new("increments", Host::describe(&lab.dir)?, lab.programs(&[]))?;
     let mut runs = Vec::new();
     for run in 0..lab.options.runs {
-        cool()?;
+        lab.cool()?;
         runs.push(rows(&lab.dio_json(&["bench", "increments", "--json"])?)?);
         eprintln!("  increments, round {} of {}", run + 1, lab.options.runs);
     }

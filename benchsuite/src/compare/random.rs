@@ -9,7 +9,7 @@ use crate::Result;
 use crate::data::source;
 use crate::host::Host;
 use crate::lab::Lab;
-use crate::measure::{cool, measure};
+use crate::measure::measure;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Sample, interleave};
 use crate::tool::must;
@@ -33,11 +33,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         let theirs = fio::random_script(&file, depth, seconds);
         let entries = vec![
             Entry::new("dio bench random", &ours.clone(), move |_| {
-                cool()?;
+                lab.cool()?;
                 dio(lab, &ours)
             }),
             Entry::new("fio io_uring", &theirs.clone(), move |_| {
-                cool()?;
+                lab.cool()?;
                 fio::random(lab, &theirs)
             }),
         ];

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::data::{self, Tree, remove};
 use crate::host::Host;
 use crate::lab::Lab;
-use crate::measure::{cool, measure, per_gib, resident_pages};
+use crate::measure::{measure, per_gib, resident_pages};
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Group, Sample, interleave};
 use crate::tool::{must, output, tool};
@@ -28,7 +28,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let tree = data::tree(&lab.dir, lab.options.files)?;
     let peers = lab.available(&["cp", "cpz", "xcp"]);
     let mut report = Report::new("tree", Host::describe(&lab.dir)?, lab.programs(&peers))?;
-    report.set("files", tree.files.len());
+    report.set("files", tree.count);
     report.set("data", format!("{:.1} MiB in 300 directories", tree.bytes as f64 / MIB as f64));
     report.set("rounds", lab.options.runs);
     for title in ["cold", "warm"] {
@@ -68,15 +68,14 @@ fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<
 
 fn run(lab: &Lab, tree: &Tree, target: &Path, script: &str, warm: bool, round: usize) -> Result<Sample> {
     remove(target)?;
-    cool()?;
+    lab.cool()?;
     if warm {
-        data::warm(&tree.files)?;
+        data::warm(tree.files(&tree.root))?;
     }
     let mut sample = measure(&mut lab.shell(script))?.sample;
     per_gib(&mut sample, tree.bytes);
-    let copies: Vec<_> = (0..tree.files.len() as u64).map(|n| target.join(data::name_of(n))).collect();
-    sample.insert("pages_source", resident_pages(&tree.files)?);
-    sample.insert("pages_target", resident_pages(&copies)?);
+    sample.insert("pages_source", resident_pages(tree.files(&tree.root))?);
+    sample.insert("pages_target", resident_pages(tree.files(target))?);
     if round == 0 {
         output(tool("diff").arg("-r").arg(&tree.root).arg(target)).map_err(|e| format!("a wrong copy: {e}"))?;
     }
