@@ -5,3 +5,4 @@ pub mod commands;
 pub mod quote;
 pub mod receipt;
 pub mod size;
+pub mod stop;

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use crate::drive::run_here;
@@ -171,6 +172,12 @@ impl File {
     /// The descriptor to ask the system about the file; `None` for a simulated one.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.os.as_ref().map(|os| os.any())
+    }
+
+    /// Whether it is a block device, whose size is fixed.
+    pub fn is_device(&self) -> bool {
+        let stat = self.os.as_ref().and_then(|os| rustix::fs::fstat(os.any()).ok());
+        stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
     }
 
     /// How reads travel now and, if not directly although that was asked for, why.

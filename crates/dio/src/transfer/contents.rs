@@ -48,29 +48,51 @@ pub struct Copied {
 
 impl Copier {
     /// Copies the contents of a file. Space is allocated first, so that a full disk is found before any data is moved.
-    /// On an error the target is cut to what is known to be complete from its start.
+    /// On an error the target is cut to what is complete from its start.
     ///
     /// # Errors
     /// As [`Copier::run`]; [`TransferError::Grew`] when the source is longer at the end than it was at the start.
     pub fn copy_contents(&mut self, contents: &Contents<'_>, watch: &mut dyn Watch) -> Result<Copied, TransferError> {
-        let Contents { source, target, size, .. } = *contents;
-        let align = source.block_align().max(target.block_align());
-        let ranges = wanted(contents, align)?;
-        reserve(target, size, &ranges)?;
-        let job = Job {
-            source,
-            target: Some(target),
-            ranges: &ranges,
-            pace: contents.pace,
-            skip_zeros: contents.sparse == Sparse::Always,
-        };
-        self.run(&job, watch)?;
-        let found = source.size().map_err(TransferError::Source)?;
-        if found > size {
-            return Err(TransferError::Grew { path: source.path().to_owned(), expected: size, found });
+        let copied = contents.prepare()?;
+        let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
+        if outcome.is_err() && !contents.target.is_device() {
+            // The error that is reported is the first; a target left longer than it should be is not worse.
+            let _ = contents.target.set_size(self.complete());
         }
+        outcome.map(|()| copied)
+    }
+}
+
+impl<'a> Contents<'a> {
+    /// Finds the ranges to copy and allocates space for them.
+    ///
+    /// # Errors
+    /// ENOSPC, and what asking for the source's holes answers.
+    pub fn prepare(&self) -> Result<Copied, TransferError> {
+        let align = self.source.block_align().max(self.target.block_align());
+        let ranges = wanted(self, align)?;
+        reserve(self.target, self.size, &ranges)?;
         let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        Ok(Copied { ranges, holes: size - data - contents.start.min(size) })
+        Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
+    }
+
+    /// The transfer of some of the ranges.
+    pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
+        let skip_zeros = self.sparse == Sparse::Always;
+        Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
+    }
+
+    /// Whether the source still has the size it had.
+    ///
+    /// # Errors
+    /// [`TransferError::Grew`].
+    pub fn check_size(&self) -> Result<(), TransferError> {
+        let found = self.source.size().map_err(TransferError::Source)?;
+        if found > self.size {
+            let path = self.source.path().to_owned();
+            return Err(TransferError::Grew { path, expected: self.size, found });
+        }
+        Ok(())
     }
 }
 
@@ -95,6 +117,12 @@ fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, Transf
 
 /// Sets the size and allocates the blocks: a write that extends a file is exclusive, and on ext4 synchronous.
 fn reserve(target: &File, size: u64, ranges: &[Range<u64>]) -> Result<(), TransferError> {
+    if target.is_device() {
+        // A device has the size it has.
+        let fits = target.size().map_err(TransferError::Target)? >= size;
+        let full = || FileError::new("write past the end of", target.path(), Errno::NOSPC).at(size);
+        return if fits { Ok(()) } else { Err(TransferError::Target(full())) };
+    }
     let whole = matches!(ranges, [only] if *only == (0..size));
     if !whole {
         target.set_size(size).map_err(TransferError::Target)?;

@@ -6,6 +6,7 @@ mod contents;
 mod error;
 mod pace;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -67,6 +68,7 @@ pub struct Copier {
     pool: Pool,
     driver: Driver,
     unregistered: Option<String>,
+    complete: u64,
 }
 
 /// One transfer under way.
@@ -77,6 +79,8 @@ struct Run<'a> {
     tail: Option<(u64, Vec<u8>)>,
     /// What comes first decides the error that is reported.
     error: Option<TransferError>,
+    /// Where the blocks start that have been taken up and are not written yet.
+    unwritten: BTreeSet<u64>,
 }
 
 impl Copier {
@@ -88,12 +92,17 @@ impl Copier {
         let pool = Pool::new(block, depth).map_err(TransferError::Engine)?;
         let mut driver = io.driver(depth);
         let unregistered = driver.attach(&pool).err().map(|error| error.to_string());
-        Ok(Copier { pool, driver, unregistered })
+        Ok(Copier { pool, driver, unregistered, complete: 0 })
     }
 
     /// Bytes of buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.pool.bytes()
+    }
+
+    /// After [`Copier::run`], whatever its outcome: the offset before which everything asked for is done.
+    pub fn complete(&self) -> u64 {
+        self.complete
     }
 
     /// Why the buffers are not registered with the kernel, when they are not; costs speed only.
@@ -108,7 +117,9 @@ impl Copier {
     pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
         let block = align_down(self.pool.block_len() as u64, align);
-        let mut run = Run { job, chunks: Chunks::new(job.ranges, block), tail: None, error: None };
+        let chunks = Chunks::new(job.ranges, block);
+        let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
+        self.complete = job.ranges.first().map_or(0, |first| first.start);
         if job.source.on_trial() || job.target.is_some_and(File::on_trial) {
             self.first_block(&mut run, watch)?;
         }
@@ -117,12 +128,15 @@ impl Copier {
             let _target = job.target.and_then(|target| target.lock_blocks(Kind::Write));
             self.pump(&mut run, watch)?;
         }
+        self.complete = run.complete();
         if let Some(error) = run.error {
             return Err(error);
         }
         if let (Some((offset, bytes)), Some(target)) = (run.tail, job.target) {
+            self.complete = offset;
             target.write_at(&bytes, offset).map_err(TransferError::Target)?;
             watch.written(bytes.len() as u64);
+            self.complete = offset + bytes.len() as u64;
         }
         Ok(())
     }
@@ -160,6 +174,7 @@ impl Copier {
             }
             let block = self.pool.try_take()?;
             run.chunks.next();
+            run.unwritten.insert(next.start);
             if let Some(pace) = run.job.pace {
                 pace.spend(next.end - next.start);
             }
@@ -186,7 +201,9 @@ impl Copier {
         let block = over.op.mem.and_then(|mem| mem.into_block(count as usize));
         let block = block.expect("a read returns its block");
         watch.read(offset, block.filled());
-        if run.error.is_none() {
+        if run.job.target.is_none() {
+            run.unwritten.remove(&offset);
+        } else if run.error.is_none() {
             self.write(run, offset, block, watch);
         }
     }
@@ -206,6 +223,8 @@ impl Copier {
         }
         if whole > 0 {
             self.driver.submit(target.block_op(Kind::Write, offset, block.into_mem(0..whole), 0));
+        } else {
+            run.unwritten.remove(&offset);
         }
     }
 
@@ -232,9 +251,12 @@ impl Copier {
 impl Run<'_> {
     fn block_written(&mut self, over: Finished, watch: &mut dyn Watch) {
         let Some(target) = self.job.target else { return };
-        let len = over.op.len() as u64;
+        let (offset, len) = (over.op.offset, over.op.len() as u64);
         match target.block_done(over).1 {
-            Ok(_) => watch.written(len),
+            Ok(_) => {
+                self.unwritten.remove(&offset);
+                watch.written(len);
+            }
             Err(error) => self.fail(TransferError::Target(error)),
         }
     }
@@ -247,6 +269,14 @@ impl Run<'_> {
                 Err(error) => return self.fail(TransferError::Target(error)),
             }
         }
+        self.unwritten.remove(&offset);
+    }
+
+    /// The offset before which nothing is missing.
+    fn complete(&mut self) -> u64 {
+        let end = self.job.ranges.last().map_or(0, |last| last.end);
+        let next = self.chunks.peek().map_or(end, |chunk| chunk.start);
+        self.unwritten.first().map_or(next, |first| (*first).min(next))
     }
 
     fn fail(&mut self, error: TransferError) {

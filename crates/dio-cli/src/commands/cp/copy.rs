@@ -153,7 +153,7 @@ impl Session {
             other => return other,
         }
         // Under another name first, then over the old one, so that the target never lacks.
-        let name = temporary_name(entry);
+        let name = temporary_name(entry.target);
         linkat(dir, from, target, name.as_c_str(), flags)?;
         let renamed = rustix::fs::renameat(target, name.as_c_str(), target, entry.target);
         // Renaming one link of a file over another does nothing and leaves both.
@@ -193,9 +193,10 @@ impl Session {
         // While a file may still change hands, only its owner may look at it.
         let omitted = if preserve.ownership && !owned { 0o077 } else { 0 };
         let mut mode = stat.st_mode & 0o777 & !omitted;
-        if preserve.xattr && !self.root {
-            // Attributes cannot be set on a file that may not be written.
-            mode |= 0o200;
+        if !self.root {
+            // Attributes cannot be set on a file that may not be written, nor can such a file be opened a second time,
+            // for direct I/O or to verify it.
+            mode |= 0o600;
         }
         let contents = Contents {
             entry,
@@ -203,13 +204,14 @@ impl Session {
             follow: self.options.dereference != Dereference::Never,
             fresh: found.fresh,
             mode,
+            umask: self.umask,
             force: self.options.force,
             report: &self.report,
         };
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
-        self.data.copy(lane, &contents, &mut finish).map(|_| ())
+        self.data.copy(lane, &contents, &mut finish)
     }
 
     /// Sets the attributes of a file whose contents are complete. `made` is the mode it was created with.
@@ -326,10 +328,10 @@ impl Session {
 }
 
 /// A name in the target's directory that nothing else uses.
-fn temporary_name(entry: Entry<'_>) -> CString {
+pub(super) fn temporary_name(beside: &std::ffi::CStr) -> CString {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = entry.target.to_bytes();
+    let name = beside.to_bytes();
     let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     let mut unique = name[..end].to_vec();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{CWD, Mode, OFlags, fsync, openat, syncfs};
 
@@ -24,6 +25,7 @@ pub(crate) struct Durable {
     /// For [`Policy::Tree`]: one open directory for each target file system, by device.
     /// For [`Policy::Files`]: the directories of the targets, by device and inode.
     places: Mutex<HashMap<(u64, u64), (OwnedFd, PathBuf)>>,
+    syncs: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ impl Durable {
             (true, true) => Policy::Files,
             (true, false) => Policy::Tree,
         };
-        Self { policy, places: Mutex::default() }
+        Self { policy, places: Mutex::default(), syncs: AtomicU64::new(0) }
     }
 
     /// Names are made in the target of `dir`, or below the directory part of `name` in it.
@@ -90,14 +92,20 @@ impl Durable {
                 Policy::Files => fsync(&fd),
                 Policy::Tree => syncfs(&fd),
             };
+            self.syncs.fetch_add(u64::from(self.policy != Policy::Never), Ordering::Relaxed);
             outcome = outcome.and(synced.at(Doing::Sync, || shown));
         }
         outcome
     }
+
+    /// Syncs of directories and file systems so far.
+    pub(super) fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
 }
 
 /// The directory part of a name.
-fn parent_of(name: &[u8]) -> &[u8] {
+pub(super) fn parent_of(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
     match name[..end].iter().rposition(|&b| b == b'/') {
         Some(slash) => &name[..=slash],

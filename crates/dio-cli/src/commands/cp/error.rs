@@ -128,6 +128,20 @@ pub(crate) enum CopyError {
     Replaced(PathBuf),
     #[error("{} has unknown file type", quoted(.0))]
     UnknownType(PathBuf),
+    /// The library's own words: operation, path, offset, cause and cure.
+    #[error("{0}")]
+    Transfer(String),
+    #[error("cannot start I/O: {0}")]
+    Engine(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error(
+        "{} differs from its source at byte {offset}: it was written, but does not read back the same",
+        quoted(path)
+    )]
+    Differs { path: PathBuf, offset: u64 },
+    #[error("not enough space for {}: {needed} bytes are needed; it was left as it was", quoted(path))]
+    NoRoom { path: PathBuf, needed: u64 },
     #[error("{} exists but is not a directory", quoted(.0))]
     NotDirectory(PathBuf),
 }

@@ -65,9 +65,15 @@ pub fn run(args: CpArgs) -> ExitCode {
     if !session.queue().close(&session, &mut lane) {
         session.report.error("a worker stopped: not everything was copied");
     }
-    if let Err(error) = session.durable.finish() {
+    let synced = session.durable.finish();
+    session.data.finish(synced.is_ok() && session.options.sync);
+    let durable = synced.is_ok() && session.options.sync && !session.report.failed();
+    if let Err(error) = synced {
         session.report.error(error);
     }
     session.progress.finish();
-    if session.report.finish() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    session.print_receipt(durable);
+    let well = session.report.finish();
+    crate::stop::Stop::on_signals().die_if_asked();
+    if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

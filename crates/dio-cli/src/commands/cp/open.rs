@@ -24,6 +24,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) fresh: bool,
     /// The mode a new target is created with; the umask still applies.
     pub(crate) mode: u32,
+    /// The process's file mode creation mask.
+    pub(crate) umask: u32,
     /// Remove a target that cannot be opened, and make it anew.
     pub(crate) force: bool,
     pub(crate) report: &'a Report,

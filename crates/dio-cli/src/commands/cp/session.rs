@@ -15,6 +15,7 @@ use super::options::CpOptions;
 use super::progress::Progress;
 use super::queue::{Queue, Work};
 use super::report::Report;
+use crate::receipt::Ledger;
 
 /// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
 /// besides the listings of the directories it is in.
@@ -57,6 +58,7 @@ pub(crate) struct Session {
     pub(crate) data: DataPath,
     pub(crate) durable: Durable,
     pub(crate) progress: Arc<Progress>,
+    pub(crate) ledger: Arc<Ledger>,
     pub(super) links: Links,
     /// Names created for operands, when there are several: none of them may be overwritten by a later one.
     pub(super) created: Option<Mutex<HashSet<PathBuf>>>,
@@ -79,10 +81,12 @@ impl Session {
         let workers = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
         raise_open_files();
         let progress = Arc::new(Progress::new(options.progress));
+        let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
             report: Report::new(options.verbose),
             durable: Durable::new(options.sync, per_file_sync),
-            data: DataPath::new(&options, options.sync && per_file_sync, Arc::clone(&progress)),
+            data: DataPath::new(&options, options.sync && per_file_sync, Arc::clone(&progress), Arc::clone(&ledger)),
+            ledger,
             progress,
             links: Links::default(),
             created: several.then(Mutex::default),
@@ -92,6 +96,18 @@ impl Session {
             root: rustix::process::geteuid().is_root(),
             options,
         })
+    }
+}
+
+impl Session {
+    /// Writes the receipt, if one was asked for.
+    pub(super) fn print_receipt(&self, durable: bool) {
+        let Some(to) = &self.options.receipt else { return };
+        self.ledger.count_syncs(self.durable.syncs());
+        if let Err(error) = self.ledger.print(to, "cp", self.data.engine_name(), durable) {
+            let cause = super::super::words(&error);
+            self.report.error(format_args!("cannot write the receipt {}: {cause}", crate::quote::quoted(to)));
+        }
     }
 }
 

@@ -1,0 +1,107 @@
+//! What a file adds to the receipt.
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, OwnedFd};
+
+use dio::file::{Class, Counters, Reason};
+use dio::residency::resident_pages;
+
+use super::super::open::{Contents, OpenTarget};
+use crate::receipt::{FileLine, Ledger, Role};
+
+/// How one side of a copy went.
+type Way = (&'static str, Option<&'static str>);
+
+/// Gathers the account of one file while it is copied. Costs nothing when no receipt is wanted.
+pub(super) struct Account<'a> {
+    ledger: &'a Ledger,
+    contents: &'a Contents<'a>,
+    source_pages: Option<u64>,
+    source: Cell<Way>,
+    target: Cell<Way>,
+    target_pages: Cell<Option<u64>>,
+}
+
+impl<'a> Account<'a> {
+    /// Opens the account of a source before anything is read from it.
+    pub(super) fn open(ledger: &'a Ledger, contents: &'a Contents<'a>, source: &OwnedFd) -> Account<'a> {
+        let source_pages = pages(ledger, source);
+        let nothing = Cell::new(("none", None));
+        Account {
+            ledger,
+            contents,
+            source_pages,
+            source: nothing.clone(),
+            target: nothing,
+            target_pages: Cell::new(None),
+        }
+    }
+
+    /// Notes the pages of the target before it is touched.
+    pub(super) fn opened_target(&self, target: &OpenTarget) {
+        self.target_pages.set(pages(self.ledger, &target.fd));
+    }
+
+    /// The file was cloned.
+    pub(super) fn reflinked(&self, bytes: u64) {
+        self.ledger.count_reflinked(bytes);
+        self.source.set(("reflinked", None));
+        self.target.set(("reflinked", None));
+    }
+
+    /// Bytes moved through the library's files.
+    pub(super) fn moved(&self, source: &Counters, target: &Counters, holes: u64) {
+        self.ledger.count(source);
+        self.ledger.count(target);
+        self.ledger.count_holes(holes);
+        self.source.set(main_way(&source.read, source));
+        self.target.set(main_way(&target.written, target));
+    }
+
+    /// Bytes moved by one read and one write each of a small or nameless file.
+    pub(super) fn moved_plainly(&self, bytes: u64, requests: u64, class: Class, reason: Option<Reason>) {
+        if !self.ledger.wanted() {
+            return;
+        }
+        let mut counters = Counters { read_requests: requests, write_requests: requests, ..Counters::default() };
+        counters.read.add(class, bytes);
+        counters.written.add(class, bytes);
+        self.ledger.count(&counters);
+        self.source.set((class.name(), reason.map(Reason::text)));
+        self.target.set((class.name(), reason.map(Reason::text)));
+    }
+
+    /// Closes the account when the file is done and, unless a tree is synced as a whole, its pages have gone.
+    pub(super) fn close(&self, source: &OwnedFd, target: &OpenTarget) {
+        if !self.ledger.wanted() {
+            return;
+        }
+        let line = |path, role, (mode, reason): Way, pages_before, pages_after| FileLine {
+            path,
+            role,
+            mode,
+            reason,
+            pages_before,
+            pages_after,
+        };
+        self.ledger.list(|| {
+            let after = pages(self.ledger, source);
+            line(self.contents.source_path(), Role::Source, self.source.get(), self.source_pages, after)
+        });
+        self.ledger.list(|| {
+            let after = pages(self.ledger, &target.fd);
+            line(self.contents.target_path(), Role::Target, self.target.get(), self.target_pages.get(), after)
+        });
+    }
+}
+
+/// The class of most bytes, and why it is not direct.
+fn main_way(bytes: &dio::file::ByClass, counters: &Counters) -> Way {
+    let most = Class::ALL.into_iter().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
+    let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
+    (most.name(), reason)
+}
+
+fn pages(ledger: &Ledger, fd: impl AsFd) -> Option<u64> {
+    if ledger.wanted() { resident_pages(fd).ok() } else { None }
+}

@@ -1,0 +1,230 @@
+//! Large files: the library's copy loop, with a bounded number of copiers shared by the workers.
+
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dio::file::Reason;
+use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch};
+use dio::{File, Io, IoError, Limits, Need, OpenOptions};
+use rustix::fs::FileType;
+
+use super::super::args::{Mode, When};
+use super::super::error::CopyError;
+use super::super::open::OpenTarget;
+use super::verify::Digests;
+use super::{DataPath, Task};
+
+/// Size of one request in bytes, and requests in flight. Measured on the machine the README names: from 512 KiB × 32 to
+/// 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that does is taken.
+const BLOCK: usize = 1 << 20;
+const DEPTH: usize = 16;
+
+/// Most bytes in the buffers of all copiers together.
+const MOST_BUFFERS: usize = 48 << 20;
+
+/// Copiers, made as they are needed, each used by one worker at a time.
+#[derive(Debug)]
+pub(super) struct Copiers {
+    block: usize,
+    depth: usize,
+    io: OnceLock<Result<Io, IoError>>,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Copier>,
+    made: usize,
+    bytes: u64,
+}
+
+impl Copiers {
+    pub(super) fn new(block: Option<u64>, depth: Option<u32>) -> Copiers {
+        Copiers {
+            block: block.map_or(BLOCK, |block| usize::try_from(block).unwrap_or(usize::MAX)),
+            depth: depth.map_or(DEPTH, |depth| depth.max(1) as usize),
+            io: OnceLock::new(),
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// The shared I/O, made when the first large file comes: a small copy does not pay for it.
+    pub(super) fn io(&self) -> Option<&Io> {
+        self.try_io().ok()
+    }
+
+    pub(super) fn try_io(&self) -> Result<&Io, CopyError> {
+        let made = self.io.get_or_init(|| Io::new(Limits { bounce_blocks: 32, ..Limits::default() }));
+        made.as_ref().map_err(|error| CopyError::Engine(error.to_string()))
+    }
+
+    /// Bytes of all buffers, bounce memory included.
+    pub(super) fn bytes(&self) -> u64 {
+        let bounce = self.io.get().and_then(|io| io.as_ref().ok()).map_or(0, |io| {
+            let limits = io.limits();
+            (limits.bounce_block * limits.bounce_blocks) as u64
+        });
+        self.lock().bytes + bounce
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends a copier to `work`, waiting for one if as many as the memory allows are in use.
+    fn with<T>(&self, work: impl FnOnce(&mut Copier) -> Result<T, CopyError>) -> Result<T, CopyError> {
+        let most = (MOST_BUFFERS / self.block.saturating_mul(self.depth).max(1)).max(1);
+        let mut state = self.lock();
+        let mut copier = loop {
+            if let Some(copier) = state.idle.pop() {
+                drop(state);
+                break copier;
+            }
+            if state.made < most {
+                state.made += 1;
+                drop(state);
+                break self.make()?;
+            }
+            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        let outcome = work(&mut copier);
+        self.lock().idle.push(copier);
+        self.returned.notify_one();
+        outcome
+    }
+
+    fn make(&self) -> Result<Copier, CopyError> {
+        let copier = self.try_io().and_then(|io| {
+            Copier::new(io, self.block, self.depth).map_err(|error| CopyError::Engine(error.to_string()))
+        });
+        let mut state = self.lock();
+        match &copier {
+            Ok(copier) => state.bytes += copier.buffer_bytes() as u64,
+            Err(_) => state.made -= 1,
+        }
+        drop(state);
+        self.returned.notify_one();
+        copier
+    }
+}
+
+/// Passes on what a transfer tells.
+struct Watcher<'a> {
+    data: &'a DataPath,
+    digests: Option<&'a mut Digests>,
+}
+
+impl Watch for Watcher<'_> {
+    fn read(&mut self, offset: u64, bytes: &[u8]) {
+        if let Some(digests) = &mut self.digests {
+            digests.add(offset, bytes);
+        }
+    }
+
+    fn written(&mut self, bytes: u64) {
+        self.data.progress.add(bytes);
+    }
+
+    fn stopped(&self) -> bool {
+        self.data.stopped()
+    }
+}
+
+impl DataPath {
+    /// How files are opened under the options.
+    pub(super) fn open_options(&self) -> Result<OpenOptions, CopyError> {
+        let mode = match self.transfer.mode {
+            Mode::Auto | Mode::Direct => dio::Mode::Direct,
+            Mode::Uncached => dio::Mode::Uncached,
+            Mode::Cached => dio::Mode::Cached,
+        };
+        let need = if self.transfer.strict { Need::Required } else { Need::Preferred };
+        let mut options = OpenOptions::new();
+        options.mode(mode).need(need).io(self.copiers.try_io()?);
+        Ok(options)
+    }
+
+    /// Copies a file through the copy loop.
+    pub(super) fn copy_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        let contents = task.contents;
+        let duplicate =
+            |fd: &std::os::fd::OwnedFd| fd.try_clone().map_err(|error| CopyError::Engine(error.to_string()));
+        let source = self.open_options()?.read(true).adopt(duplicate(&task.source)?, contents.source_path())?;
+        let file = self.open_options()?.write(true).adopt(duplicate(&target.fd)?, contents.target_path())?;
+        let device = FileType::from_raw_mode(contents.stat.st_mode) == FileType::BlockDevice;
+        let size = if device { source.size()? } else { contents.stat.st_size as u64 };
+        let whole = Whole {
+            source: &source,
+            target: &file,
+            size,
+            start: 0,
+            sparse: match self.transfer.sparse {
+                When::Auto => Sparse::Auto,
+                When::Always => Sparse::Always,
+                When::Never => Sparse::Never,
+            },
+            pace: self.pace.as_ref(),
+        };
+        let mut digests = self.transfer.verify.then(Digests::default);
+        let holes = if self.transfer.resume && !file.is_device() {
+            self.copy_resumably(task, &whole, &mut digests)?
+        } else {
+            self.empty(task, target)?;
+            let mut watcher = Watcher { data: self, digests: digests.as_mut() };
+            let copied = self.copiers.with(|copier| Ok(copier.copy_contents(&whole, &mut watcher)?))?;
+            if let Some(digests) = &mut digests {
+                digests.ranges = copied.ranges;
+            }
+            copied.holes
+        };
+        file.settle()?;
+        source.settle()?;
+        task.digests.replace(digests);
+        for (file, class) in [(&source, source.read_class()), (&file, file.write_class())] {
+            if let (_, Some(reason @ (Reason::NoDirectIo | Reason::KernelBuffers))) = class {
+                self.tell(file.path(), contents.report, reason.text());
+            }
+        }
+        task.account.moved(&source.counters(), &file.counters(), holes);
+        Ok(())
+    }
+
+    /// Runs a transfer of some ranges, telling the watchers.
+    pub(super) fn run_job(
+        &self,
+        job: &dio::transfer::Job<'_>,
+        digests: Option<&mut Digests>,
+    ) -> Result<u64, (CopyError, u64)> {
+        let mut watcher = Watcher { data: self, digests };
+        let mut complete = 0;
+        let outcome = self.copiers.with(|copier| {
+            let outcome = copier.run(job, &mut watcher);
+            complete = copier.complete();
+            Ok(outcome?)
+        });
+        outcome.map(|()| complete).map_err(|error| (error, complete))
+    }
+
+    /// Reads ranges of a file, showing every byte to `watch`.
+    pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
+        let job = dio::transfer::Job { source: file, target: None, ranges, pace: None, skip_zeros: false };
+        self.copiers.with(|copier| Ok(copier.run(&job, watch)?))
+    }
+}
+
+impl From<TransferError> for CopyError {
+    fn from(error: TransferError) -> CopyError {
+        match error {
+            TransferError::Stopped => CopyError::Interrupted,
+            other => CopyError::Transfer(other.to_string()),
+        }
+    }
+}
+
+impl From<dio::FileError> for CopyError {
+    fn from(error: dio::FileError) -> CopyError {
+        CopyError::Transfer(error.to_string())
+    }
+}

@@ -1,0 +1,229 @@
+//! The data path: moves the contents of one file. The only part of `dio cp` that touches bytes.
+//!
+//! One [`DataPath`] serves a run; every worker has a [`Lane`] of its own, so that small files need no lock and no
+//! allocation. A file takes one of these ways: `clone`, where the file system shares blocks; `small`, one buffer through
+//! a page cache that forgets; `large`, through the library's copy loop; `plain`, for what has no size (devices, pipes,
+//! `/proc`). Under which name the bytes appear is `place`'s matter; `verify` and `resume` stand beside `large`.
+
+mod account;
+mod evict;
+mod large;
+mod place;
+mod plain;
+mod resume;
+mod small;
+mod verify;
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dio::transfer::Pace;
+use rustix::fs::{FileType, OFlags, ioctl_ficlone};
+use rustix::io::Errno;
+
+use super::args::{Mode, When};
+use super::error::{At, CopyError, Doing};
+use super::open::{Contents, OpenTarget};
+use super::options::{CpOptions, Transfer};
+use super::progress::Progress;
+use super::report::Report;
+use crate::receipt::Ledger;
+use crate::stop::Stop;
+
+use account::Account;
+use evict::Evictor;
+use large::Copiers;
+use small::Refused;
+use verify::Digests;
+
+/// Files up to this many bytes take the `small` way under `--mode auto`: one read and one write through a page cache
+/// that forgets. Larger ones go direct. The measurement is recorded in `benchsuite/runs` as `threshold`.
+const SMALL: u64 = 64 << 10;
+
+/// The data path of one run.
+pub(crate) struct DataPath {
+    transfer: Transfer,
+    /// Every file is synced as it is done.
+    sync_each: bool,
+    /// Cloning was refused for good between these file systems: do not ask for every file.
+    no_clone: AtomicBool,
+    progress: Arc<Progress>,
+    ledger: Arc<Ledger>,
+    pace: Option<Pace>,
+    copiers: Copiers,
+    evictor: Evictor,
+    refused: Refused,
+    stop: &'static Stop,
+    /// The first fall-back of each kind is told under `-v`.
+    told: Mutex<Vec<&'static str>>,
+    verbose: bool,
+}
+
+/// A worker's own buffer.
+pub(crate) struct Lane {
+    buffer: Vec<u8>,
+}
+
+/// Called once the contents are complete and before they are synced (or renamed into place): sets owner, times, mode and
+/// attributes on the open target. The flag says that the target is new.
+pub(crate) type Finish<'a> = &'a mut dyn FnMut(BorrowedFd<'_>, BorrowedFd<'_>, bool);
+
+/// One file under way: what is copied, and where it is accounted for.
+struct Task<'a> {
+    contents: &'a Contents<'a>,
+    source: OwnedFd,
+    account: Account<'a>,
+    /// Under `--verify`: what was read while copying.
+    digests: Cell<Option<Digests>>,
+}
+
+impl DataPath {
+    /// A data path for a run with `options`; `sync_each` asks that each file be durable by itself.
+    pub(crate) fn new(options: &CpOptions, sync_each: bool, progress: Arc<Progress>, ledger: Arc<Ledger>) -> Self {
+        let transfer = options.transfer.clone();
+        Self {
+            // What is verified or renamed into place must be on the medium before.
+            sync_each: sync_each || transfer.verify || (transfer.atomic && options.sync) || transfer.resume,
+            no_clone: AtomicBool::new(false),
+            pace: transfer.limit.map(Pace::new),
+            copiers: Copiers::new(transfer.block, transfer.depth),
+            evictor: Evictor::default(),
+            refused: Refused::default(),
+            stop: Stop::on_signals(),
+            told: Mutex::default(),
+            verbose: options.verbose,
+            transfer,
+            progress,
+            ledger,
+        }
+    }
+
+    /// State for one worker.
+    pub(crate) fn lane(&self) -> Lane {
+        Lane { buffer: Vec::new() }
+    }
+
+    /// Whether the run was asked to stop.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.asked()
+    }
+
+    /// Copies the contents of one file.
+    pub(crate) fn copy(&self, lane: &mut Lane, contents: &Contents<'_>, finish: Finish<'_>) -> Result<(), CopyError> {
+        if self.stopped() {
+            return Err(CopyError::Interrupted);
+        }
+        let source = contents.open_source(OFlags::empty())?;
+        let account = Account::open(&self.ledger, contents, &source);
+        let task = Task { contents, source, account, digests: Cell::new(None) };
+        let place = self.place(&task)?;
+        let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
+            finish(task.source.as_fd(), place.target().fd.as_fd(), place.target().fresh);
+            self.make_durable(&task, place.target())
+        });
+        match outcome {
+            Ok(()) => place.keep(&task)?,
+            Err(error) => {
+                place.give_up(&task);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses a way and takes it.
+    fn fill(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        let stat = task.contents.stat;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        match FileType::from_raw_mode(stat.st_mode) {
+            _ if !target.fresh && !has_blocks(target) => self.copy_plain(lane, task, target),
+            FileType::RegularFile if self.clone(task, target)? => {
+                task.account.reflinked(size);
+                // An existing target may have been longer.
+                rustix::fs::ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())
+            }
+            // A file that says 0 may still have contents, as those of /proc do.
+            FileType::RegularFile if self.is_small(size) => self.copy_small(lane, task, target),
+            FileType::RegularFile | FileType::BlockDevice => self.copy_large(task, target),
+            _ => self.copy_plain(lane, task, target),
+        }
+    }
+
+    /// Whether a file of this size takes the small way.
+    fn is_small(&self, size: u64) -> bool {
+        let transfer = &self.transfer;
+        let plain = !transfer.verify && !transfer.resume && transfer.sparse != When::Always && transfer.limit.is_none();
+        match transfer.mode {
+            Mode::Auto => size == 0 || (size <= SMALL && plain),
+            Mode::Direct | Mode::Uncached | Mode::Cached => size == 0,
+        }
+    }
+
+    /// Shares the blocks of the source, where the options and the file system allow.
+    fn clone(&self, task: &Task<'_>, target: &OpenTarget) -> Result<bool, CopyError> {
+        let contents = task.contents;
+        let wanted = self.transfer.reflink;
+        if wanted == When::Never
+            || (wanted == When::Auto && (self.no_clone.load(Ordering::Relaxed) || contents.stat.st_size == 0))
+            || (wanted == When::Auto && (self.transfer.sparse != When::Auto || self.transfer.verify))
+        {
+            return Ok(false);
+        }
+        match ioctl_ficlone(&target.fd, &task.source) {
+            Ok(()) => Ok(true),
+            Err(errno) if wanted == When::Always => {
+                Err(CopyError::Clone { path: contents.target_path(), from: contents.source_path(), errno })
+            }
+            Err(errno) => {
+                if matches!(errno, Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY) {
+                    self.no_clone.store(true, Ordering::Relaxed);
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Syncs the file where files are synced one by one; only then are its pages clean and can go.
+    fn make_durable(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        if self.sync_each {
+            rustix::fs::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
+            self.ledger.count_syncs(1);
+        }
+        if self.transfer.verify {
+            self.verify(task, target)?;
+        }
+        self.forget_note(task);
+        self.forget_small(task, target);
+        task.account.close(&task.source, target);
+        Ok(())
+    }
+
+    /// Tells once, under `-v`, why something is not as fast or as direct as it could be.
+    fn tell(&self, path: &std::path::Path, report: &Report, what: &'static str) {
+        let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.verbose && !told.contains(&what) {
+            told.push(what);
+            report.note(format_args!("{}: {what}", crate::quote::quoted(path)));
+        }
+    }
+
+    /// After the whole run: drops what only a sync of the file system made clean.
+    pub(crate) fn finish(&self, synced: bool) {
+        self.evictor.finish(synced);
+        self.ledger.count_buffers(self.copiers.bytes());
+    }
+
+    /// The engine that large files took, for the receipt.
+    pub(crate) fn engine_name(&self) -> &'static str {
+        self.copiers.io().map_or("none", |io| io.engine_name())
+    }
+}
+
+/// Whether an existing target is a regular file or a block device, rather than a pipe or a terminal.
+fn has_blocks(target: &OpenTarget) -> bool {
+    rustix::fs::fstat(&target.fd).is_ok_and(|stat| {
+        matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
+    })
+}

@@ -1,0 +1,158 @@
+//! Under which name the bytes appear: the target itself, or under `--atomic` a file without a name that takes the
+//! target's once it is complete and durable.
+
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fstat, fstatvfs, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::super::args::When;
+use super::super::copy::temporary_name;
+use super::super::durable::parent_of;
+use super::super::error::{At, CopyError, Doing};
+use super::super::open::{Contents, OpenTarget};
+use super::{DataPath, Task};
+
+/// Where the contents go.
+pub(super) struct Place {
+    target: OpenTarget,
+    /// `Some` under `--atomic`: how the file gets its name.
+    naming: Option<Naming>,
+}
+
+struct Naming {
+    dir: OwnedFd,
+    /// The name it will have in `dir`.
+    name: CString,
+    /// The name it has until then. Without `O_TMPFILE` it has it from the start.
+    temporary: CString,
+    named: bool,
+}
+
+impl DataPath {
+    /// Opens or makes the file that takes the contents. An existing target is not changed yet.
+    pub(super) fn place(&self, task: &Task<'_>) -> Result<Place, CopyError> {
+        let contents = task.contents;
+        let place = if self.transfer.atomic {
+            self.place_atomically(contents)?
+        } else {
+            Place { target: contents.open_target(OFlags::empty())?, naming: None }
+        };
+        task.account.opened_target(&place.target);
+        Ok(place)
+    }
+
+    fn place_atomically(&self, contents: &Contents<'_>) -> Result<Place, CopyError> {
+        let (mut mode, mut owner) = (contents.mode, None);
+        let shown = || contents.target_path();
+        let (dir, name, fresh) = if contents.fresh {
+            let (dir, name) = contents.target_dir();
+            (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
+        } else {
+            // The target must be one that could be written, and what is replaced is what it leads to, not a link.
+            let existing = contents.open_target(OFlags::empty())?;
+            let stat = fstat(&existing.fd).at(Doing::Stat, shown)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                return Ok(Place { target: existing, naming: None });
+            }
+            (mode, owner) = (stat.st_mode & 0o7777, Some((stat.st_uid, stat.st_gid)));
+            let real = rustix::fs::readlink(format!("/proc/self/fd/{}", existing.fd.as_raw_fd()), Vec::new());
+            let real = real.at(Doing::ReadLink, shown)?;
+            (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
+        };
+        let temporary = temporary_name(c"");
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
+        let (fd, named) = match openat(&dir, c".", flags | OFlags::TMPFILE, permissions) {
+            Ok(fd) => (fd, false),
+            // Without O_TMPFILE (open(2): EISDIR, EOPNOTSUPP, ENOENT) it is hidden by its name only.
+            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
+                let made = openat(&dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, permissions);
+                (made.at(Doing::Create, shown)?, true)
+            }
+            Err(errno) => return Err(errno).at(Doing::Create, shown),
+        };
+        if let Some((user, group)) = owner {
+            // A file of another owner becomes ours, as with every editor that replaces files.
+            let _ = rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(Doing::SetPermissions, shown)?;
+        } else {
+            let umask = contents.umask;
+            rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
+        }
+        let naming = Some(Naming { dir, name, temporary, named });
+        Ok(Place { target: OpenTarget { fd, fresh }, naming })
+    }
+
+    /// Empties an existing target just before its new contents come; not earlier, and not when it is clear that they
+    /// would not fit.
+    pub(super) fn empty(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        if target.fresh || self.transfer.atomic {
+            return Ok(());
+        }
+        let shown = || task.contents.target_path();
+        let stat = fstat(&target.fd).at(Doing::Stat, shown)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size == 0 {
+            return Ok(());
+        }
+        let system = fstatvfs(&target.fd).at(Doing::Stat, shown)?;
+        let source = task.contents.stat;
+        let needed = match self.transfer.sparse {
+            When::Never => source.st_size as u64,
+            _ => (source.st_blocks as u64 * 512).min(source.st_size as u64),
+        };
+        let freed = stat.st_blocks as u64 * 512;
+        let free = if rustix::process::geteuid().is_root() { system.f_bfree } else { system.f_bavail };
+        if needed > freed.saturating_add(free.saturating_mul(system.f_frsize)) {
+            return Err(CopyError::NoRoom { path: shown(), needed });
+        }
+        rustix::fs::ftruncate(&target.fd, 0).at(Doing::Extend, shown)
+    }
+}
+
+impl Place {
+    /// The open target.
+    pub(super) fn target(&self) -> &OpenTarget {
+        &self.target
+    }
+
+    /// Gives the complete file its name.
+    pub(super) fn keep(self, task: &Task<'_>) -> Result<(), CopyError> {
+        let Some(naming) = &self.naming else { return Ok(()) };
+        let shown = || task.contents.target_path();
+        if !naming.named {
+            let file = format!("/proc/self/fd/{}", self.target.fd.as_raw_fd());
+            rustix::fs::linkat(CWD, file, &naming.dir, &*naming.temporary, AtFlags::SYMLINK_FOLLOW)
+                .at(Doing::Create, shown)?;
+        }
+        let renamed = rustix::fs::renameat(&naming.dir, &*naming.temporary, &naming.dir, &*naming.name);
+        if renamed.is_err() {
+            // The error that is told is that of renaming.
+            let _ = unlinkat(&naming.dir, &*naming.temporary, AtFlags::empty());
+        }
+        renamed.at(Doing::Create, shown)
+    }
+
+    /// After an error: what bears a name although it holds nothing is removed.
+    pub(super) fn give_up(self, task: &Task<'_>) {
+        // Failing to tidy up is not worth a second message.
+        if let Some(naming) = self.naming {
+            if naming.named {
+                let _ = unlinkat(&naming.dir, &*naming.temporary, AtFlags::empty());
+            }
+        } else if self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
+            let (dir, name) = task.contents.target_dir();
+            let _ = unlinkat(dir, name, AtFlags::empty());
+        }
+    }
+}
+
+fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    openat(dir, parent_of(name), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn base_name(name: &[u8]) -> CString {
+    let start = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    CString::new(&name[start..]).expect("it is a part of a C string")
+}

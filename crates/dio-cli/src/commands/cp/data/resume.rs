@@ -1,0 +1,152 @@
+//! `--resume`: a note beside the target says which source it is a copy of and how much of it is durable, so that a copy
+//! that was interrupted, by a signal, an error or a power cut, goes on from there.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use dio::transfer::Contents as Whole;
+use serde::{Deserialize, Serialize};
+
+use super::super::error::{At, CopyError, Doing};
+use super::verify::Digests;
+use super::{DataPath, Task};
+
+/// Bytes between two notes: each costs a flush of the device.
+const STEP: u64 = 1 << 30;
+
+/// What the note says. A source that was changed in between is another source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified_seconds: i64,
+    modified_nanoseconds: i64,
+    /// Bytes from the start that are durable in the target.
+    complete: u64,
+}
+
+impl Note {
+    fn of(task: &Task<'_>) -> Note {
+        let stat = task.contents.stat;
+        Note {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified_seconds: stat.st_mtime,
+            modified_nanoseconds: stat.st_mtime_nsec as i64,
+            complete: 0,
+        }
+    }
+}
+
+impl DataPath {
+    /// Copies from where an earlier attempt got to; returns the bytes of holes.
+    pub(super) fn copy_resumably(
+        &self,
+        task: &Task<'_>,
+        whole: &Whole<'_>,
+        digests: &mut Option<Digests>,
+    ) -> Result<u64, CopyError> {
+        let path = note_path(&task.contents.target_path());
+        let mut note = Note::of(task);
+        let earlier: Option<Note> = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let kept = whole.target.size()?;
+        match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
+            Some(earlier) => {
+                note.complete = earlier.complete;
+                // The beginning was not read now: verification reads both files.
+                *digests = None;
+            }
+            None => whole.target.set_size(0)?,
+        }
+        let whole = Whole { start: note.complete, ..*whole };
+        let copied = whole.prepare()?;
+        for step in steps(&copied.ranges) {
+            let outcome = self.run_job(&whole.job(&step), digests.as_mut());
+            let complete = match &outcome {
+                Ok(complete) | Err((_, complete)) => *complete,
+            };
+            if complete > note.complete {
+                whole.target.sync_data()?;
+                note.complete = complete;
+                write_note(&path, &note).at(Doing::Write, || path.clone())?;
+            }
+            outcome.map_err(|(error, _)| error)?;
+        }
+        whole.check_size()?;
+        if let Some(digests) = digests {
+            digests.ranges = copied.ranges;
+        }
+        Ok(copied.holes)
+    }
+
+    /// The copy is complete and durable: there is nothing to resume any more.
+    pub(super) fn forget_note(&self, task: &Task<'_>) {
+        if self.transfer.resume {
+            // There is none beside a small file.
+            let _ = std::fs::remove_file(note_path(&task.contents.target_path()));
+        }
+    }
+}
+
+/// Where the note of a target is.
+fn note_path(target: &std::path::Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".dio-resume");
+    target.with_file_name(name)
+}
+
+/// Replaces the note, durably: an interrupted writer leaves the old one.
+fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Errno> {
+    let write = || -> std::io::Result<()> {
+        let new = path.with_extension("dio-resume-new");
+        let text = serde_json::to_vec(note)?;
+        std::fs::write(&new, text)?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    write().map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+}
+
+/// Cuts ranges into groups of about [`STEP`] bytes.
+fn steps(ranges: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
+    let (mut steps, mut step, mut room) = (Vec::new(), Vec::new(), STEP);
+    for range in ranges {
+        let mut rest = range.clone();
+        while !rest.is_empty() {
+            let end = rest.end.min(rest.start + room);
+            step.push(rest.start..end);
+            room -= end - rest.start;
+            rest.start = end;
+            if room == 0 {
+                steps.push(std::mem::take(&mut step));
+                room = STEP;
+            }
+        }
+    }
+    if !step.is_empty() {
+        steps.push(step);
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_cover_the_ranges() {
+        let ranges = [0..STEP / 2, STEP..3 * STEP];
+        let steps = steps(&ranges);
+        assert_eq!(steps.len(), 3);
+        assert_eq!(steps[0], [0..STEP / 2, STEP..STEP * 3 / 2]);
+        assert_eq!(steps.concat().iter().map(|r| r.end - r.start).sum::<u64>(), STEP / 2 + 2 * STEP);
+    }
+
+    #[test]
+    fn the_note_is_hidden_beside_the_target() {
+        assert_eq!(note_path(std::path::Path::new("a/b.img")), std::path::Path::new("a/.b.img.dio-resume"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Small files: one read and one write through a page cache that forgets (`RWF_DONTCACHE`). A direct request would pay a
+//! round trip to the device for each file where the kernel gathers many.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dio::file::{Class, Reason};
+use dio::sys::RWF_DONTCACHE;
+use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+
+use super::super::args::Mode;
+use super::super::error::{At, CopyError, Doing};
+use super::super::open::OpenTarget;
+use super::{DataPath, Lane, SMALL, Task};
+
+/// A small file and the byte behind it fit, so that one read also meets the end.
+const BUFFER: usize = SMALL as usize + 4096;
+
+/// Whether the kernel refused `RWF_DONTCACHE` for reads and for writes; found out at the first file.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    read: AtomicBool,
+    write: AtomicBool,
+}
+
+impl DataPath {
+    /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the same.
+    pub(super) fn copy_small(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        self.empty(task, target)?;
+        lane.buffer.resize(BUFFER, 0);
+        let size = task.contents.stat.st_size as u64;
+        let cold = self.transfer.mode != Mode::Cached
+            && self.refused.read.load(Ordering::Relaxed)
+            && dio::residency::resident_pages(&task.source).is_ok_and(|pages| pages == 0);
+        let (mut offset, mut requests) = (0, 0);
+        loop {
+            let count = self.read_some(task, &mut lane.buffer, offset)?;
+            if count == 0 {
+                break;
+            }
+            self.write_all(task, target, &lane.buffer[..count], offset)?;
+            offset += count as u64;
+            requests += 1;
+            self.progress.add(count as u64);
+            if count < BUFFER && offset >= size && size > 0 {
+                break;
+            }
+        }
+        if cold {
+            self.evictor.drop_clean(task.source.as_fd());
+        }
+        let (class, reason) = match self.transfer.mode {
+            Mode::Cached => (Class::Cached, None),
+            _ => (Class::Uncached, Some(Reason::Small)),
+        };
+        task.account.moved_plainly(offset, requests, class, reason);
+        Ok(())
+    }
+
+    fn flags(&self, refused: &AtomicBool) -> ReadWriteFlags {
+        if self.transfer.mode == Mode::Cached || refused.load(Ordering::Relaxed) {
+            ReadWriteFlags::empty()
+        } else {
+            RWF_DONTCACHE
+        }
+    }
+
+    /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag.
+    fn read_some(&self, task: &Task<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, CopyError> {
+        loop {
+            let flags = self.flags(&self.refused.read);
+            match preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
+                    self.refused.read.store(true, Ordering::Relaxed);
+                }
+                other => return other.at(Doing::Read, || task.contents.source_path()),
+            }
+        }
+    }
+
+    fn write_all(
+        &self,
+        task: &Task<'_>,
+        target: &OpenTarget,
+        mut rest: &[u8],
+        mut offset: u64,
+    ) -> Result<(), CopyError> {
+        let failed = |errno| Err(errno).at(Doing::Write, || task.contents.target_path());
+        while !rest.is_empty() {
+            let flags = self.flags(&self.refused.write);
+            match pwritev2(&target.fd, &[IoSlice::new(rest)], offset, flags) {
+                Ok(0) => return failed(Errno::NOSPC),
+                Ok(count) => {
+                    rest = &rest[count..];
+                    offset += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
+                    self.refused.write.store(true, Ordering::Relaxed);
+                }
+                Err(errno) => return failed(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the pages of a small target that the kernel would keep, once they are clean.
+    pub(super) fn forget_small(&self, task: &Task<'_>, target: &OpenTarget) {
+        if self.transfer.mode == Mode::Cached || !self.refused.write.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.sync_each {
+            self.evictor.drop_clean(target.fd.as_fd());
+        } else {
+            self.evictor.wait_for_sync(target.fd.as_fd(), task.contents.target_path());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! `--verify`: the target is read back past every cache of this machine and compared, block by block, by digest.
+
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use dio::transfer::{Watch, data_ranges};
+use dio::{File, Need, OpenOptions};
+
+use super::super::error::CopyError;
+use super::super::open::OpenTarget;
+use super::{DataPath, Task};
+
+/// The digests of the blocks of a file, in the order they were read.
+#[derive(Debug, Default)]
+pub(super) struct Digests {
+    blocks: Vec<(u64, blake3::Hash)>,
+    /// What was transferred; blocks are cut from these in the same way on both sides.
+    pub(super) ranges: Vec<Range<u64>>,
+}
+
+impl Digests {
+    /// Adds a block.
+    pub(super) fn add(&mut self, offset: u64, bytes: &[u8]) {
+        self.blocks.push((offset, blake3::hash(bytes)));
+    }
+
+    /// Where the first block starts that differs.
+    fn first_difference(mut self, mut other: Digests) -> Option<u64> {
+        self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
+        other.blocks.sort_unstable_by_key(|(offset, _)| *offset);
+        let differs = self.blocks.iter().zip(&other.blocks).find(|(ours, theirs)| ours != theirs);
+        let missing = self.blocks.len() != other.blocks.len();
+        differs.map(|(ours, _)| ours.0).or_else(|| missing.then(|| self.blocks.len().min(other.blocks.len()) as u64))
+    }
+}
+
+impl Watch for Digests {
+    fn read(&mut self, offset: u64, bytes: &[u8]) {
+        self.add(offset, bytes);
+    }
+}
+
+/// Remembers whether anything but zeros was read.
+#[derive(Default)]
+struct Zeros {
+    first_other: Option<u64>,
+}
+
+impl Watch for Zeros {
+    fn read(&mut self, offset: u64, bytes: &[u8]) {
+        if let Some(place) = bytes.iter().position(|byte| *byte != 0) {
+            let place = offset + place as u64;
+            self.first_other = Some(self.first_other.map_or(place, |first| first.min(place)));
+        }
+    }
+}
+
+impl DataPath {
+    /// Compares the target on the medium with what was read from the source. The target has been synced.
+    pub(super) fn verify(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
+        let file = self.open_again(target.fd.as_raw_fd())?;
+        let mut found = Digests::default();
+        self.scan(&file, &expected.ranges, &mut found)?;
+        let ranges = std::mem::take(&mut expected.ranges);
+        match expected.first_difference(found) {
+            Some(offset) => Err(CopyError::Differs { path: task.contents.target_path(), offset }),
+            None => self.verify_holes(task, &file, &ranges),
+        }
+    }
+
+    /// Where nothing was read while copying (a clone, a resumed copy): both files are read.
+    fn verify_whole(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        let (source, file) = (self.open_again(task.source.as_raw_fd())?, self.open_again(target.fd.as_raw_fd())?);
+        let (mut expected, mut found) = (Digests::default(), Digests::default());
+        let size = source.size()?;
+        let all: Vec<_> = std::iter::once(0..size).filter(|all| !all.is_empty()).collect();
+        self.scan(&source, &all, &mut expected)?;
+        if file.size()? != size {
+            return Err(CopyError::Differs { path: task.contents.target_path(), offset: file.size()?.min(size) });
+        }
+        self.scan(&file, &all, &mut found)?;
+        match expected.first_difference(found) {
+            Some(offset) => Err(CopyError::Differs { path: task.contents.target_path(), offset }),
+            None => Ok(()),
+        }
+    }
+
+    /// What was not transferred must read as zeros.
+    fn verify_holes(&self, task: &Task<'_>, file: &File, ranges: &[Range<u64>]) -> Result<(), CopyError> {
+        let size = file.size()?;
+        let mut gaps = Vec::new();
+        for data in data_ranges(file, size)? {
+            let mut at = data.start;
+            for range in ranges.iter().filter(|range| range.end > data.start && range.start < data.end) {
+                gaps.push(at..range.start.max(at));
+                at = at.max(range.end);
+            }
+            gaps.push(at.min(data.end)..data.end);
+        }
+        gaps.retain(|gap| !gap.is_empty());
+        let mut zeros = Zeros::default();
+        self.scan(file, &gaps, &mut zeros)?;
+        zeros.first_other.map_or(Ok(()), |offset| Err(CopyError::Differs { path: task.contents.target_path(), offset }))
+    }
+
+    /// Opens an open file once more, to read it past the cache; by number, since it may have no name yet.
+    fn open_again(&self, fd: i32) -> Result<File, CopyError> {
+        let mut options = OpenOptions::new();
+        options.read(true).mode(dio::Mode::Direct).need(Need::Preferred).io(self.copiers.try_io()?);
+        Ok(options.open(format!("/proc/self/fd/{fd}"))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_whatever_the_order() {
+        let digests = |blocks: &[(u64, &[u8])]| {
+            let mut digests = Digests::default();
+            blocks.iter().for_each(|(offset, bytes)| digests.add(*offset, bytes));
+            digests
+        };
+        let one = || digests(&[(8, b"b"), (0, b"a"), (16, b"c")]);
+        assert_eq!(one().first_difference(digests(&[(0, b"a"), (16, b"c"), (8, b"b")])), None);
+        assert_eq!(one().first_difference(digests(&[(0, b"a"), (16, b"x"), (8, b"y")])), Some(8));
+        assert!(one().first_difference(digests(&[(0, b"a"), (8, b"b")])).is_some());
+    }
+}
