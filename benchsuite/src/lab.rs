@@ -5,8 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::Result;
 use crate::data;
 use crate::measure;
@@ -83,12 +81,6 @@ impl Lab {
     /// Those of `peers` that are here or could be installed.
     pub(crate) fn available<'a>(&self, peers: &[&'a str]) -> Vec<&'a str> {
         peers.iter().copied().filter(|name| need(name).is_some()).collect()
-    }
-
-    /// Standard output of `dio` with `args`, as JSON.
-    pub(crate) fn dio_json(&self, args: &[&str]) -> Result<Value> {
-        let text = crate::tool::output(tool(&self.dio).args(args).current_dir(&self.dir))?;
-        Ok(serde_json::from_str(&text).map_err(|e| format!("dio {}: not JSON: {e}", args.join(" ")))?)
     }
 
     /// One run of dio under `perf record`; its most expensive functions go to the terminal.

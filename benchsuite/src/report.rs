@@ -123,6 +123,7 @@ impl Report {
             fs::write(path.with_extension("json"), serde_json::to_string_pretty(self)? + "\n")?;
             fs::write(path.with_extension("md"), text)?;
             crate::readme::update()?;
+            eprintln!("benchsuite: recorded as runs/{}-{}", self.date, self.comparison);
         }
         Ok(())
     }

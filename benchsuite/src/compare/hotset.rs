@@ -22,6 +22,8 @@ const HOT: u64 = 512 * MIB;
 /// Memory that reader and copy share, page cache included.
 const MEMORY: u64 = GIB;
 
+/// How the names of the groups begin.
+const PREFIX: &str = "dio-benchsuite-";
 /// What is told about the reader and its pages, not about the copy.
 const HOT_SET: &[&str] =
     &["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds", "resident_part"];
@@ -34,13 +36,14 @@ struct Group {
 impl Group {
     /// Version 1 has a hierarchy of its own for memory; version 2 has one for all controllers.
     fn new(limit: u64) -> Result<Group> {
-        let name = format!("dio-benchsuite-{}", std::process::id());
+        let name = format!("{PREFIX}{}", std::process::id());
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let (base, file) = if v1.join("memory.limit_in_bytes").exists() {
             (v1, "memory.limit_in_bytes")
         } else {
             (Path::new("/sys/fs/cgroup"), "memory.max")
         };
+        remove_stale(base)?;
         let group = Group { dir: base.join(name) };
         fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
         fs::write(group.dir.join(file), limit.to_string()).map_err(|e| format!("cannot limit memory: {e}"))?;
@@ -57,6 +60,17 @@ impl Group {
         }
         shell
     }
+}
+
+/// Removes groups that a killed run left; one with a process in it stays, because the kernel refuses.
+fn remove_stale(base: &Path) -> Result<()> {
+    for entry in fs::read_dir(base)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Group {

@@ -3,11 +3,13 @@
 use serde_json::Value;
 
 use crate::Result;
+use crate::data::source;
 use crate::host::Host;
 use crate::lab::Lab;
+use crate::measure::measure;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Sample, interleave};
-use crate::units::size_text;
+use crate::units::{GIB, size_text};
 
 /// One row of `dio bench increments --json`.
 struct Row {
@@ -18,19 +20,23 @@ struct Row {
 
 /// `increments`: one run of the benchmark gives both columns of every row; direct must lose none.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    let script = &format!("dio bench increments --runs 1 --size 1G --file $DIR/{name} --json");
     let mut report = Report::new("increments", Host::describe(&lab.dir)?, lab.programs(&[]))?;
     let mut runs = Vec::new();
     for run in 0..lab.options.runs {
         lab.cool()?;
-        runs.push(rows(&lab.dio_json(&["bench", "increments", "--json"])?)?);
-        eprintln!("  increments, round {} of {}", run + 1, lab.options.runs);
+        let finished = measure(&mut lab.shell(script))?;
+        runs.push(rows(&serde_json::from_str(&finished.stdout)?)?);
+        eprintln!("  increments, round {} of {}: {:.2} s", run + 1, lab.options.runs, finished.sample["wall_seconds"]);
     }
     report.set("rounds", lab.options.runs);
     for row in 0..runs[0].len() {
-        let title = format!("steps of {} bytes", size_text(runs[0][row].step));
+        let title = format!("step {}", size_text(runs[0][row].step));
         let of = |name: &str, direct: bool| {
             let runs = &runs;
-            Entry::new(name, "dio bench increments --json", move |round| {
+            Entry::new(name, script, move |round| {
                 let row = runs[round].get(row).ok_or("a run has fewer rows than the first")?;
                 Ok(if direct { row.direct.clone() } else { row.cached.clone() })
             })
@@ -50,10 +56,10 @@ fn rows(report: &Value) -> Result<Vec<Row>> {
         .map(|row| {
             let number = |key: &str| row[key].as_f64().ok_or_else(|| format!("dio bench increments: no {key}"));
             let side = |side: &str| -> Result<Sample> {
-                Ok(Sample::from([
-                    ("wall_seconds", number(&format!("{side}_seconds"))?),
-                    ("device_bytes", number(&format!("{side}_device_bytes"))?),
-                ]))
+                let mut sample = Sample::from([("wall_seconds", number(&format!("{side}_seconds"))?)]);
+                // Absent where the kernel does not count it.
+                sample.extend(row[format!("{side}_device_bytes")].as_f64().map(|bytes| ("device_bytes", bytes)));
+                Ok(sample)
             };
             Ok(Row { step: number("step_bytes")? as u64, cached: side("cached")?, direct: side("direct")? })
         })
