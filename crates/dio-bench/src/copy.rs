@@ -135,8 +135,10 @@ fn copy(source: &Path, target: &Path, block: usize, depth: usize, bytes: u64) ->
     }
     let mut copier = Copier::new(&io, block, depth)?;
     let all = 0..bytes;
-    copier
-        .run(&Job { source: &from, target: Some(&to), ranges: std::slice::from_ref(&all), pace: None }, &mut NoWatch)?;
+    copier.run(
+        &Job { source: &from, target: Some(&to), ranges: std::slice::from_ref(&all), pace: None, skip_zeros: false },
+        &mut NoWatch,
+    )?;
     to.sync_all()?;
     drop(copier);
     let requests = (from.counters().read_requests, to.counters().write_requests);
