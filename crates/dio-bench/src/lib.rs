@@ -1,1 +1,17 @@
-//! Workloads and tables behind `dio bench`.
+//! The workloads behind `dio bench`, and what they share: cold files, meters, statistics, tables and a description of
+//! the machine. A workload returns numbers; the command line prints them, as a table or as JSON.
+
+pub mod cold;
+pub mod copy;
+pub mod data;
+pub mod environment;
+mod error;
+pub mod histogram;
+pub mod increments;
+pub mod measure;
+pub mod random;
+pub mod stats;
+pub mod table;
+pub mod units;
+
+pub use error::BenchError;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{cache, cp, probe};
+use crate::commands::{bench, cache, cp, probe};
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
 #[derive(Debug, Parser)]
@@ -22,6 +22,7 @@ enum Command {
     Cp(cp::CpArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
+    Bench(bench::BenchArgs),
 }
 
 impl Cli {
@@ -32,6 +33,7 @@ impl Cli {
             Command::Cp(args) => cp::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
+            Command::Bench(args) => bench::run(args),
         }
     }
 }

@@ -169,7 +169,7 @@ impl Driver {
             let missing = wanted.saturating_sub(finished.len());
             self.engine.finish(missing.min(self.engine.in_flight()), &mut self.done)?;
             let mut again = false;
-            for done in std::mem::take(&mut self.done) {
+            for done in self.done.drain(..) {
                 match judge(done) {
                     Verdict::Again(op) => {
                         self.backlog.push_front(op);

@@ -1,5 +1,6 @@
 //! One module for each command: its flags, and what it does.
 
+pub mod bench;
 pub mod cache;
 pub mod cp;
 pub mod probe;

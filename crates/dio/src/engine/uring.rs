@@ -42,7 +42,7 @@ pub struct Uring {
 
 struct Slot {
     op: Op,
-    /// Read by the kernel while the operation is in flight.
+    /// Read by the kernel while the operation is in flight; empty, and never allocated, for memory in one piece.
     vector: Vec<libc::iovec>,
 }
 
@@ -54,6 +54,9 @@ impl std::fmt::Debug for Uring {
         write!(f, "Uring({} of {} in flight)", self.in_flight(), self.slots.len())
     }
 }
+
+/// Operations are submitted early when they are one in so many of those running, or more.
+const LARGEST_SHARE: usize = 2;
 
 /// Operations that the ring must know, with the names that messages use.
 const NEEDED: [(u8, &str); 7] = [
@@ -106,11 +109,9 @@ impl Uring {
         };
         assert!(op.kind == Kind::Write || mem.writable(), "memory lent for writing out cannot be read into");
         let position = op.offset + op.done as u64;
-        slot.vector.clear();
-        slot.vector
-            .extend(mem.pieces(op.done).map(|(start, len)| libc::iovec { iov_base: start.cast(), iov_len: len }));
-        if let [piece] = slot.vector[..] {
-            let (start, len) = (piece.iov_base.cast::<u8>(), u32::try_from(piece.iov_len).unwrap_or(u32::MAX));
+        let mut pieces = mem.pieces(op.done);
+        if let (Some((start, len)), None) = (pieces.next(), pieces.next()) {
+            let len = u32::try_from(len).unwrap_or(u32::MAX);
             let registered = mem.pool_id().is_some() && mem.pool_id() == self.attached.as_ref().map(Pool::id);
             return Ok(match (op.kind, registered) {
                 (Kind::Read, true) => {
@@ -121,11 +122,28 @@ impl Uring {
                 (_, false) => opcode::Write::new(fd, start, len).offset(position).rw_flags(flags).build(),
             });
         }
+        let piece = |(start, len): (*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: len };
+        slot.vector = mem.pieces(op.done).map(piece).collect();
         let (vector, count) = (slot.vector.as_ptr(), u32::try_from(slot.vector.len()).unwrap_or(u32::MAX));
         Ok(match op.kind {
             Kind::Read => opcode::Readv::new(fd, vector, count).offset(position).rw_flags(flags).build(),
             _ => opcode::Writev::new(fd, vector, count).offset(position).rw_flags(flags).build(),
         })
+    }
+
+    /// Submits what is queued before the device runs dry: as soon as it is one in [`LARGEST_SHARE`] of what is running. Who
+    /// takes many completions at once and queues as many operations would else leave the device idle while they are
+    /// prepared, then busy them all at the same time, again and again. Measured: 4 KiB random reads, 32 in flight, on
+    /// virtio, 0.65–0.8 of fio's rate without this and 0.9–1.0 with it, on a busy machine.
+    ///
+    /// A single operation is never submitted here, so that it costs one system call together with the wait.
+    fn keep_busy(&mut self) {
+        let queued = self.ring.submission().len();
+        let running = self.in_flight() - queued;
+        if queued > 0 && queued * LARGEST_SHARE >= running {
+            // What is refused now (EAGAIN, EBUSY, EINTR) stays queued until `finish`.
+            let _ = self.ring.submit();
+        }
     }
 
     fn take_completed(&mut self, done: &mut Vec<Done>) {
@@ -177,6 +195,10 @@ impl Engine for Uring {
     }
 
     fn start(&mut self, op: Op) -> Result<(), Op> {
+        if self.free.is_empty() {
+            return Err(op);
+        }
+        self.keep_busy();
         let Some(index) = self.free.pop() else { return Err(op) };
         let mut slot = Slot { op, vector: Vec::new() };
         let entry = match self.entry(&mut slot) {

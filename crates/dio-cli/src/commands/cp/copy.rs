@@ -13,7 +13,7 @@ use super::data::Lane;
 use super::dirs::Dir;
 use super::error::{At, CopyError, Doing};
 use super::examine::{Target, Verdict, kind};
-use super::links::{Claim, Waiting};
+use super::links::Claim;
 use super::metadata::{Attributes, Now, Object};
 use super::open::Contents;
 use super::options::{Dereference, Existing};
@@ -55,7 +55,7 @@ impl Session {
         let found = match self.examine(entry, &stat)? {
             Verdict::Proceed(found) => found,
             Verdict::Keep => return Ok(()),
-            Verdict::KeepAsCopy => return self.keep_as_copy(lane, entry, &stat),
+            Verdict::KeepAsCopy => return self.keep_as_copy(entry, &stat),
         };
         if directory {
             return self.copy_directory(lane, entry, &stat, found);
@@ -65,7 +65,7 @@ impl Session {
     }
 
     /// Whether other names of the same inode may come.
-    fn has_links(&self, entry: Entry<'_>, stat: &Stat) -> bool {
+    pub(super) fn has_links(&self, entry: Entry<'_>, stat: &Stat) -> bool {
         let options = &self.options;
         options.preserve.links
             && !options.hard_link
@@ -95,19 +95,29 @@ impl Session {
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
                 let placed = self.place(lane, entry, stat, found);
-                let waiting = match &placed {
-                    Ok(()) => self.links.copied(stat, entry.target_path(), self.names(stat)),
-                    Err(_) => self.links.failed(stat),
-                };
-                self.serve(lane, waiting);
+                match &placed {
+                    Ok(()) => self.link_waiting(entry, stat),
+                    Err(_) => self.retry_waiting(lane, stat),
+                }
                 placed
             }
         }
     }
 
-    /// Links, or if the first name failed copies, the names that waited for it.
-    fn serve(self: &Arc<Self>, lane: &mut Lane, waiting: Vec<Waiting>) {
-        for one in waiting {
+    /// The inode of `stat` is copied as `entry`: links the names that waited for it.
+    fn link_waiting(&self, entry: Entry<'_>, stat: &Stat) {
+        let name = entry.target_path();
+        for one in self.links.copied(stat, name.clone(), self.names(stat)) {
+            if let Err(error) = self.link(one.entry(), &name) {
+                self.report.error(error);
+            }
+            self.leave(one.dir);
+        }
+    }
+
+    /// The first name of the inode of `stat` could not be copied: the next one becomes the first.
+    fn retry_waiting(self: &Arc<Self>, lane: &mut Lane, stat: &Stat) {
+        for one in self.links.failed(stat) {
             if let Err(error) = self.copy_or_link(lane, one.entry(), &one.stat, one.found) {
                 self.report.error(error);
             }
@@ -116,7 +126,7 @@ impl Session {
     }
 
     /// Under `-u`, a target that stays counts as the copy that other links of its source become links to.
-    fn keep_as_copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
+    fn keep_as_copy(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
         if !self.has_links(entry, stat) {
             return Ok(());
         }
@@ -124,8 +134,7 @@ impl Session {
             Claim::Left => Ok(()),
             Claim::Link(to) => self.link(entry, &to),
             Claim::First => {
-                let waiting = self.links.copied(stat, entry.target_path(), self.names(stat));
-                self.serve(lane, waiting);
+                self.link_waiting(entry, stat);
                 Ok(())
             }
         }
@@ -134,9 +143,7 @@ impl Session {
     /// Makes the target a link to `to`, a name relative to the working directory.
     fn link(&self, entry: Entry<'_>, to: &std::path::Path) -> Result<(), CopyError> {
         let linked = self.link_replacing(entry, rustix::fs::CWD, to.as_os_str(), AtFlags::empty(), true);
-        linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.to_owned(), errno })?;
-        self.remember_created(entry);
-        Ok(())
+        linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: to.to_owned(), errno })
     }
 
     fn link_replacing(

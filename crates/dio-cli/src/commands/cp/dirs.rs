@@ -42,6 +42,8 @@ pub(crate) struct Finish {
     pub(crate) stat: Stat,
     /// It was made by this run, with this mode (and the owner's rwx in any case).
     pub(crate) made: Option<u32>,
+    /// Its mode while it is filled.
+    pub(crate) mode: u32,
     /// Permissions held back until now.
     pub(crate) omitted: u32,
     /// Owner and group as they are now.

@@ -30,6 +30,13 @@ pub(crate) enum UsageError {
     ParentsTarget,
 }
 
+impl UsageError {
+    /// Whether `--help` is worth pointing at: the command line is incomplete rather than contradictory.
+    pub(crate) fn wants_help(&self) -> bool {
+        !matches!(self, Self::SeveralTargets | Self::IntoAndExactly | Self::Context)
+    }
+}
+
 /// An operation on one name that failed; it reads as the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {

@@ -101,6 +101,9 @@ impl Session {
             (false, false) => {}
         }
         if entry.operand && self.was_created(entry) {
+            if !looks_at_itself(options, source) {
+                self.refuse_new_symlink(entry)?;
+            }
             return Err(CopyError::JustCreated(entry.target_path(), entry.source_path()));
         }
         let replace_links = options.preserve.links && target.st_nlink > 1;

@@ -89,19 +89,28 @@ impl Attributes<'_> {
                 // A stranger's file must not run with the copier's rights.
                 wanted &= 0o777;
             }
-            // Changing the owner clears the set-id bits.
-            mode_now = mode_now.map(|mode| mode & 0o1777);
+            // Changing the owner clears the set-id bits of some files.
+            mode_now = mode_now.filter(|mode| mode & 0o6000 == 0);
         }
         let acl = self.copy_attributes(preserve.xattr);
         if self.symlink {
             return;
         }
         if preserve.mode {
+            if self.directory && wanted & 0o7000 == 0 {
+                // A set-group-id bit inherited from the directory above stays, as with GNU cp.
+                wanted |= self.now.mode.unwrap_or(0) & 0o7000;
+            }
             self.set_permissions(wanted, mode_now, acl);
-        } else if let Some(plain) = self.plain_mode
-            && mode_now != Some(plain)
-        {
-            self.tell(Doing::Permissions, set_mode(&self.target, plain));
+        } else if let Some(plain) = self.plain_mode {
+            // Default permissions are those of the umask, not of an ACL that the directory hands down.
+            let inherited = preserve.default_mode && self.now.acl;
+            if inherited {
+                self.tell(Doing::Permissions, remove(&self.target, ACL_ACCESS));
+            }
+            if inherited || mode_now != Some(plain) {
+                self.tell(Doing::Permissions, set_mode(&self.target, plain));
+            }
         }
     }
 

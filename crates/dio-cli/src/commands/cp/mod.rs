@@ -39,14 +39,14 @@ pub fn run(args: CpArgs) -> ExitCode {
     let (options, operands) = match CpOptions::resolve(args) {
         Ok(resolved) => resolved,
         Err(error) => {
-            report.usage(error);
+            report.usage(&error);
             return ExitCode::FAILURE;
         }
     };
     let place = match operands::place(&operands, options.parents) {
         Ok(place) => place,
         Err(PlaceError::Usage(error)) => {
-            report.usage(error);
+            report.usage(&error);
             return ExitCode::FAILURE;
         }
         Err(PlaceError::Copy(error)) => {
@@ -55,7 +55,8 @@ pub fn run(args: CpArgs) -> ExitCode {
         }
     };
     let sources = &operands.sources;
-    let per_file_sync = !operands::is_tree(sources, options.recursive, durable::FEW);
+    // Directories that --parents makes have names to be synced too.
+    let per_file_sync = !options.parents && !operands::is_tree(sources, options.recursive, durable::FEW);
     let session = Session::new(options, sources.len() > 1, per_file_sync);
     let mut lane = session.lane();
     let mut walk = Walk::new(&session, place, sources.len() > 1);

@@ -41,8 +41,11 @@ impl Report {
     }
 
     /// Tells a wrong command line.
-    pub(crate) fn usage(&self, error: impl Display) {
+    pub(crate) fn usage(&self, error: &super::error::UsageError) {
         self.error(error);
+        if !error.wants_help() {
+            return;
+        }
         let _ = writeln!(io::stderr().lock(), "Try '{NAME} --help' for more information.");
     }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use super::data::Lane;
@@ -102,9 +102,12 @@ impl Session {
             flags |= OFlags::NOFOLLOW;
         }
         let open = |access| openat(dir, name, flags | access, Mode::empty());
+        let mut created = None;
         let fd = match open(OFlags::RDONLY) {
             Err(Errno::ACCESS) if fresh => {
                 // A umask that takes away the owner's own permissions.
+                let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).at(Doing::Stat, shown)?;
+                created = Some(stat.st_mode & 0o7777);
                 chmodat(dir, name, Mode::RWXU, AtFlags::empty()).at(Doing::SetPermissions, shown)?;
                 open(OFlags::RDONLY)
             }
@@ -124,12 +127,14 @@ impl Session {
         } else {
             self.durable.file_system_of(&fd, now.st_dev, shown);
         }
+        let matters = preserve.mode || preserve.ownership || preserve.default_mode;
         let default_acl =
-            if fresh { entry.dir.default_acl } else { preserve.mode && has_default_acl(&Object::Open(fd.as_fd())) };
+            if fresh { entry.dir.default_acl } else { matters && has_default_acl(&Object::Open(fd.as_fd())) };
         let finish = Finish {
             name: name.to_owned(),
             stat: *stat,
-            made: fresh.then_some(now.st_mode & 0o7777),
+            made: fresh.then_some(created.unwrap_or(now.st_mode & 0o7777)),
+            mode: now.st_mode & 0o7777,
             omitted: if fresh { omitted } else { 0 },
             owner: (now.st_uid, now.st_gid),
         };
@@ -153,7 +158,10 @@ impl Session {
         let mut files = files.into_iter().map(|name| name.name);
         loop {
             let names: Vec<CString> = files.by_ref().take(CHUNK).collect();
-            if names.is_empty() {
+            if files.len() == 0 {
+                for name in &names {
+                    self.copy(lane, Entry { dir, source: name, target: name, operand: false }, None);
+                }
                 return;
             }
             self.hand_out(lane, dir, names);
@@ -172,18 +180,16 @@ impl Session {
         let Some(finish) = &dir.finish else { return };
         let preserve = &self.options.preserve;
         let shown = || dir.parent.as_ref().map_or_else(PathBuf::new, |parent| parent.target_path(&finish.name));
-        let plain_mode = match finish.made {
-            _ if preserve.mode => None,
-            _ if preserve.default_mode => Some(0o777 & !self.umask),
-            None => None,
-            Some(made) => {
-                let lent = 0o700 & !finish.stat.st_mode;
-                Some((made & !lent) | (finish.omitted & !self.umask))
+        let plain_mode = finish.made.map(|made| {
+            if preserve.default_mode {
+                return (made & 0o7000) | (0o777 & !self.umask);
             }
-        };
+            let lent = 0o700 & !finish.stat.st_mode;
+            (made & !lent) | (finish.omitted & !self.umask)
+        });
         let now = Now {
             owner: finish.owner,
-            mode: finish.made.or((plain_mode.is_some() || preserve.mode).then_some(u32::MAX)),
+            mode: Some(finish.mode),
             fresh: finish.made.is_some(),
             acl: dir.default_acl || finish.made.is_none(),
         };

@@ -1,0 +1,156 @@
+//! One large file, cold.
+
+use std::fs;
+use std::path::Path;
+
+use super::{COSTS, fio};
+use crate::Result;
+use crate::data::{remove, source};
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::{measure, per_gib, resident_pages};
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::tool::{must, output, tool};
+use crate::units::{GIB, MIB, size_text};
+
+/// The disk's own limit among the contenders.
+const LIMIT: &str = "fio, the disk's limit";
+
+/// Contenders: what the table calls them, the program they need, the command with SOURCE and TARGET in it.
+const COPIES: &[(&str, &str, &str)] = &[
+    ("dio cp", "dio", "dio cp SOURCE TARGET"),
+    ("cp && sync", "cp", "cp SOURCE TARGET && sync -f TARGET"),
+    ("dd bs=8M direct", "dd", DD),
+    ("nocache cp && sync", "nocache", "nocache cp SOURCE TARGET && sync -f TARGET"),
+    ("cpz && sync", "cpz", "cpz SOURCE TARGET && sync -f TARGET"),
+    ("xcp && sync", "xcp", "xcp --no-progress SOURCE TARGET && sync -f TARGET"),
+];
+/// dd with large direct blocks, the long-standing way to copy without the page cache.
+const DD: &str = "dd if=SOURCE of=TARGET bs=8M iflag=direct oflag=direct conv=fsync status=none";
+
+/// One copy from `source` to `target` by one program, as often as asked.
+struct Copy<'a> {
+    lab: &'a Lab,
+    source: &'a Path,
+    target: &'a Path,
+    script: String,
+    bytes: u64,
+}
+
+impl Copy<'_> {
+    /// Cold, measured, checked: the size always, the content in the first round.
+    fn run(&self, round: usize) -> Result<Sample> {
+        remove(self.target)?;
+        self.lab.cool()?;
+        let mut sample = measure(&mut self.lab.shell(&self.script))?.sample;
+        per_gib(&mut sample, self.bytes);
+        sample.insert("pages_source", resident_pages([self.source])?);
+        sample.insert("pages_target", resident_pages([self.target])?);
+        if fs::metadata(self.target)?.len() != self.bytes {
+            return Err("the copy has another size".into());
+        }
+        if round == 0 {
+            output(tool("cmp").arg(self.source).arg(self.target)).map_err(|e| format!("a wrong copy: {e}"))?;
+        }
+        Ok(sample)
+    }
+}
+
+fn filled(script: &str, source: &Path) -> String {
+    let name = source.file_name().unwrap_or_default().to_string_lossy();
+    script.replace("SOURCE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
+}
+
+/// The contenders of [`COPIES`] by their programs' names, and the disk's limit when `limit` is set.
+fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) -> Result<Group> {
+    let bytes = fs::metadata(source)?.len();
+    let target = &lab.dir.join("target");
+    let mut entries = Vec::new();
+    for (name, _, script) in COPIES.iter().filter(|(_, program, _)| programs.contains(program)) {
+        let copy = Copy { lab, source, target, script: filled(script, source), bytes };
+        entries.push(Entry::new(name, &copy.script.clone(), move |round| copy.run(round)));
+    }
+    if limit {
+        let script = filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes)), source);
+        entries.push(Entry::new(LIMIT, &script.clone(), move |_| {
+            remove(target)?;
+            lab.cool()?;
+            fio::mixed(lab, &script)
+        }));
+    }
+    let group = interleave(title, entries, lab.options.runs as usize, COSTS);
+    remove(target)?;
+    group
+}
+
+/// `dio cp` with a receipt, unmeasured: which engine it used and the most memory its buffers took. A dio that
+/// writes no receipt is measured all the same; what it would have told is then missing.
+fn receipt(lab: &Lab, source: &Path, report: &mut Report) -> Result<Option<f64>> {
+    let (target, file) = (lab.dir.join("target"), lab.dir.join("receipt"));
+    remove(&target)?;
+    measure(&mut lab.shell(&filled("dio cp --receipt $DIR/receipt SOURCE TARGET", source)))?;
+    let text = fs::read_to_string(&file);
+    remove(&target)?;
+    remove(&file)?;
+    let Ok(text) = text else {
+        eprintln!("benchsuite: dio cp wrote no receipt: engine and buffers stay unknown");
+        return Ok(None);
+    };
+    let receipt: serde_json::Value = serde_json::from_str(&text).map_err(|e| format!("the receipt of dio cp: {e}"))?;
+    report.set("engine", receipt["engine"].clone());
+    report.set("durable", receipt["durable"].clone());
+    Ok(receipt["peak_buffer_bytes"].as_f64())
+}
+
+/// `copy`: dio, five other ways to copy, and the disk's limit.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
+    let peers = lab.available(&["cp", "dd", "nocache", "cpz", "xcp"]);
+    let mut programs = lab.programs(&peers);
+    programs.extend(lab.programs(&["fio"]));
+    let mut report = Report::new("copy", Host::describe(&lab.dir)?, programs)?;
+    report.set("size", size_text(fs::metadata(source)?.len()));
+    report.set("rounds", lab.options.runs);
+    let buffers = receipt(lab, source, &mut report)?;
+    let names: Vec<&str> = [&["dio"], &peers[..]].concat();
+    let group = group(lab, "cold copy of one file", &names, source, true)?;
+    copy_goals(&mut report, &group, buffers);
+    report.groups.push(group);
+    report.notes.push("The last row is no copy: fio reads the source and writes as many bytes elsewhere, at once.");
+    report.notes.push("`dio cp` returns when data and name are durable; `sync -f` makes the others so.");
+    lab.profile(&filled("dio cp SOURCE TARGET", source))?;
+    remove(&lab.dir.join("target"))?;
+    Ok(report)
+}
+
+fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
+    let wall = |peer| group.ratio(peer, "wall_seconds");
+    let dio = |metric| group.spread("dio cp", metric);
+    report.goal(Goal::at_most("wall ÷ the disk's limit", 1.02, wall(LIMIT)));
+    report.goal(Goal::at_most("wall ÷ dd bs=8M direct", 1.0, wall("dd bs=8M direct")));
+    report.goal(Goal::at_most("wall ÷ cp && sync", 0.7, wall("cp && sync")));
+    report.goal(Goal::at_most("CPU, s/GiB", 0.10, dio("cpu_seconds_per_gib").map(|s| s.median)));
+    report.goal(Goal::at_most("CPU ÷ dd", 1.0, group.ratio("dd bs=8M direct", "cpu_seconds")));
+    report.goal(Goal::at_most("resident pages of the source, worst", 0.0, dio("pages_source").map(|s| s.max)));
+    report.goal(Goal::at_most("resident pages of the target, worst", 0.0, dio("pages_target").map(|s| s.max)));
+    report.goal(Goal::at_most("buffers by the receipt, MiB", 64.0, buffers.map(|b| b / MIB as f64)));
+}
+
+/// The inner part of `loop`: dio and dd in `lab`'s directory, which is on a disk of memory.
+pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<Report> {
+    ["fincore", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let source = &source(&lab.dir, bytes)?;
+    let mut report = Report::new("loop", Host::describe(&lab.dir)?, lab.programs(&["dd"]))?;
+    report.set("size", size_text(bytes));
+    report.set("rounds", lab.options.runs);
+    receipt(lab, source, &mut report)?;
+    let group = group(lab, "copy on a disk of memory", &["dio", "dd"], source, false)?;
+    let wall = group.ratio("dd bs=8M direct", "wall_seconds");
+    report.goal(Goal::at_most("wall ÷ dd bs=8M direct", 1.0, wall));
+    report.groups.push(group);
+    report.notes.push("The image is on tmpfs, the loop device buffered (tmpfs allows no other): the CPU is the limit.");
+    lab.profile(&filled("dio cp SOURCE TARGET", source))?;
+    Ok(report)
+}

@@ -1,0 +1,138 @@
+//! What a copy does to a neighbour: a process reads a cached hot set while a file is copied, both with one
+//! limit of memory.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::reader::Reader;
+use crate::Result;
+use crate::data::{remove, source};
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::{measure, resident_pages};
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Sample, interleave};
+use crate::tool::{must, tool};
+use crate::units::{GIB, MIB, size_text};
+
+/// Bytes of the hot set.
+const HOT: u64 = 512 * MIB;
+/// Memory that reader and copy share, page cache included.
+const MEMORY: u64 = GIB;
+
+/// How the names of the groups begin.
+const PREFIX: &str = "dio-benchsuite-";
+/// What is told about the reader and its pages, not about the copy.
+const HOT_SET: &[&str] =
+    &["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds", "resident_part"];
+
+/// A group of processes with a limit of memory, removed when dropped.
+struct Group {
+    dir: PathBuf,
+}
+
+impl Group {
+    /// Version 1 has a hierarchy of its own for memory; version 2 has one for all controllers.
+    fn new(limit: u64) -> Result<Group> {
+        let name = format!("{PREFIX}{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let (base, file) = if v1.join("memory.limit_in_bytes").exists() {
+            (v1, "memory.limit_in_bytes")
+        } else {
+            (Path::new("/sys/fs/cgroup"), "memory.max")
+        };
+        remove_stale(base)?;
+        let group = Group { dir: base.join(name) };
+        fs::create_dir(&group.dir).map_err(|e| format!("{}: {e}", group.dir.display()))?;
+        fs::write(group.dir.join(file), limit.to_string()).map_err(|e| format!("cannot limit memory: {e}"))?;
+        Ok(group)
+    }
+
+    /// `command` as a member of the group, with all that it starts.
+    fn member(&self, command: &Command) -> Command {
+        let mut shell = tool("sh");
+        shell.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.dir.join("cgroup.procs"));
+        shell.arg(command.get_program()).args(command.get_args());
+        for (key, value) in command.get_envs() {
+            shell.env(key, value.unwrap_or_default());
+        }
+        shell
+    }
+}
+
+/// Removes groups that a killed run left; one with a process in it stays, because the kernel refuses.
+fn remove_stale(base: &Path) -> Result<()> {
+    for entry in fs::read_dir(base)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Version 1 only: gives the pages back that are still charged to the group.
+        let _ = fs::write(self.dir.join("memory.force_empty"), "0");
+        if let Err(e) = fs::remove_dir(&self.dir) {
+            eprintln!("benchsuite: {}: {e}", self.dir.display());
+        }
+    }
+}
+
+/// One round of one row: fresh caches, a fresh group, the reader, then `script` in the same group.
+fn run(lab: &Lab, hot: &Path, script: &str) -> Result<Sample> {
+    remove(&lab.dir.join("target"))?;
+    lab.cool()?;
+    let group = Group::new(MEMORY)?;
+    let mut reader = Reader::start(group.member(tool(env::current_exe()?).arg("hot-reader").arg(hot)))?;
+    reader.begin()?;
+    let mut sample = measure(&mut group.member(&lab.shell(script)))?.sample;
+    // The reader goes on meanwhile: what counts is what the copy left, not what it brings back afterwards.
+    let page = rustix::param::page_size() as f64;
+    sample.insert("resident_part", resident_pages([hot])? * page / HOT as f64);
+    reader.end(&mut sample)?;
+    // The machine's CPU is mostly the reader's: it says nothing about the copy. Without a copy nothing does.
+    sample.remove("machine_cpu_seconds");
+    if script.starts_with("sleep") {
+        sample.retain(|key, _| HOT_SET.contains(key));
+    }
+    Ok(sample)
+}
+
+/// `hotset`: dio, cp, and the reader alone.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    must("fincore")?;
+    let source = source(&lab.dir, lab.options.size.unwrap_or(8 * GIB))?;
+    let hot = &crate::data::source(&lab.dir, HOT)?;
+    let mut report = Report::new("hotset", Host::describe(&lab.dir)?, lab.programs(&["cp"]))?;
+    report.set("copied", size_text(fs::metadata(&source)?.len()));
+    report.set("hot_set", size_text(HOT));
+    report.set("memory_of_the_group", size_text(MEMORY));
+    report.set("rounds", lab.options.runs);
+    let name = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
+    let scripts = [
+        ("dio cp", format!("dio cp {name} $DIR/target")),
+        ("cp && sync", format!("cp {name} $DIR/target && sync -f $DIR/target")),
+        ("no copy", format!("sleep {}", lab.options.seconds)),
+    ];
+    let entry = |(name, script): &(&str, String)| {
+        let script = script.clone();
+        Entry::new(name, &script.clone(), move |_| run(lab, hot, &script))
+    };
+    let compared = ["wall_seconds", "cpu_seconds", "reads_per_second", "p99_nanoseconds", "p999_nanoseconds"];
+    let entries = scripts.iter().map(entry).collect();
+    let group = interleave("a hot set read during a copy", entries, lab.options.runs as usize, &compared);
+    remove(&lab.dir.join("target"))?;
+    let group = group?;
+    let p99 = group.ratio("cp && sync", "p99_nanoseconds");
+    let resident = group.spread("dio cp", "resident_part").map(|s| s.min);
+    report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.0, p99));
+    report.goal(Goal::at_least("hot set resident after dio cp, worst", 0.99, resident));
+    report.groups.push(group);
+    report.notes.push("Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.");
+    Ok(report)
+}

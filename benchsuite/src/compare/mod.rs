@@ -1,0 +1,13 @@
+//! The comparisons, one module each.
+
+pub(crate) mod copy;
+pub(crate) mod fio;
+pub(crate) mod hotset;
+pub(crate) mod increments;
+pub(crate) mod looped;
+pub(crate) mod random;
+pub(crate) mod reader;
+pub(crate) mod tree;
+
+/// What ratios are taken of, where both sides have it.
+const COSTS: &[&str] = &["wall_seconds", "cpu_seconds", "machine_cpu_seconds"];

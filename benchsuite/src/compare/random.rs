@@ -1,0 +1,71 @@
+//! Random reads of 4 KiB: the library against fio.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::fio;
+use crate::Result;
+use crate::data::source;
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::measure;
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Sample, interleave};
+use crate::tool::must;
+use crate::units::{GIB, size_text};
+
+/// Requests in flight.
+const DEPTHS: [u32; 3] = [1, 32, 128];
+
+/// `random`: the same file, block and depths, interleaved.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    must("fio")?;
+    let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
+    let seconds = lab.options.seconds;
+    let mut report = Report::new("random", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
+    report.set("size", size_text(fs::metadata(source)?.len()));
+    report.set("seconds", seconds);
+    report.set("rounds", lab.options.runs);
+    let file = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
+    // The whole file, as fio reads it; by itself dio keeps to the first GiB.
+    let common = format!("--size {} --block 4K --seconds {seconds}", size_text(fs::metadata(source)?.len()));
+    for depth in DEPTHS {
+        let ours = format!("dio bench random --file {file} {common} --depth {depth} --json");
+        let theirs = fio::random_script(&file, depth, seconds);
+        let entries = vec![
+            Entry::new("dio bench random", &ours.clone(), move |_| {
+                lab.cool()?;
+                dio(lab, &ours)
+            }),
+            Entry::new("fio io_uring", &theirs.clone(), move |_| {
+                lab.cool()?;
+                let mut sample = fio::random(lab, &theirs)?;
+                keep_costs(&mut sample);
+                Ok(sample)
+            }),
+        ];
+        let title = format!("depth {depth}");
+        let rounds = lab.options.runs as usize;
+        let group = interleave(&title, entries, rounds, &["iops"])?;
+        report.goal(Goal::at_least(&format!("{title}: reads/s ÷ fio"), 0.97, group.ratio("fio io_uring", "iops")));
+        report.groups.push(group);
+    }
+    report.notes.push("CPU is that of the whole program: fio's includes half a second of its own start.");
+    Ok(report)
+}
+
+/// The time is set by the option and nothing is written: what remains to tell is what the reads cost.
+fn keep_costs(sample: &mut Sample) {
+    sample.retain(|key, _| !["wall_seconds", "dirty_bytes"].contains(key));
+}
+
+fn dio(lab: &Lab, script: &str) -> Result<Sample> {
+    let finished = measure(&mut lab.shell(script))?;
+    let report: Value = serde_json::from_str(&finished.stdout).map_err(|e| format!("dio bench random: {e}"))?;
+    let mut sample = finished.sample;
+    let rate = report["rows"][0]["reads_per_second"].as_f64();
+    sample.insert("iops", rate.ok_or("dio bench random reports no reads_per_second")?);
+    keep_costs(&mut sample);
+    Ok(sample)
+}

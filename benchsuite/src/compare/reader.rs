@@ -1,0 +1,122 @@
+//! The process that reads a cached hot set while others copy, and how it is talked to.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::Result;
+use crate::histogram::Histogram;
+use crate::random::Random;
+use crate::rounds::Sample;
+use crate::units::MIB;
+
+/// Bytes of one read.
+const PIECE: u64 = 4096;
+
+/// The reader's side: fills the cache, says `ready`, waits for a line, reads at random until standard input
+/// ends, prints one JSON object.
+pub(crate) fn serve(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let pieces = file.metadata()?.len() / PIECE;
+    // Read twice: the kernel keeps a page as active from its second use on.
+    (0..2).try_for_each(|_| sweep(&file))?;
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    let stop = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        let reading = scope.spawn(|| read_until(&file, pieces, &stop));
+        // End of input: the one who started this wants the result, or is gone.
+        let ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stop.store(true, Ordering::Relaxed);
+        ended.and(reading.join().expect("the reading thread does not panic"))
+    })?;
+    println!("{result}");
+    Ok(())
+}
+
+fn sweep(file: &File) -> std::io::Result<()> {
+    let mut buffer = vec![0; MIB as usize];
+    let mut offset = 0;
+    loop {
+        match file.read_at(&mut buffer, offset)? {
+            0 => return Ok(()),
+            n => offset += n as u64,
+        }
+    }
+}
+
+fn read_until(file: &File, pieces: u64, stop: &AtomicBool) -> std::io::Result<Value> {
+    let mut random = Random::new(1);
+    let mut latencies = Histogram::new();
+    let mut buffer = [0; PIECE as usize];
+    let started = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let offset = random.below(pieces) * PIECE;
+        let before = Instant::now();
+        file.read_exact_at(&mut buffer, offset)?;
+        latencies.add(before.elapsed().as_nanos() as u64);
+    }
+    Ok(json!({
+        "reads_per_second": latencies.total() as f64 / started.elapsed().as_secs_f64(),
+        "p50_nanoseconds": latencies.quantile(0.5),
+        "p99_nanoseconds": latencies.quantile(0.99),
+        "p999_nanoseconds": latencies.quantile(0.999),
+        "max_nanoseconds": latencies.max(),
+    }))
+}
+
+/// The other side: a running reader. It ends when this is dropped, because its input ends then.
+pub(crate) struct Reader {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Reader {
+    /// Starts `command`, which must become [`serve`], and waits until its hot set is cached.
+    pub(crate) fn start(mut command: Command) -> Result<Reader> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let output = BufReader::new(child.stdout.take().ok_or("the reader has no output")?);
+        let mut reader = Reader { input: child.stdin.take(), child, output };
+        if reader.line()?.trim() != "ready" {
+            return Err("the reader of the hot set could not start".into());
+        }
+        Ok(reader)
+    }
+
+    /// From now on reads are counted.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        Ok(self.input.as_mut().ok_or("the reader has ended")?.write_all(b"begin\n")?)
+    }
+
+    /// Ends the reading and adds its rate and latencies to `sample`.
+    pub(crate) fn end(mut self, sample: &mut Sample) -> Result<()> {
+        self.input = None;
+        let result: Value = serde_json::from_str(&self.line()?)?;
+        for key in ["reads_per_second", "p50_nanoseconds", "p99_nanoseconds", "p999_nanoseconds", "max_nanoseconds"] {
+            sample.insert(key, result[key].as_f64().ok_or("the reader's report lacks a number")?);
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.input = None;
+        // It ends by itself; what it returns was read already or is not wanted.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,83 @@
+//! Many small files, cold and warm.
+
+use std::path::Path;
+
+use super::COSTS;
+use crate::Result;
+use crate::data::{self, Tree, remove};
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::{measure, per_gib, resident_pages};
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::tool::{must, output, tool};
+use crate::units::MIB;
+
+/// Contenders: name, program, command. dio syncs by itself; it may not be spared what the others do, so it
+/// gets the last sync too.
+const COPIES: &[(&str, &str, &str)] = &[
+    ("dio cp -a", "dio", "dio cp -a TREE TARGET && sync -f TARGET"),
+    ("cp -a && sync", "cp", "cp -a TREE TARGET && sync -f TARGET"),
+    ("cpz && sync", "cpz", "cpz TREE TARGET && sync -f TARGET"),
+    ("xcp -r && sync", "xcp", "xcp --no-progress -r TREE TARGET && sync -f TARGET"),
+];
+
+/// `tree`: dio against three others, each with a final sync.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    ["fincore", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let tree = data::tree(&lab.dir, lab.options.files)?;
+    let peers = lab.available(&["cp", "cpz", "xcp"]);
+    let mut report = Report::new("tree", Host::describe(&lab.dir)?, lab.programs(&peers))?;
+    report.set("files", tree.count);
+    report.set("data", format!("{:.1} MiB in 300 directories", tree.bytes as f64 / MIB as f64));
+    report.set("rounds", lab.options.runs);
+    for title in ["cold", "warm"] {
+        let group = group(lab, title, &tree, &peers)?;
+        for peer in group.contenders.iter().skip(1) {
+            let goal = format!("{title}: wall ÷ {}", peer.name);
+            report.goal(Goal::at_most(&goal, 1.0, group.ratio(&peer.name, "wall_seconds")));
+        }
+        report.groups.push(group);
+    }
+    report.notes.push("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
+    lab.profile(&filled("dio cp -a TREE TARGET", &tree))?;
+    remove(&lab.dir.join("target"))?;
+    Ok(report)
+}
+
+fn filled(script: &str, tree: &Tree) -> String {
+    let name = tree.root.file_name().unwrap_or_default().to_string_lossy();
+    script.replace("TREE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
+}
+
+fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<Group> {
+    let target = &lab.dir.join("target");
+    let mut entries = Vec::new();
+    for (name, program, script) in COPIES {
+        if *program == "dio" || peers.contains(program) {
+            let script = filled(script, tree);
+            entries.push(Entry::new(name, &script.clone(), move |round| {
+                run(lab, tree, target, &script, title == "warm", round)
+            }));
+        }
+    }
+    let group = interleave(title, entries, lab.options.runs as usize, COSTS);
+    remove(target)?;
+    group
+}
+
+fn run(lab: &Lab, tree: &Tree, target: &Path, script: &str, warm: bool, round: usize) -> Result<Sample> {
+    remove(target)?;
+    lab.cool()?;
+    if warm {
+        data::warm(tree.files(&tree.root))?;
+    }
+    let mut sample = measure(&mut lab.shell(script))?.sample;
+    per_gib(&mut sample, tree.bytes);
+    sample.insert("pages_source", resident_pages(tree.files(&tree.root))?);
+    sample.insert("pages_target", resident_pages(tree.files(target))?);
+    if round == 0 {
+        output(tool("diff").arg("-r").arg(&tree.root).arg(target)).map_err(|e| format!("a wrong copy: {e}"))?;
+    }
+    Ok(sample)
+}

@@ -1,0 +1,126 @@
+//! The data to copy: made once, kept between runs.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::Result;
+use crate::random::Random;
+use crate::tool::{output, tool};
+use crate::units::{KIB, MIB, size_text};
+
+/// Directories of the tree of small files.
+const DIRECTORIES: u64 = 300;
+/// Seed of its sizes and contents.
+const SEED: u64 = 0x00d1_0000_0001;
+
+/// A file of `bytes` (whole MiB) that cannot be compressed, below `dir`. Written directly: allocated-only
+/// extents would be read without a disk, and cached pages would be in the way.
+pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
+    if bytes % MIB != 0 {
+        return Err(format!("a size of whole MiB is needed, not {}", size_text(bytes)).into());
+    }
+    let path = dir.join(format!("source-{}", size_text(bytes)));
+    if fs::metadata(&path).is_ok_and(|m| m.len() == bytes) {
+        return Ok(path);
+    }
+    eprintln!("benchsuite: writing {} of random bytes", size_text(bytes));
+    // Complete files only have the final name.
+    let part = dir.join("source.part");
+    let mut dd = tool("dd");
+    dd.args(["if=/dev/urandom", "bs=1M", "iflag=fullblock", "oflag=direct", "conv=fsync", "status=none"]);
+    output(dd.arg(format!("of={}", part.display())).arg(format!("count={}", bytes / MIB)))?;
+    fs::rename(part, &path)?;
+    Ok(path)
+}
+
+/// A tree of small files.
+pub(crate) struct Tree {
+    pub(crate) root: PathBuf,
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Tree {
+    /// Its files, or those of a copy of it below `root`. Never held as a list: a process that is started
+    /// inherits the peak RSS of this one, so this one stays small.
+    pub(crate) fn files(&self, root: &Path) -> impl Iterator<Item = PathBuf> {
+        (0..self.count).map(move |n| root.join(name_of(n)))
+    }
+}
+
+/// `count` files below `dir`, between 100 bytes and 64 KiB: log-normal with median 4 KiB, the same every time.
+pub(crate) fn tree(dir: &Path, count: u64) -> Result<Tree> {
+    let root = dir.join(format!("tree-{count}"));
+    if !root.exists() {
+        eprintln!("benchsuite: writing {count} small files");
+        let part = dir.join("tree.part");
+        remove(&part)?;
+        write_tree(&part, count)?;
+        rustix::fs::sync();
+        fs::rename(part, &root)?;
+    }
+    let mut tree = Tree { root, count, bytes: 0 };
+    tree.bytes = tree.files(&tree.root).map(|f| fs::metadata(f).map(|m| m.len())).sum::<std::io::Result<u64>>()?;
+    Ok(tree)
+}
+
+/// Where file `n` is in the tree.
+fn name_of(n: u64) -> PathBuf {
+    PathBuf::from(format!("d{:03}/f{n:06}", n % DIRECTORIES))
+}
+
+fn write_tree(root: &Path, count: u64) -> Result<()> {
+    for d in 0..DIRECTORIES.min(count) {
+        fs::create_dir_all(root.join(format!("d{d:03}")))?;
+    }
+    let mut random = Random::new(SEED);
+    let mut content = vec![0; 64 * KIB as usize];
+    for n in 0..count {
+        let size = random.log_normal(4096.0, 1.2, 100, 64 * KIB) as usize;
+        random.fill(&mut content[..size]);
+        File::create(root.join(name_of(n)))?.write_all(&content[..size])?;
+    }
+    Ok(())
+}
+
+/// Reads every file once, so that the cache holds them all.
+pub(crate) fn warm(files: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    let mut buffer = vec![0; 64 * KIB as usize];
+    for file in files {
+        let mut file = File::open(file)?;
+        while file.read(&mut buffer)? > 0 {}
+    }
+    Ok(())
+}
+
+/// Removes a file or a tree; nothing there is fine.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(m) if m.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(e) => Err(e),
+    };
+    match removed {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {e}", path.display()).into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{remove, tree};
+
+    #[test]
+    fn the_tree_is_the_same_every_time() {
+        let (a, b) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (one, two) = (tree(a.path(), 400).expect("written"), tree(b.path(), 400).expect("written"));
+        assert_eq!((one.files(&one.root).count(), one.bytes), (400, two.bytes));
+        for (x, y) in one.files(&one.root).zip(two.files(&two.root)) {
+            assert_eq!(std::fs::read(x).expect("readable"), std::fs::read(y).expect("readable"));
+        }
+        assert_eq!(tree(a.path(), 400).expect("found again").bytes, one.bytes);
+        remove(&one.root).expect("removed");
+        remove(&one.root).expect("nothing there is fine");
+    }
+}

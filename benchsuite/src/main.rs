@@ -1,0 +1,79 @@
+//! Comparisons of dio with other programs: interleaved rounds, medians, recorded. See README.md.
+
+mod compare;
+mod data;
+mod histogram;
+mod host;
+mod lab;
+mod measure;
+mod options;
+mod random;
+mod readme;
+mod report;
+mod rounds;
+mod stats;
+mod tool;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use compare::{copy, hotset, increments, looped, random as random_reads, reader, tree};
+use lab::Lab;
+use options::{Cli, Options, What};
+
+/// Errors are messages for the person who started the comparison.
+type Error = Box<dyn std::error::Error>;
+type Result<T> = std::result::Result<T, Error>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.what, &cli.options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("benchsuite: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(what: &What, options: &Options) -> Result<()> {
+    match what {
+        What::HotReader { file } => return reader::serve(file),
+        What::Readme => return readme::update(),
+        _ => {}
+    }
+    let lab = Lab::prepare(options)?;
+    if let What::All = what {
+        return all(&lab);
+    }
+    one(what, &lab)
+}
+
+fn one(what: &What, lab: &Lab) -> Result<()> {
+    let report = match what {
+        What::Copy => copy::compare(lab)?,
+        What::Tree => tree::compare(lab)?,
+        What::Loop => return looped::enter(lab),
+        What::LoopInside => looped::compare(lab)?,
+        What::Random => random_reads::compare(lab)?,
+        What::Hotset => hotset::compare(lab)?,
+        What::Increments => increments::compare(lab)?,
+        What::All | What::HotReader { .. } | What::Readme => return Ok(()),
+    };
+    report.publish(lab.options.record)
+}
+
+/// Every comparison; those after a failed one still run, and the exit status tells.
+fn all(lab: &Lab) -> Result<()> {
+    let mut failed = Vec::new();
+    let whats = [What::Copy, What::Tree, What::Loop, What::Random, What::Hotset, What::Increments];
+    for (what, name) in whats.iter().zip(["copy", "tree", "loop", "random", "hotset", "increments"]) {
+        if let Err(e) = one(what, lab) {
+            eprintln!("benchsuite: {name}: {e}");
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+}

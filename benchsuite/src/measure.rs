@@ -1,0 +1,183 @@
+//! One measured run of a command.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wait4::Wait4;
+
+use crate::Result;
+use crate::rounds::Sample;
+use crate::tool::{output, tool};
+use crate::units::GIB;
+
+/// A command that was started and is being timed.
+pub(crate) struct Running {
+    child: Child,
+    started: Instant,
+    before: Machine,
+    stdout: File,
+    stderr: File,
+    name: String,
+}
+
+/// What a finished command used and printed.
+pub(crate) struct Finished {
+    /// `wall_seconds`, `cpu_seconds`, `machine_cpu_seconds`, …: see [`crate::report::METRICS`].
+    pub(crate) sample: Sample,
+    pub(crate) stdout: String,
+}
+
+/// Runs `command` to its end; an exit status other than 0 is an error with the end of its messages.
+pub(crate) fn measure(command: &mut Command) -> Result<Finished> {
+    start(command)?.finish()
+}
+
+/// Starts `command`, its output kept in unnamed files so that no pipe can stop it.
+pub(crate) fn start(command: &mut Command) -> Result<Running> {
+    let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    let name = command.get_program().display().to_string();
+    let before = Machine::now()?;
+    let started = Instant::now();
+    let child = command.spawn().map_err(|e| format!("{name}: {e}"))?;
+    Ok(Running { child, started, before, stdout, stderr, name })
+}
+
+impl Running {
+    pub(crate) fn finish(mut self) -> Result<Finished> {
+        // wait4 counts the command and every descendant that was waited for: the tree of a shell's commands.
+        let used = self.child.wait4()?;
+        let wall = self.started.elapsed().as_secs_f64();
+        let after = Machine::now()?;
+        if !used.status.success() {
+            let text = text_of(&mut self.stderr)?;
+            let end: Vec<&str> = text.trim().lines().rev().take(3).collect();
+            return Err(format!("{}: {}: {}", self.name, used.status, end.join(" / ")).into());
+        }
+        let (user, system) = (used.rusage.utime.as_secs_f64(), used.rusage.stime.as_secs_f64());
+        let sample = Sample::from([
+            ("wall_seconds", wall),
+            ("user_seconds", user),
+            ("system_seconds", system),
+            ("cpu_seconds", user + system),
+            ("machine_cpu_seconds", after.busy - self.before.busy),
+            ("steal_seconds", after.steal - self.before.steal),
+            ("peak_rss_bytes", used.rusage.maxrss as f64),
+            ("dirty_bytes", dirty_bytes()?),
+        ]);
+        Ok(Finished { sample, stdout: text_of(&mut self.stdout)? })
+    }
+}
+
+fn text_of(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and their time
+/// appears in no process's account.
+struct Machine {
+    busy: f64,
+    steal: f64,
+}
+
+impl Machine {
+    /// From the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    fn now() -> Result<Machine> {
+        let text = fs::read_to_string("/proc/stat")?;
+        let line = text.lines().next().unwrap_or_default();
+        let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+        if ticks.len() < 8 {
+            return Err("/proc/stat has no line of CPU times".into());
+        }
+        let per_second = rustix::param::clock_ticks_per_second() as f64;
+        let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
+        Ok(Machine { busy: busy / per_second, steal: ticks[7] / per_second })
+    }
+}
+
+/// CPUs that are busy with something else, over one second.
+pub(crate) fn busy_cpus() -> Result<f64> {
+    let (before, started) = (Machine::now()?, Instant::now());
+    thread::sleep(Duration::from_secs(1));
+    Ok((Machine::now()?.busy - before.busy) / started.elapsed().as_secs_f64())
+}
+
+/// Bytes that still wait for the disk: what a copy left undone.
+fn dirty_bytes() -> Result<f64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    Ok((kib("Dirty:") + kib("Writeback:")) * 1024.0)
+}
+
+/// Adds what a run cost per GiB of data, and its speed.
+pub(crate) fn per_gib(sample: &mut Sample, bytes: u64) {
+    let gib = bytes as f64 / GIB as f64;
+    sample.insert("cpu_seconds_per_gib", sample["cpu_seconds"] / gib);
+    sample.insert("machine_cpu_seconds_per_gib", sample["machine_cpu_seconds"] / gib);
+    sample.insert("mib_per_second", gib * 1024.0 / sample["wall_seconds"]);
+}
+
+/// Nothing dirty, nothing cached.
+pub(crate) fn cool() -> Result<()> {
+    rustix::fs::sync();
+    fs::write("/proc/sys/vm/drop_caches", "3").map_err(|e| format!("drop_caches: {e}"))?;
+    // The journal, and a file system mounted with `discard`, still work on what was removed.
+    thread::sleep(Duration::from_secs(1));
+    Ok(())
+}
+
+/// Pages of `files` in the page cache, as `fincore` of util-linux counts them.
+pub(crate) fn resident_pages<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Result<f64> {
+    let mut files = files.into_iter().peekable();
+    let mut pages = 0.0;
+    while files.peek().is_some() {
+        let mut fincore = tool("fincore");
+        fincore.args(["--noheadings", "--raw", "--output", "PAGES"]);
+        // A command line holds only so many names.
+        files.by_ref().take(500).for_each(|file| {
+            fincore.arg(file.as_ref());
+        });
+        let text = output(&mut fincore)?;
+        pages += text.lines().filter_map(|line| line.trim().parse::<f64>().ok()).sum::<f64>();
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{measure, resident_pages};
+    use crate::tool::tool;
+
+    #[test]
+    fn time_of_a_shells_children_is_counted() {
+        let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let used = measure(tool("sh").args(["-c", &format!("sh -c '{spin}'; echo done")])).expect("runs").sample;
+        assert!(used["cpu_seconds"] > 0.02, "{used:?}");
+        assert!(used["wall_seconds"] >= used["user_seconds"] * 0.5, "{used:?}");
+        assert!(used["peak_rss_bytes"] > 100_000.0, "{used:?}");
+    }
+
+    #[test]
+    fn output_is_kept_and_failure_is_an_error_with_its_message() {
+        assert_eq!(measure(tool("echo").arg("hello")).expect("runs").stdout, "hello\n");
+        let error = measure(tool("sh").args(["-c", "echo no luck >&2; exit 3"])).err().expect("fails").to_string();
+        assert!(error.contains("no luck") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn resident_pages_follow_the_cache() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), vec![1; 40960]).expect("written");
+        assert_eq!(resident_pages([file.path()]).expect("fincore runs"), 40960.0 / 4096.0);
+    }
+}

@@ -1,0 +1,111 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::units::parse_size;
+
+/// Compare dio with other programs: interleaved rounds, medians, recorded
+#[derive(Parser)]
+#[command(name = "benchsuite", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) what: What,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Clone, Args)]
+pub(crate) struct Options {
+    /// Rounds
+    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) runs: u32,
+    /// Directory on the disk to measure; data stays there for the next run
+    #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
+    pub(crate) dir: PathBuf,
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G]
+    #[arg(long, global = true, value_parser = parse_size)]
+    pub(crate) size: Option<u64>,
+    /// Files in the tree
+    #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) files: u64,
+    /// Seconds of each run of random, and of the hot set alone
+    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// A built dio instead of one built from this source
+    #[arg(long, global = true)]
+    pub(crate) dio: Option<PathBuf>,
+    /// Write runs/DATE-NAME.json and .md, and the table in README.md
+    #[arg(long, global = true)]
+    pub(crate) record: bool,
+    /// One more run of dio under perf, the most expensive functions to standard error (copy, tree, loop)
+    #[arg(long, global = true)]
+    pub(crate) profile: bool,
+}
+
+impl Options {
+    /// The same options as arguments, for this program run by itself.
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = Vec::new();
+        let mut pair = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
+        pair("--runs", self.runs.to_string().into());
+        pair("--dir", self.dir.clone().into());
+        pair("--files", self.files.to_string().into());
+        pair("--seconds", self.seconds.to_string().into());
+        if let Some(size) = self.size {
+            pair("--size", size.to_string().into());
+        }
+        if let Some(dio) = &self.dio {
+            pair("--dio", dio.clone().into());
+        }
+        args.extend(self.record.then(|| "--record".into()));
+        args.extend(self.profile.then(|| "--profile".into()));
+        args
+    }
+}
+
+#[derive(Subcommand)]
+pub(crate) enum What {
+    /// One large file, cold: dio, cp, dd, nocache, cpz, xcp and the disk's own limit
+    Copy,
+    /// Many small files, cold and warm: dio, cp, cpz, xcp
+    Tree,
+    /// One large file on a disk of memory, where the CPU is the limit: dio, dd
+    Loop,
+    /// Random reads of 4 KiB at depth 1, 32 and 128: dio, fio
+    Random,
+    /// What a copy does to a process that reads a cached hot set: dio, cp, no copy
+    Hotset,
+    /// Reading in steps of 1 byte, 4 KiB and 10 MiB, cached and direct, by dio
+    Increments,
+    /// All of them
+    All,
+    /// The rest of `loop`, in a mount namespace of its own
+    #[command(hide = true)]
+    LoopInside,
+    /// The reader of `hotset`: reads FILE at random until standard input ends
+    #[command(hide = true)]
+    HotReader { file: PathBuf },
+    /// Write the table in README.md again from the records
+    Readme,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Cli;
+
+    #[test]
+    fn options_survive_the_way_to_a_program_of_its_own() {
+        Cli::command().debug_assert();
+        let line = ["benchsuite", "copy", "--runs", "7", "--size", "256M", "--record", "--dio", "/bin/true"];
+        let first = Cli::try_parse_from(line).expect("parses").options;
+        let args = ["benchsuite".into(), "loop-inside".into()].into_iter().chain(first.to_args());
+        let second = Cli::try_parse_from(args).expect("parses").options;
+        assert_eq!((second.runs, second.size, second.record, second.profile), (7, Some(256 << 20), true, false));
+        assert_eq!((second.dir, second.dio), (first.dir, first.dio));
+    }
+}

@@ -1,0 +1,260 @@
+//! What a comparison found: as a table for people, as JSON for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Result;
+use crate::host::Host;
+use crate::rounds::Group;
+use crate::stats::Spread;
+use crate::tool::{commit, home, output, tool};
+
+/// How a quantity appears in tables.
+struct Metric {
+    key: &'static str,
+    title: &'static str,
+    /// Multiplies the recorded value.
+    scale: f64,
+    digits: usize,
+}
+
+const fn metric(key: &'static str, title: &'static str, scale: f64, digits: usize) -> Metric {
+    Metric { key, title, scale, digits }
+}
+
+const PER_MIB: f64 = 1.0 / 1_048_576.0;
+
+/// The quantities that tables show, in their order; records hold a few more.
+const METRICS: &[Metric] = &[
+    metric("wall_seconds", "wall, s", 1.0, 2),
+    metric("mib_per_second", "MiB/s", 1.0, 0),
+    metric("iops", "reads/s", 1.0, 0),
+    metric("cpu_seconds", "CPU, s", 1.0, 2),
+    metric("cpu_seconds_per_gib", "CPU, s/GiB", 1.0, 3),
+    metric("machine_cpu_seconds", "CPU of the machine, s", 1.0, 2),
+    metric("machine_cpu_seconds_per_gib", "CPU of the machine, s/GiB", 1.0, 3),
+    metric("peak_rss_bytes", "peak RSS, MiB", PER_MIB, 1),
+    metric("pages_source", "source's pages after", 1.0, 0),
+    metric("pages_target", "target's pages after", 1.0, 0),
+    metric("dirty_bytes", "dirty after, MiB", PER_MIB, 1),
+    metric("reads_per_second", "reads/s of the hot set", 1.0, 0),
+    metric("p50_nanoseconds", "p50, µs", 1e-3, 1),
+    metric("p99_nanoseconds", "p99, µs", 1e-3, 1),
+    metric("p999_nanoseconds", "p99.9, µs", 1e-3, 1),
+    metric("max_nanoseconds", "max, µs", 1e-3, 0),
+    metric("resident_part", "hot set resident after, %", 100.0, 1),
+    metric("device_bytes", "read from the device, MiB", PER_MIB, 1),
+];
+
+/// A figure to reach.
+#[derive(Serialize)]
+pub(crate) struct Goal {
+    pub(crate) goal: String,
+    pub(crate) limit: f64,
+    /// `at most` or `at least`.
+    pub(crate) bound: &'static str,
+    pub(crate) measured: f64,
+    pub(crate) reached: bool,
+}
+
+impl Goal {
+    /// `measured` must not exceed `limit`; `None` when it could not be measured.
+    pub(crate) fn at_most(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
+        measured.map(|m| Goal { goal: goal.to_string(), limit, bound: "at most", measured: m, reached: m <= limit })
+    }
+
+    /// `measured` must not be below `limit`.
+    pub(crate) fn at_least(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
+        measured.map(|m| Goal { goal: goal.to_string(), limit, bound: "at least", measured: m, reached: m >= limit })
+    }
+}
+
+/// One comparison, complete.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    pub(crate) comparison: &'static str,
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    pub(crate) host: Host,
+    /// What the comparison was run with: sizes, rounds, the engine.
+    pub(crate) settings: BTreeMap<&'static str, Value>,
+    pub(crate) programs: BTreeMap<String, String>,
+    pub(crate) goals: Vec<Goal>,
+    pub(crate) notes: Vec<&'static str>,
+    pub(crate) groups: Vec<Group>,
+}
+
+impl Report {
+    /// A report of `comparison` without figures yet.
+    pub(crate) fn new(comparison: &'static str, host: Host, programs: BTreeMap<String, String>) -> Result<Report> {
+        Ok(Report {
+            comparison,
+            date: output(tool("date").args(["--utc", "+%F"]))?.trim().to_string(),
+            commit: commit(),
+            host,
+            settings: BTreeMap::new(),
+            programs,
+            goals: Vec::new(),
+            notes: Vec::new(),
+            groups: Vec::new(),
+        })
+    }
+
+    pub(crate) fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.settings.insert(key, value.into());
+    }
+
+    /// Adds a goal that could be measured; one that could not is said aloud by the peer that was left out.
+    pub(crate) fn goal(&mut self, goal: Option<Goal>) {
+        self.goals.extend(goal);
+    }
+
+    /// Prints the report, and writes it below `runs/` when `record` is set.
+    pub(crate) fn publish(&self, record: bool) -> Result<()> {
+        let text = self.markdown();
+        println!("{text}");
+        if record {
+            let path = home().join("runs").join(format!("{}-{}", self.date, self.comparison));
+            fs::create_dir_all(home().join("runs"))?;
+            fs::write(path.with_extension("json"), serde_json::to_string_pretty(self)? + "\n")?;
+            fs::write(path.with_extension("md"), text)?;
+            crate::readme::update()?;
+            eprintln!("benchsuite: recorded as runs/{}-{}", self.date, self.comparison);
+        }
+        Ok(())
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("# {} · {} · dio {}\n\n", self.comparison, self.date, self.commit);
+        self.goals_text(&mut text);
+        for group in &self.groups {
+            group_text(group, &mut text);
+        }
+        for note in &self.notes {
+            line(&mut text, format_args!("- {note}"));
+        }
+        self.host_text(&mut text);
+        text
+    }
+
+    fn goals_text(&self, text: &mut String) {
+        if self.goals.is_empty() {
+            return;
+        }
+        text.push_str("| goal | limit | measured | |\n|---|--:|--:|---|\n");
+        for g in &self.goals {
+            let verdict = if g.reached { "reached" } else { "**missed**" };
+            let row = format!("| {} | {} {} | {:.3} | {verdict} |", g.goal, g.bound, g.limit, g.measured);
+            line(text, format_args!("{row}"));
+        }
+        text.push('\n');
+    }
+
+    fn host_text(&self, text: &mut String) {
+        let h = &self.host;
+        text.push_str("\n## Where and with what\n\n");
+        line(text, format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel));
+        line(text, format_args!("- {} ({}) on {}, {:.0} GiB", h.file_system, h.mount_options, h.device, h.device_gib));
+        line(text, format_args!("- scheduler {}; read-ahead {} KiB", h.scheduler, h.read_ahead_kib));
+        line(text, format_args!("- {:.2} CPUs busy with something else before it began", h.busy_cpus_before));
+        for (key, value) in &self.settings {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            line(text, format_args!("- {}: {value}", key.replace('_', " ")));
+        }
+        let programs: Vec<String> = self.programs.iter().map(|(name, v)| format!("{name}: {v}")).collect();
+        line(text, format_args!("- {}", programs.join("; ")));
+    }
+}
+
+fn group_text(group: &Group, text: &mut String) {
+    let shown: Vec<&Metric> =
+        METRICS.iter().filter(|m| group.contenders.iter().any(|c| c.summary.contains_key(m.key))).collect();
+    line(text, format_args!("## {}: median (min…max)\n", group.title));
+    let titles: Vec<&str> = shown.iter().map(|m| m.title).collect();
+    line(text, format_args!("| | {} |\n|---{}|", titles.join(" | "), "|--:".repeat(titles.len())));
+    for contender in &group.contenders {
+        let cells: Vec<String> = shown.iter().map(|m| cell(contender.summary.get(m.key), m.scale, m.digits)).collect();
+        line(text, format_args!("| {} | {} |", contender.name, cells.join(" | ")));
+    }
+    text.push('\n');
+    ratios_text(group, text);
+    for contender in &group.contenders {
+        line(text, format_args!("- {}: `{}`", contender.name, contender.command));
+    }
+    for (name, reason) in &group.skipped {
+        line(text, format_args!("- left out: {name}: {reason}"));
+    }
+    text.push('\n');
+}
+
+fn ratios_text(group: &Group, text: &mut String) {
+    let (Some(first), Some(_)) = (group.contenders.first(), group.ratios.first()) else { return };
+    let mut keys: Vec<&str> = Vec::new();
+    for ratio in &group.ratios {
+        if !keys.contains(&ratio.metric) {
+            keys.push(ratio.metric);
+        }
+    }
+    let title = |key: &&str| METRICS.iter().find(|m| m.key == *key).map_or(*key, |m| m.title).to_string();
+    let titles: Vec<String> = keys.iter().map(title).collect();
+    line(text, format_args!("| {} ÷ … | {} |\n|---{}|", first.name, titles.join(" | "), "|--:".repeat(keys.len())));
+    for peer in group.contenders.iter().skip(1) {
+        let of = |key: &&str| group.ratios.iter().find(|r| r.peer == peer.name && r.metric == *key);
+        let cells: Vec<String> = keys.iter().map(|key| cell(of(key).map(|r| &r.spread), 1.0, 3)).collect();
+        line(text, format_args!("| {} | {} |", peer.name, cells.join(" | ")));
+    }
+    text.push('\n');
+}
+
+fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{what}");
+}
+
+/// `median (min…max)`, only the median when all print the same.
+fn cell(spread: Option<&Spread>, scale: f64, digits: usize) -> String {
+    let Some(spread) = spread else { return "–".to_string() };
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| format!("{:.digits$}", v * scale));
+    if min == max { median } else { format!("{median} ({min}…{max})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Goal, Spread, cell, group_text};
+    use crate::rounds::{Entry, Sample, interleave};
+
+    #[test]
+    fn goals_compare_in_their_direction() {
+        let reached = |goal: Option<Goal>| goal.map(|g| g.reached);
+        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.0))), Some(true));
+        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.01))), Some(false));
+        assert_eq!(reached(Goal::at_least("", 0.97, Some(0.96))), Some(false));
+        assert_eq!(reached(Goal::at_least("", 0.97, None)), None);
+    }
+
+    #[test]
+    fn cells_show_a_range_only_where_there_is_one() {
+        let spread = Spread { median: 2.0, min: 1.0, max: 3.0 };
+        assert_eq!(cell(Some(&spread), 1.0, 1), "2.0 (1.0…3.0)");
+        assert_eq!(cell(Some(&Spread { median: 2.0, min: 2.0, max: 2.0 }), 1.0, 1), "2.0");
+        assert_eq!(cell(None, 1.0, 1), "–");
+    }
+
+    #[test]
+    fn tables_have_a_row_for_each_and_a_column_for_what_was_measured() {
+        let entry = |name: &'static str, wall: f64| {
+            Entry::new(name, "cmd $DIR/x", move |_| Ok(Sample::from([("wall_seconds", wall)])))
+        };
+        let group = interleave("cold", vec![entry("dio", 1.0), entry("dd", 4.0)], 3, &["wall_seconds"]).expect("runs");
+        let mut text = String::new();
+        group_text(&group, &mut text);
+        for wanted in ["| | wall, s |", "| dio | 1.00 |", "| dd | 4.00 |", "| dd | 0.250 |", "`cmd $DIR/x`"] {
+            assert!(text.contains(wanted), "{wanted} not in:\n{text}");
+        }
+        assert!(!text.contains("p99"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Running other programs, and installing the ones that are missing.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// Debian's packages, each with a program it brings.
+const PACKAGES: &[(&str, &str)] = &[
+    ("fio", "fio"),
+    ("nocache", "nocache"),
+    ("linux-perf", "perf"),
+    ("util-linux", "fincore"),
+    ("mount", "losetup"),
+    ("e2fsprogs", "mkfs.ext4"),
+    ("diffutils", "cmp"),
+];
+
+/// This crate's directory.
+pub(crate) fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A command whose messages are in English, as the code that reads them expects.
+pub(crate) fn tool(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let out = command.output().map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+    if !out.status.success() {
+        let message = String::from_utf8_lossy(&out.stderr);
+        return Err(format!("{}: {}: {}", command.get_program().display(), out.status, message.trim()).into());
+    }
+    Ok(String::from_utf8(out.stdout)?)
+}
+
+/// The first line a program prints about its version, or the version of the Debian package of that name.
+pub(crate) fn version(program: &Path) -> String {
+    let first = |text: String| text.lines().next().map(str::to_string).filter(|line| !line.is_empty());
+    let asked = output(tool(program).arg("--version")).ok().and_then(first);
+    let name = program.file_name().unwrap_or_default();
+    let package = || output(tool("dpkg-query").args(["-W", "-f", "${Package} ${Version}"]).arg(name)).ok();
+    asked.or_else(package).unwrap_or_else(|| "version unknown".to_string())
+}
+
+/// Where `name` is: in PATH, in `$DIO_PEERS`, or among what this crate built earlier.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .chain(system)
+        .chain(env::var_os("DIO_PEERS").map(PathBuf::from))
+        .chain([peers_root().join("bin")])
+        .map(|dir| dir.join(name))
+        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file())
+}
+
+fn peers_root() -> PathBuf {
+    home().join("target/peers")
+}
+
+/// Finds `name`, or installs it: a Debian package if it is one of ours, a crate otherwise. `None`, said
+/// aloud, when that fails: a comparison then goes on without it.
+pub(crate) fn need(name: &str) -> Option<PathBuf> {
+    if let Some(found) = find(name) {
+        return Some(found);
+    }
+    match PACKAGES.iter().find(|(_, program)| *program == name) {
+        Some((package, _)) => apt_get(package),
+        None => cargo_install(name),
+    }
+    let found = find(name);
+    if found.is_none() {
+        eprintln!("benchsuite: NOT AVAILABLE: {name}");
+    }
+    found
+}
+
+/// As [`need`], for programs without which a comparison makes no sense.
+pub(crate) fn must(name: &str) -> Result<PathBuf> {
+    need(name).ok_or_else(|| format!("{name} is needed and could not be installed").into())
+}
+
+fn apt_get(package: &str) {
+    eprintln!("benchsuite: installing the package {package}");
+    let run = |verb: &[&str]| {
+        tool("apt-get")
+            .args(["--yes", "--quiet", "-o", "DPkg::Lock::Timeout=120"])
+            .args(verb)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    // Lists that are missing or too old make the first attempt fail.
+    let install = ["install", "--no-install-recommends", package];
+    if !run(&install) && run(&["update"]) {
+        run(&install);
+    }
+}
+
+fn cargo_install(name: &str) {
+    eprintln!("benchsuite: building the crate {name}");
+    let status = tool("cargo").args(["install", "--quiet", "--locked", "--root"]).arg(peers_root()).arg(name).status();
+    if !status.is_ok_and(|s| s.success()) {
+        eprintln!("benchsuite: cargo install {name} failed");
+    }
+}
+
+/// Builds `dio` as released and says where it is.
+pub(crate) fn build_dio() -> Result<PathBuf> {
+    eprintln!("benchsuite: building dio");
+    let manifest = home().join("../Cargo.toml");
+    let args = ["build", "--release", "--package", "dio-cli", "--message-format", "json-render-diagnostics"];
+    let text = output(tool("cargo").args(args).arg("--manifest-path").arg(manifest).stderr(Stdio::inherit()))?;
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "dio")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| "cargo built no program named dio".into())
+}
+
+/// The commit dio is built from, with `+` when files differ from it.
+pub(crate) fn commit() -> String {
+    let git = |args: &[&str]| output(tool("git").args(["-c", "safe.directory=*"]).args(args).current_dir(home()));
+    // Records of earlier comparisons are not part of what is measured.
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", "..", ":!runs", ":!README.md"]);
+    let mark = if changed.is_ok_and(|text| text.is_empty()) { "" } else { "+" };
+    git(&["rev-parse", "--short=12", "HEAD"]).map_or("unknown".to_string(), |id| format!("{}{mark}", id.trim()))
+}

@@ -1,0 +1,57 @@
+//! Files none of whose pages are cached.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use dio::residency;
+use serde::Serialize;
+
+use crate::BenchError;
+
+/// How much is made cold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cold {
+    /// The caches of the whole system, metadata included, where this process may (`/proc/sys/vm/drop_caches`, for root);
+    /// elsewhere as `File`.
+    #[default]
+    System,
+    /// The pages of the file.
+    File,
+}
+
+/// Writes back what is dirty, drops the file's pages, and makes sure that they are gone.
+///
+/// # Errors
+/// [`BenchError::NotCold`] when pages stay: others map them, or the file system lives in memory.
+pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
+    let file = File::open(path).map_err(BenchError::system("open", path))?;
+    file.sync_all().map_err(BenchError::system("sync", path))?;
+    let failed = |error: residency::ResidencyError| {
+        BenchError::system("evict the pages of", path)(std::io::Error::other(error.to_string()))
+    };
+    let length = residency::length_of(&file).map_err(failed)?;
+    residency::evict(&file, 0..length).map_err(failed)?;
+    // Refused to all but root, and in many containers to root: then the file's own pages have to do.
+    if cold == Cold::System
+        && let Ok(mut switch) = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
+    {
+        rustix::fs::sync();
+        let _ = switch.write_all(b"3");
+    }
+    match residency::resident_pages(&file).map_err(failed)? {
+        0 => Ok(()),
+        pages => Err(BenchError::NotCold { path: path.to_owned(), pages }),
+    }
+}
+
+/// Pages of a file in the page cache.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn resident_pages(path: &Path) -> Result<u64, BenchError> {
+    let file = File::open(path).map_err(BenchError::system("open", path))?;
+    residency::resident_pages(&file)
+        .map_err(|error| BenchError::system("count the pages of", path)(std::io::Error::other(error.to_string())))
+}

@@ -1,0 +1,130 @@
+//! Files of incompressible data, and the directory that takes them away again.
+
+use std::path::{Path, PathBuf};
+
+use dio::OpenOptions;
+use dio::block::Pool;
+use rustix::io::Errno;
+
+use crate::BenchError;
+
+/// Bytes per write while a file is made.
+const CHUNK: usize = 4 << 20;
+
+/// A directory of one benchmark, removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A directory with a name of its own in `parent`.
+    ///
+    /// # Errors
+    /// What `mkdir(2)` answers.
+    pub fn new(parent: &Path) -> Result<Scratch, BenchError> {
+        // A killed process of the same number may have left its directory.
+        let names = (0..100).map(|attempt| parent.join(format!(".dio-bench-{}-{attempt}", std::process::id())));
+        let mut outcome = Err(Errno::EXIST.into());
+        for path in names {
+            outcome = std::fs::create_dir(&path).map(|()| Scratch(path));
+            if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
+                break;
+            }
+        }
+        outcome.map_err(BenchError::system("create a directory in", parent))
+    }
+
+    /// The path of a file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes a file of `bytes` bytes that no file system and no device can compress or merge, durable and uncached.
+    ///
+    /// # Errors
+    /// [`BenchError::File`], such as no space.
+    pub fn random_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        let path = self.path(name);
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        // Space is reserved first: a full disk is found before anything is written.
+        file.set_size(bytes)?;
+        let _ = file.allocate(0..bytes, false);
+        let mut random = Random::new(bytes ^ 0x5eed);
+        let pool = Pool::new(CHUNK, 1).map_err(BenchError::system("map memory for", &path))?;
+        let mut block = pool.try_take().expect("nobody else takes from this pool");
+        let mut at = 0;
+        while at < bytes {
+            let part = &mut block.bytes_mut()[..CHUNK.min(usize::try_from(bytes - at).unwrap_or(CHUNK))];
+            random.fill(part);
+            file.write_at(part, at)?;
+            at += part.len() as u64;
+        }
+        file.sync_all()?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is found by its name.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A generator of pseudo-random numbers (xorshift64*, Vigna 2016): fast, and the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator.
+    pub fn new(seed: u64) -> Random {
+        // The state 0 would stay 0.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`, which is not 0. Uneven by less than one in 2^32 for the ends used here.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.number()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// Fills memory.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for word in bytes.chunks_mut(8) {
+            word.copy_from_slice(&self.number().to_le_bytes()[..word.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_directory_goes_with_its_files() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.random_file("data", 100_001).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len(), 100_001);
+        let mut seen = [false; 256];
+        bytes.iter().for_each(|byte| seen[usize::from(*byte)] = true);
+        assert!(seen.iter().all(|seen| *seen), "random bytes take every value");
+        let parent = path.parent().unwrap().to_owned();
+        drop(scratch);
+        assert!(!parent.exists());
+    }
+
+    #[test]
+    fn numbers_stay_below_their_end() {
+        let mut random = Random::new(0);
+        let mut seen = [false; 7];
+        (0..1000).for_each(|_| seen[random.below(7) as usize] = true);
+        assert_eq!(seen, [true; 7]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Latencies in a fixed amount of memory.
+
+use serde::Serialize;
+
+/// Buckets to each power of two: a value is known to 1/64 of itself, 1.6 %.
+const STEPS: u64 = 64;
+
+/// Counts of values, in buckets that widen with the value.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    most: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { buckets: vec![0; (bucket(u64::MAX) + 1) as usize], count: 0, most: 0 }
+    }
+}
+
+/// Values below `STEPS` have a bucket each; above, each power of two has `STEPS` of them.
+fn bucket(value: u64) -> u64 {
+    let power = value.max(1).ilog2().saturating_sub(STEPS.ilog2());
+    u64::from(power) * STEPS + (value >> power)
+}
+
+/// The greatest value of a bucket.
+fn upper(bucket: u64) -> u64 {
+    if bucket < 2 * STEPS {
+        return bucket;
+    }
+    let power = bucket / STEPS - 1;
+    // Shifted down again, so that the last bucket ends at the greatest value there is.
+    let end = u128::from(bucket - power * STEPS + 1) << power;
+    u64::try_from(end - 1).unwrap_or(u64::MAX)
+}
+
+impl Histogram {
+    /// Counts a value.
+    pub fn add(&mut self, value: u64) {
+        self.buckets[bucket(value) as usize] += 1;
+        self.count += 1;
+        self.most = self.most.max(value);
+    }
+
+    /// Adds the counts of another histogram.
+    pub fn merge(&mut self, other: &Histogram) {
+        for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += more;
+        }
+        self.count += other.count;
+        self.most = self.most.max(other.most);
+    }
+
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The value that `part` (0 to 1) of all values do not exceed, rounded up to the end of its bucket; 0 without any.
+    pub fn quantile(&self, part: f64) -> u64 {
+        let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
+        let mut passed = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            passed += count;
+            if passed >= rank {
+                return upper(index as u64).min(self.most);
+            }
+        }
+        0
+    }
+
+    /// The usual percentiles of values in nanoseconds.
+    pub fn latency(&self) -> Latency {
+        let seconds = |part| self.quantile(part) as f64 / 1e9;
+        Latency { p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999), max: self.most as f64 / 1e9 }
+    }
+}
+
+/// Latencies in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// The median.
+    pub p50: f64,
+    /// What 99 of 100 do not exceed.
+    pub p99: f64,
+    /// What 999 of 1000 do not exceed.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_narrow_and_leave_no_gap() {
+        for value in (0..5000).chain([1 << 40, (1 << 40) + 12345, u64::MAX - 1, u64::MAX]) {
+            let end = upper(bucket(value));
+            assert!(end >= value && end - value <= value / STEPS, "{value} in a bucket that ends at {end}");
+            assert!(end == u64::MAX || bucket(end + 1) == bucket(value) + 1, "gap behind {end}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_values() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), 0);
+        (1..=1000).for_each(|value| histogram.add(value * 1000));
+        for (part, exact) in [(0.5, 500_000), (0.99, 990_000), (0.999, 999_000), (1.0, 1_000_000)] {
+            let found = histogram.quantile(part);
+            assert!(found >= exact && found <= exact + exact / STEPS, "{part}: {found} for {exact}");
+        }
+        let mut twice = histogram.clone();
+        twice.merge(&histogram);
+        assert_eq!((twice.count(), twice.quantile(0.5)), (2000, histogram.quantile(0.5)));
+    }
+}

@@ -1,0 +1,267 @@
+//! Cold sequential reading in small and large steps, through the page cache and past it.
+//!
+//! The reference is the published measurement of direct I/O on AIX's JFS, where every step was a request to the disk:
+//! direct reading lost whenever the steps were small. With read-ahead of our own it need not.
+
+use std::hint::black_box;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use dio::stream::Reader;
+use dio::{Mode, OpenOptions};
+use serde::Serialize;
+
+use crate::cold::{Cold, make_cold};
+use crate::data::Scratch;
+use crate::environment::Environment;
+use crate::measure::{Meter, Usage};
+use crate::stats::{Summary, median_count};
+use crate::table::Table;
+use crate::units::{factor, size};
+use crate::{BenchError, units};
+
+/// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in reasonable time.
+const SMALL_STEP: u64 = 4096;
+
+/// Steps in a row of small ones: of 1 byte, 1 MiB.
+const MOST_STEPS: u64 = 1 << 20;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Bytes of the file that is read; of an existing file, at most so much.
+    pub size: u64,
+    /// Where the files are made.
+    pub directory: PathBuf,
+    /// An existing file to read instead.
+    pub file: Option<PathBuf>,
+    /// Bytes asked for by each call, one row for each.
+    pub steps: Vec<u64>,
+    /// Runs of each row and way.
+    pub runs: usize,
+    /// What is made cold before each.
+    pub cold: Cold,
+}
+
+/// One row of the table: medians.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Row {
+    /// Bytes asked for by each call.
+    pub step_bytes: u64,
+    /// Bytes read in all.
+    pub file_bytes: u64,
+    /// Elapsed seconds through the page cache.
+    pub cached_seconds: f64,
+    /// Elapsed seconds through direct I/O.
+    pub direct_seconds: f64,
+    /// Bytes that storage delivered for the cached run; `None` where the kernel does not count them.
+    pub cached_device_bytes: Option<u64>,
+    /// Bytes that storage delivered for the direct run.
+    pub direct_device_bytes: Option<u64>,
+}
+
+/// The runs behind one row, in the order in which they were made.
+#[derive(Clone, Debug, Serialize)]
+pub struct Samples {
+    /// Bytes asked for by each call.
+    pub step_bytes: u64,
+    /// The runs through the page cache.
+    pub cached: Vec<Usage>,
+    /// The runs through direct I/O.
+    pub direct: Vec<Usage>,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// One row for each step.
+    pub rows: Vec<Row>,
+    /// Where it was measured.
+    pub environment: Environment,
+    /// Runs of each row and way.
+    pub runs: usize,
+    /// The single runs.
+    pub samples: Vec<Samples>,
+}
+
+/// The reference: step, seconds cached, seconds direct.
+const REFERENCE: [(u64, f64, f64); 3] = [(1, 1.59, 185.27), (4 << 10, 21.18, 104.31), (10 << 20, 20.59, 6.81)];
+
+/// Makes the files, and measures every row.
+///
+/// # Errors
+/// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
+pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+    let size = check(plan)?;
+    let scratch = match plan.file {
+        Some(_) => None,
+        None => Some(Scratch::new(&plan.directory)?),
+    };
+    let mut files: Vec<(u64, PathBuf)> = Vec::new();
+    let (mut rows, mut samples) = (Vec::new(), Vec::new());
+    for step in &plan.steps {
+        let bytes = row_bytes(*step, size);
+        let path = match (&plan.file, &scratch, files.iter().find(|(len, _)| *len == bytes)) {
+            (Some(path), ..) => path.clone(),
+            (None, _, Some((_, path))) => path.clone(),
+            (None, Some(scratch), None) => scratch.random_file(&format!("data-{bytes}"), bytes)?,
+            (None, None, None) => unreachable!("without a file there is a directory"),
+        };
+        files.push((bytes, path.clone()));
+        let runs = alternate(&path, *step, bytes, plan)?;
+        rows.push(row(&runs, bytes));
+        samples.push(runs);
+    }
+    let (_, path) = files.last().expect("there is at least one step");
+    Ok(Report { rows, environment: Environment::of(path)?, runs: plan.runs, samples })
+}
+
+/// Refuses what measures nothing; returns how many bytes there are to read.
+fn check(plan: &Plan) -> Result<u64, BenchError> {
+    let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
+    if plan.steps.is_empty() || plan.steps.contains(&0) || plan.runs == 0 || plan.size == 0 {
+        return refuse("size, steps and runs must be positive");
+    }
+    match &plan.file {
+        Some(path) => match std::fs::metadata(path).map_err(BenchError::system("open", path))?.len() {
+            0 => refuse("there is nothing in the file to read"),
+            length => Ok(plan.size.min(length)),
+        },
+        None => Ok(plan.size),
+    }
+}
+
+/// Bytes that a row reads.
+fn row_bytes(step: u64, size: u64) -> u64 {
+    if step < SMALL_STEP { size.min(step * MOST_STEPS) } else { size }
+}
+
+/// Cached, direct, cached, direct, …, each cold, so that a drift of the machine hits both.
+fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples, BenchError> {
+    let mut samples = Samples { step_bytes: step, cached: Vec::new(), direct: Vec::new() };
+    // What a process pays once, whatever it reads: the choice of an engine.
+    dio::Io::shared()?;
+    let mut buffer = vec![0; usize::try_from(step.min(bytes)).unwrap_or(usize::MAX)];
+    for _ in 0..plan.runs {
+        make_cold(path, plan.cold)?;
+        samples.cached.push(read_cached(path, &mut buffer, bytes)?);
+        make_cold(path, plan.cold)?;
+        samples.direct.push(read_direct(path, &mut buffer, bytes)?);
+    }
+    Ok(samples)
+}
+
+/// What a program does that calls read(2) for every step. Opening and closing count.
+fn read_cached(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
+    let meter = Meter::start();
+    let mut file = std::fs::File::open(path).map_err(BenchError::system("open", path))?;
+    read_all(&mut file, path, buffer, bytes)?;
+    drop(file);
+    Ok(meter.stop())
+}
+
+/// The same program with the library's stream. Opening and closing count here too.
+fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, BenchError> {
+    let meter = Meter::start();
+    let file = OpenOptions::new().read(true).mode(Mode::Direct).open(path)?;
+    let mut reader = Reader::new(file).map_err(BenchError::system("read", path))?;
+    read_all(&mut reader, path, buffer, bytes)?;
+    drop(reader);
+    Ok(meter.stop())
+}
+
+fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
+    let mut left = bytes;
+    while left > 0 {
+        let want = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = from.read(&mut buffer[..want]).map_err(BenchError::system("read", path))?;
+        if count == 0 {
+            return Err(BenchError::Asked(format!("'{}' ended {left} bytes early", path.display())));
+        }
+        // The bytes are as good as used.
+        black_box(&buffer[..count]);
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+fn row(samples: &Samples, bytes: u64) -> Row {
+    let wall = |runs: &[Usage]| Summary::of(runs.iter().map(|run| run.wall_seconds)).median;
+    let device = |runs: &[Usage]| {
+        let counted: Option<Vec<u64>> = runs.iter().map(|run| run.device_bytes).collect();
+        counted.map(median_count)
+    };
+    Row {
+        step_bytes: samples.step_bytes,
+        file_bytes: bytes,
+        cached_seconds: wall(&samples.cached),
+        direct_seconds: wall(&samples.direct),
+        cached_device_bytes: device(&samples.cached),
+        direct_device_bytes: device(&samples.direct),
+    }
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let headings = ["step", "of", "cached", "min – max", "direct", "min – max", "gain", "from device", "reference"];
+        let mut table = Table::new(headings);
+        for (row, samples) in self.rows.iter().zip(&self.samples) {
+            table.row([
+                size(row.step_bytes),
+                size(row.file_bytes),
+                units::seconds(row.cached_seconds),
+                spread(&samples.cached),
+                units::seconds(row.direct_seconds),
+                spread(&samples.direct),
+                factor(row.cached_seconds, row.direct_seconds),
+                format!("{} / {}", device(row.cached_device_bytes), device(row.direct_device_bytes)),
+                reference(row.step_bytes),
+            ]);
+        }
+        format!(
+            "Cold sequential reading; elapsed, runs: {}, medians shown, cached and direct in turns\n\n{}\n\
+             gain: cached / direct, above 1 direct is faster. from device: cached / direct, read_bytes of /proc/self/io.\n\
+             reference: AIX JFS, 1 MB or 1 GB, direct without read-ahead; only ratios compare.\n\n{}",
+            self.runs,
+            table.text(),
+            self.environment.text()
+        )
+    }
+}
+
+fn spread(runs: &[Usage]) -> String {
+    let Summary { min, max, .. } = Summary::of(runs.iter().map(|run| run.wall_seconds));
+    format!("{min:.3} – {max:.3}")
+}
+
+fn device(bytes: Option<u64>) -> String {
+    bytes.map_or("unknown".to_owned(), size)
+}
+
+fn reference(step: u64) -> String {
+    match REFERENCE.iter().find(|(reference, ..)| *reference == step) {
+        Some((_, cached, direct)) => format!("{cached} s, {direct} s: {}", factor(*cached, *direct)),
+        None => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_steps_read_less() {
+        assert_eq!(row_bytes(1, 1 << 30), 1 << 20);
+        assert_eq!(row_bytes(1, 1000), 1000);
+        assert_eq!(row_bytes(4096, 1 << 33), 1 << 33);
+    }
+
+    #[test]
+    fn every_byte_is_asked_for_once() {
+        let mut source: &[u8] = &[7; 1000];
+        read_all(&mut source, Path::new("x"), &mut [0; 64], 900).unwrap();
+        assert_eq!(source.len(), 100);
+        assert!(read_all(&mut source, Path::new("x"), &mut [0; 64], 101).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! Random aligned reads through a queue: the rate of requests, their latency, and the CPU time of each.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dio::block::Pool;
+use dio::engine::{EngineKind, Null, NullMedium, Selection, Uring};
+use dio::geometry::Geometry;
+use dio::queue::Queue;
+use dio::{File, Io, Limits, Mode, Need, OpenOptions};
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::data::{Random, Scratch};
+use crate::environment::Environment;
+use crate::histogram::{Histogram, Latency};
+use crate::measure::Meter;
+use crate::stats::Summary;
+use crate::table::Table;
+use crate::units::{rate, seconds, size};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Bytes of the file; of an existing file, at most how much of it is read.
+    pub size: u64,
+    /// Bytes of each read.
+    pub block: usize,
+    /// Reads in flight, one row for each.
+    pub depths: Vec<usize>,
+    /// How long each run takes.
+    pub time: Duration,
+    /// Runs of each row.
+    pub runs: usize,
+    /// How the file is opened: direct or concurrent.
+    pub mode: Mode,
+    /// The engine; `None` to let the library choose.
+    pub engine: Option<EngineKind>,
+    /// Nothing is read: the engine completes at once, which measures the harness.
+    pub null: bool,
+    /// Where the file is made.
+    pub directory: PathBuf,
+    /// An existing file to read instead.
+    pub file: Option<PathBuf>,
+}
+
+/// One depth: medians of its runs, latencies of all of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Bytes of each read.
+    pub block_bytes: u64,
+    /// Reads in flight.
+    pub depth: u64,
+    /// Reads per second.
+    pub reads_per_second: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// CPU seconds of the process for each read, kernel time included.
+    pub cpu_seconds_per_read: f64,
+    /// From the call that queues a read to the return of the call that gives it back, in seconds.
+    pub latency: Latency,
+    /// Reads per second of the single runs.
+    pub samples: Vec<f64>,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// One row for each depth.
+    pub rows: Vec<Row>,
+    /// How the file was opened.
+    pub mode: &'static str,
+    /// The engine that ran the reads.
+    pub engine: &'static str,
+    /// Bytes of the file among which the reads are spread.
+    pub file_bytes: u64,
+    /// Runs of each row.
+    pub runs: usize,
+    /// Where it was measured.
+    pub environment: Environment,
+}
+
+/// One run.
+struct Run {
+    reads: u64,
+    wall: f64,
+    cpu: f64,
+}
+
+/// Measures every depth, all depths in turns.
+///
+/// # Errors
+/// [`BenchError`]; EOPNOTSUPP where the file system has no direct I/O.
+pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+    let bad = plan.runs == 0 || plan.depths.is_empty() || plan.depths.contains(&0) || plan.block == 0;
+    if bad || plan.time.is_zero() {
+        return Err(BenchError::Asked("runs, depths, block and time must be positive".to_owned()));
+    }
+    let scratch = Scratch::new(&plan.directory)?;
+    let path = match (&plan.file, plan.null) {
+        (Some(path), _) => path.clone(),
+        // The harness alone needs a file only to learn its alignment.
+        (None, true) => scratch.random_file("data", 1 << 20)?,
+        (None, false) => scratch.random_file("data", plan.size)?,
+    };
+    let io = engine(plan)?;
+    let file = Arc::new(open(plan, &io, &path)?);
+    settle_trial(&file, plan.block)?;
+    let blocks = plan.size.min(file.size()?) / plan.block as u64;
+    if blocks == 0 || plan.block as u64 % file.block_align() != 0 {
+        let text = format!("a block must be a multiple of {} and fit into the file", size(file.block_align()));
+        return Err(BenchError::Asked(text));
+    }
+    let mut results: Vec<(Vec<Run>, Histogram)> = plan.depths.iter().map(|_| Default::default()).collect();
+    for round in 0..plan.runs {
+        for (depth, (runs, histogram)) in plan.depths.iter().zip(&mut results) {
+            let load = Load { file: &file, block: plan.block, blocks, depth: *depth, time: plan.time };
+            runs.push(load.run(&io, round as u64, histogram)?);
+        }
+    }
+    let environment = Environment { engine: io.engine_name(), ..Environment::of(&path)? };
+    let rows = plan.depths.iter().zip(&results).map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
+    Ok(Report {
+        rows: rows.collect(),
+        mode: plan.mode.name(),
+        engine: io.engine_name(),
+        file_bytes: blocks * plan.block as u64,
+        runs: plan.runs,
+        environment,
+    })
+}
+
+fn engine(plan: &Plan) -> Result<Io, BenchError> {
+    if plan.null {
+        return Ok(Io::with_engine(Limits::default(), "null", |depth| Box::new(Null::new(depth)))?);
+    }
+    match plan.engine {
+        None => Ok(Io::new(Limits::default())?),
+        Some(kind) => {
+            // The library would fall back to threads; here that would be a wrong label.
+            if kind == EngineKind::Uring {
+                Uring::new(1).map_err(|error| BenchError::Asked(error.to_string()))?;
+            }
+            let selection = Selection { kind, reason: None };
+            let name = selection.name();
+            Ok(Io::with_engine(Limits::default(), name, move |depth| selection.engine(depth))?)
+        }
+    }
+}
+
+fn open(plan: &Plan, io: &Io, path: &Path) -> Result<File, BenchError> {
+    let mut options = OpenOptions::new();
+    options.read(true).mode(plan.mode).need(Need::Required).io(io);
+    let file = options.open(path)?;
+    if !plan.null {
+        return Ok(file);
+    }
+    let medium = Arc::new(NullMedium { size: plan.size });
+    let geometry: Geometry = *file.geometry();
+    Ok(options.open_medium(path, medium, geometry)?)
+}
+
+/// Where the kernel does not tell whether direct I/O is direct, one read outside the queue shows it.
+fn settle_trial(file: &File, block: usize) -> Result<(), BenchError> {
+    let pool = Pool::new(block, 1).map_err(BenchError::system("map memory for", file.path()))?;
+    let mut memory = pool.try_take().expect("nobody else takes from this pool");
+    file.read_at(memory.bytes_mut(), 0)?;
+    Ok(())
+}
+
+/// Reads of one run.
+struct Load<'a> {
+    file: &'a Arc<File>,
+    block: usize,
+    /// Blocks of the file.
+    blocks: u64,
+    depth: usize,
+    time: Duration,
+}
+
+impl Load<'_> {
+    /// Keeps `depth` reads in flight until the time is over. Each finished block is used for the next read at once.
+    fn run(&self, io: &Io, seed: u64, histogram: &mut Histogram) -> Result<Run, BenchError> {
+        let failed = BenchError::system("read", self.file.path());
+        let mut queue =
+            Queue::new(io, self.block, self.depth).map_err(BenchError::system("queue reads of", self.file.path()))?;
+        let mut random = Random::new(seed);
+        let mut started = vec![Instant::now(); self.depth];
+        let mut completions = Vec::with_capacity(self.depth);
+        let meter = Meter::start();
+        let begin = Instant::now();
+        let mut now = begin;
+        for (tag, started) in started.iter_mut().enumerate() {
+            let block = queue.block().expect("the queue has a block for each read in flight");
+            *started = now;
+            let offset = random.below(self.blocks) * self.block as u64;
+            queue.read(self.file, block, offset, self.block, tag as u64)?;
+        }
+        let mut reads = 0;
+        while queue.in_flight() > 0 {
+            if let Err(error) = queue.wait(1, &mut completions) {
+                return Err(failed(error));
+            }
+            now = Instant::now();
+            let go_on = now - begin < self.time;
+            for done in completions.drain(..) {
+                done.outcome?;
+                let tag = done.tag as usize;
+                histogram.add((now - started[tag]).as_nanos() as u64);
+                reads += 1;
+                if go_on {
+                    started[tag] = now;
+                    let offset = random.below(self.blocks) * self.block as u64;
+                    queue.read(self.file, done.block, offset, self.block, done.tag)?;
+                }
+            }
+        }
+        let usage = meter.stop();
+        Ok(Run { reads, wall: usage.wall_seconds, cpu: usage.cpu_seconds })
+    }
+}
+
+fn row(block: usize, depth: usize, runs: &[Run], histogram: &Histogram) -> Row {
+    let samples: Vec<f64> = runs.iter().map(|run| run.reads as f64 / run.wall).collect();
+    let reads_per_second = Summary::of(samples.iter().copied()).median;
+    Row {
+        block_bytes: block as u64,
+        depth: depth as u64,
+        reads_per_second,
+        bytes_per_second: reads_per_second * block as f64,
+        cpu_seconds_per_read: Summary::of(runs.iter().map(|run| run.cpu / run.reads as f64)).median,
+        latency: histogram.latency(),
+        samples,
+    }
+}
+
+impl Report {
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let headings =
+            ["depth", "reads/s", "min – max", "throughput", "CPU per read", "p50", "p99", "p99.9", "longest"];
+        let mut table = Table::new(headings);
+        for row in &self.rows {
+            let Summary { min, max, .. } = Summary::of(row.samples.iter().copied());
+            table.row([
+                row.depth.to_string(),
+                format!("{:.0}", row.reads_per_second),
+                format!("{min:.0} – {max:.0}"),
+                rate(row.bytes_per_second as u64, 1.0),
+                seconds(row.cpu_seconds_per_read),
+                seconds(row.latency.p50),
+                seconds(row.latency.p99),
+                seconds(row.latency.p999),
+                seconds(row.latency.max),
+            ]);
+        }
+        let block = self.rows.first().map_or(0, |row| row.block_bytes);
+        let note = if self.engine == "null" {
+            "\nNothing was read: this is the cost of the harness and the library alone."
+        } else {
+            ""
+        };
+        format!(
+            "Random reads of {} over {}, mode {}; runs: {}, medians shown{note}\n\n{}\n\
+             latency: from queueing a read until it is given back, of all runs.\n\n{}",
+            size(block),
+            size(self.file_bytes),
+            self.mode,
+            self.runs,
+            table.text(),
+            self.environment.text()
+        )
+    }
+}

@@ -1,0 +1,49 @@
+//! Statistics of a few repeated runs. Of so few, only the median and the extremes mean anything.
+
+use serde::Serialize;
+
+/// The middle and the extremes of some measurements, in their unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// The median: of an even number, the mean of the middle two.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Summarises measurements; all zero when there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Summary {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Summary { median: 0.0, min: 0.0, max: 0.0 };
+        };
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 0 { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
+        Summary { median, min: *min, max: *max }
+    }
+}
+
+/// The middle of some counts: of an even number, the greater of the middle two. 0 when there are none.
+pub fn median_count(values: impl IntoIterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.into_iter().collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle_whatever_the_order() {
+        assert_eq!(Summary::of([9.0, 1.0, 2.0]), Summary { median: 2.0, min: 1.0, max: 9.0 });
+        assert_eq!(Summary::of([4.0, 1.0, 2.0, 9.0]).median, 3.0);
+        assert_eq!(Summary::of([]).median, 0.0);
+        assert_eq!(median_count([7, 1, 5]), 5);
+        assert_eq!(median_count([]), 0);
+    }
+}

@@ -1,0 +1,93 @@
+//! Sizes, times and rates as people read and write them.
+
+/// A number of bytes: exact up to 1023, then three digits and a binary unit.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be printed as 1024 goes to the next unit.
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if value < 9.95 { 1 } else { 0 };
+    let number = format!("{value:.decimals$}");
+    format!("{} {}", number.trim_end_matches(".0"), UNITS[unit])
+}
+
+/// A time in the unit that leaves few digits.
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s >= 100.0 => format!("{s:.0} s"),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 0.1 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
+        s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
+/// A rate in bytes per second.
+pub fn rate(bytes: u64, seconds: f64) -> String {
+    if seconds <= 0.0 {
+        return "-".to_owned();
+    }
+    format!("{}/s", size((bytes as f64 / seconds) as u64))
+}
+
+/// A quotient, as a factor; `-` where there is none.
+pub fn factor(numerator: f64, denominator: f64) -> String {
+    let factor = numerator / denominator;
+    match factor {
+        f if !f.is_finite() => "-".to_owned(),
+        f if f >= 100.0 => format!("{f:.0}×"),
+        f if f >= 10.0 => format!("{f:.1}×"),
+        f => format!("{f:.2}×"),
+    }
+}
+
+/// Reads a size in bytes: a number with an optional binary suffix `K`, `M`, `G`, `T` (also `KiB`, `k`, …).
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, suffix) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| "not a size: expected a number with K, M, G or T".to_owned())?;
+    let power = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 1,
+        "m" | "mib" => 2,
+        "g" | "gib" => 3,
+        "t" | "tib" => 4,
+        _ => return Err(format!("unknown unit '{suffix}': use K, M, G or T, powers of 1024")),
+    };
+    number.checked_mul(1 << (10 * power)).filter(|bytes| *bytes <= i64::MAX as u64).ok_or("too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        assert_eq!(parse_size("10M"), Ok(10 << 20));
+        assert_eq!(parse_size("4KiB"), Ok(4096));
+        assert_eq!(parse_size("17"), Ok(17));
+        assert!(parse_size("").is_err() && parse_size("-1").is_err() && parse_size("3X").is_err());
+        assert!(parse_size("9999999999T").is_err());
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(10 << 20), "10 MiB");
+        assert_eq!(size((1 << 20) - 1), "1 MiB");
+    }
+
+    #[test]
+    fn factors_have_three_digits() {
+        assert_eq!(factor(521.0, 23.9), "21.8×");
+        assert_eq!(factor(1.0, 0.0), "-");
+        assert_eq!(seconds(0.000_07), "70.0 µs");
+        assert_eq!(seconds(0.0123), "12.3 ms");
+    }
+}

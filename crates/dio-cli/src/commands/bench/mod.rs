@@ -1,0 +1,77 @@
+//! `dio bench`: measurements that anyone can repeat, printed beside published ones.
+
+mod copy;
+mod increments;
+mod random;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use dio_bench::BenchError;
+use dio_bench::cold::Cold;
+use serde::Serialize;
+
+/// Measure reading and copying, direct and through the page cache
+///
+/// Each measurement names the machine it was made on. Files of random data are made for it and removed again.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+/// The workloads.
+#[derive(Debug, Subcommand)]
+enum Workload {
+    Increments(increments::IncrementsArgs),
+    Copy(copy::CopyArgs),
+    Random(random::RandomArgs),
+}
+
+/// What is emptied before a run.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ColdArg {
+    /// All caches of the system where that is allowed (for root), else the file's pages
+    System,
+    /// The pages of the file only
+    File,
+}
+
+impl From<ColdArg> for Cold {
+    fn from(cold: ColdArg) -> Cold {
+        match cold {
+            ColdArg::System => Cold::System,
+            ColdArg::File => Cold::File,
+        }
+    }
+}
+
+/// Runs a workload and prints its report.
+pub fn run(args: BenchArgs) -> ExitCode {
+    let text = match args.workload {
+        Workload::Increments(args) => increments::run(args),
+        Workload::Copy(args) => copy::run(args),
+        Workload::Random(args) => random::run(args),
+    };
+    match text {
+        Ok(text) => {
+            // A reader that went away is no failure of the measurement.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("dio: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A report as JSON on request, else as a table.
+fn show<R: Serialize>(report: &R, json: bool, table: impl FnOnce(&R) -> String) -> Result<String, BenchError> {
+    if !json {
+        return Ok(table(report));
+    }
+    let text = serde_json::to_string_pretty(report);
+    text.map(|text| text + "\n").map_err(|error| BenchError::Asked(format!("cannot write the report: {error}")))
+}

@@ -1,0 +1,133 @@
+//! `dio bench` on small files: what it reports, and that nothing is left behind. Times are not judged here.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A directory in which files can be cold; `None`, said aloud, where /var/tmp is in memory.
+fn disk_directory() -> Option<TempDir> {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let open = std::fs::File::open(directory.path()).unwrap();
+    if dio::geometry::FileSystem::of(open.as_fd()).unwrap().is_memory() {
+        println!("skipped: /var/tmp is in memory, where no file is cold");
+        return None;
+    }
+    Some(directory)
+}
+
+fn bench(arguments: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+    command.arg("bench").args(arguments).arg("--dir").arg(directory).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("standard output is JSON")
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory).unwrap().next().is_none()
+}
+
+/// Bytes from the device: all of the file, and no more than metadata and a page of rounding beyond it.
+fn assert_read_once(device: &Value, file: u64) {
+    let Some(device) = device.as_u64() else {
+        println!("skipped: this kernel does not count bytes read");
+        return;
+    };
+    assert!((file..=file + 256 * 1024).contains(&device), "{device} bytes from the device for {file}");
+}
+
+#[test]
+fn increments_reads_every_byte_once_and_leaves_nothing() {
+    let Some(directory) = disk_directory() else { return };
+    let arguments = ["increments", "--cold", "file", "--size", "6M", "--runs", "1", "--steps", "1,4K,10M", "--json"];
+    let report = json(&bench(&arguments, directory.path()));
+    let rows = report["rows"].as_array().unwrap();
+    let expected = [(1, MIB), (4096, 6 * MIB), (10 * MIB, 6 * MIB)];
+    assert_eq!(rows.len(), expected.len());
+    for (row, (step, file)) in rows.iter().zip(expected) {
+        assert_eq!((&row["step_bytes"], &row["file_bytes"]), (&step.into(), &file.into()));
+        assert_read_once(&row["cached_device_bytes"], file);
+        assert_read_once(&row["direct_device_bytes"], file);
+        assert!(row["cached_seconds"].as_f64().unwrap() > 0.0 && row["direct_seconds"].as_f64().unwrap() > 0.0);
+        assert_eq!(row.as_object().unwrap().len(), 6);
+    }
+    assert!(report["environment"]["kernel"].is_string());
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn increments_leaves_an_existing_file_alone_and_prints_a_table() {
+    let Some(directory) = disk_directory() else { return };
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 300_001]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+    let output = command
+        .args(["bench", "increments", "--cold", "file", "--runs", "1", "--steps", "64K", "--file"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("64 KiB") && text.contains("293 KiB"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
+}
+
+#[test]
+fn copy_reports_both_ways_and_leaves_nothing() {
+    let Some(directory) = disk_directory() else { return };
+    let arguments = ["copy", "--cold", "file", "--size", "9M", "--small-size", "1M", "--runs", "2", "--json"];
+    let report = json(&bench(&arguments, directory.path()));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, (block, depth, bytes)) in rows.iter().zip([(4096, 1, MIB), (MIB, 16, 9 * MIB)]) {
+        assert_eq!((&row["block_bytes"], &row["depth"]), (&block.into(), &depth.into()));
+        assert_eq!(row["file_bytes"], bytes);
+        assert_eq!((&row["read_requests"], &row["write_requests"]), (&(bytes / block).into(), &(bytes / block).into()));
+        assert_eq!((&row["source_pages_after"], &row["target_pages_after"]), (&0.into(), &0.into()));
+        assert_eq!(row["samples"].as_array().unwrap().len(), 2);
+        assert!(row["cpu_seconds_per_gib"].is_f64());
+        assert_read_once(&row["samples"][0]["device_bytes"], bytes);
+    }
+    assert!(report["gain"].is_f64() && report["environment"]["engine"].is_string());
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn random_reads_through_every_engine_and_through_none() {
+    let Some(directory) = disk_directory() else { return };
+    let common = ["random", "--size", "4M", "--depth", "1,5", "--seconds", "0.05", "--runs", "2", "--json"];
+    for (more, engine) in
+        [(&["--engine", "blocking"][..], "blocking"), (&["--mode", "direct"][..], ""), (&["--null"][..], "null")]
+    {
+        let report = json(&bench(&[&common[..], more].concat(), directory.path()));
+        assert!(engine.is_empty() || report["engine"] == engine);
+        let rows = report["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2);
+        for (row, depth) in rows.iter().zip([1, 5]) {
+            assert_eq!((&row["block_bytes"], &row["depth"]), (&4096.into(), &depth.into()));
+            assert_eq!(row["samples"].as_array().unwrap().len(), 2);
+            let second = |name: &str| row["latency"][name].as_f64().unwrap();
+            assert!(second("p50") > 0.0 && second("p50") <= second("p99") && second("p999") <= second("max"));
+            assert!(row["cpu_seconds_per_read"].as_f64().unwrap() > 0.0);
+        }
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn what_cannot_be_measured_is_an_error() {
+    let output = bench(&["increments", "--runs", "0"], Path::new("/var/tmp"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("dio: "));
+    let output = bench(&["increments", "--size", "1M"], Path::new("/nonexistent"));
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
+}
