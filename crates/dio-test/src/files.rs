@@ -143,8 +143,14 @@ pub struct Output {
 /// When the command cannot be started.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
-    let out =
-        command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display()));
+    let out = loop {
+        match command.stdin(Stdio::null()).output() {
+            // A program that was just written is busy while a child that another test forked still holds the descriptor
+            // it was written through; that child is about to close it by executing something.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            other => break other.unwrap_or_else(|e| panic!("{}: {e}", command.get_program().display())),
+        }
+    };
     Output {
         status: out.status,
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),

@@ -71,7 +71,9 @@ impl<'a> Contents<'a> {
     pub fn prepare(&self) -> Result<Copied, TransferError> {
         let align = self.source.block_align().max(self.target.block_align());
         let ranges = wanted(self, align)?;
-        reserve(self.target, self.size, &ranges)?;
+        // What is looked through for zeros must not be allocated: it would not become a hole.
+        let allocated = if self.sparse == Sparse::Always { &[] } else { &ranges[..] };
+        reserve(self.target, self.size, allocated)?;
         let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
     }

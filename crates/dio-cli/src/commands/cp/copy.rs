@@ -230,7 +230,10 @@ impl Session {
         made: Option<u32>,
     ) {
         let preserve = &self.options.preserve;
-        if !(preserve.mode || preserve.ownership || preserve.timestamps || preserve.xattr || preserve.default_mode) {
+        let as_made = made.is_none_or(|made| made == stat.st_mode & 0o777);
+        let kept =
+            preserve.mode || preserve.ownership || preserve.timestamps || preserve.xattr || preserve.default_mode;
+        if as_made && !kept {
             return;
         }
         let owner_of = || fstat(target).map_or((u32::MAX, u32::MAX), |stat| (stat.st_uid, stat.st_gid));

@@ -55,7 +55,8 @@ pub fn run(args: CpArgs) -> ExitCode {
         }
     };
     let sources = &operands.sources;
-    let per_file_sync = !operands::is_tree(sources, options.recursive, durable::FEW);
+    // Directories that --parents makes have names to be synced too.
+    let per_file_sync = !options.parents && !operands::is_tree(sources, options.recursive, durable::FEW);
     let session = Session::new(options, sources.len() > 1, per_file_sync);
     let mut lane = session.lane();
     let mut walk = Walk::new(&session, place, sources.len() > 1);

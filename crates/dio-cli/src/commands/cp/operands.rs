@@ -69,13 +69,23 @@ pub(crate) struct Walk<'a> {
     /// Operands seen, by device and inode.
     seen: HashMap<(u64, u64), Vec<(PathBuf, PathBuf)>>,
     several: bool,
+    /// The target directory will be synced at the end.
+    synced: bool,
     /// Whether the target directory gives its files an ACL.
     default_acl: OnceLock<bool>,
 }
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(session: &'a Arc<Session>, place: Place, several: bool) -> Self {
-        Self { session, place, started: HashSet::new(), seen: HashMap::new(), several, default_acl: OnceLock::new() }
+        Self {
+            session,
+            place,
+            started: HashSet::new(),
+            seen: HashMap::new(),
+            several,
+            synced: false,
+            default_acl: OnceLock::new(),
+        }
     }
 
     /// Copies `source`, or has it copied.
@@ -120,7 +130,10 @@ impl<'a> Walk<'a> {
         if self.several && !self.started.insert(shown_target) {
             session.queue().drain(session, lane);
         }
-        session.durable.names_in(&dir, &target)?;
+        // Operands that go into one directory need it synced once.
+        if !std::mem::replace(&mut self.synced, parents.is_none()) {
+            session.durable.names_in(&dir, &target)?;
+        }
         let job = Job::Operand { dir: Arc::clone(&dir), source: source_name, target, stat: Box::new(stat) };
         let alone = !self.several || parents.is_some() || linked;
         let job = if alone { Some(job) } else { session.queue().offer(session, job) };

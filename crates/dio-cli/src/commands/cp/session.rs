@@ -20,8 +20,9 @@ use crate::receipt::Ledger;
 /// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
 /// besides the listings of the directories it is in.
 const WAITING: usize = 1024;
-/// Entries handed to a worker at once: enough that the queue costs nothing, few enough to share.
-pub(super) const CHUNK: usize = 32;
+/// Entries handed to a worker at once. Creating files locks their directory, so workers in one
+/// directory mostly wait for each other: only large ones are shared.
+pub(super) const CHUNK: usize = 128;
 
 /// A piece of work.
 pub(crate) enum Job {

@@ -158,7 +158,10 @@ impl Session {
         let mut files = files.into_iter().map(|name| name.name);
         loop {
             let names: Vec<CString> = files.by_ref().take(CHUNK).collect();
-            if names.is_empty() {
+            if files.len() == 0 {
+                for name in &names {
+                    self.copy(lane, Entry { dir, source: name, target: name, operand: false }, None);
+                }
                 return;
             }
             self.hand_out(lane, dir, names);
