@@ -17,14 +17,24 @@ fn nothing_resident(fs: &TestFs, path: &Path, what: &str) {
 }
 
 /// Sizes around every boundary.
-const SIZES: [u64; 14] =
-    [0, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, MIB - 1, MIB + 1];
+const SIZES: [u64; 14] = [0, 1, 41, 511, 512, 513, 4095, 4096, 4097, 65_535, 65_536, 65_537, MIB - 1, MIB + 1];
 
 #[test]
 fn the_schema_is_the_documented_one() {
     const KEYS: [&str; 13] = [
-        "command", "version", "wall_seconds", "cpu_seconds", "durable", "engine", "bytes_read", "bytes_written", "read",
-        "write", "requests", "peak_buffer_bytes", "files",
+        "command",
+        "version",
+        "wall_seconds",
+        "cpu_seconds",
+        "durable",
+        "engine",
+        "bytes_read",
+        "bytes_written",
+        "read",
+        "write",
+        "requests",
+        "peak_buffer_bytes",
+        "files",
     ];
     const CLASSES: [&str; 6] = ["direct", "bounced", "uncached", "cached", "reflinked", "holes"];
     fn keys(value: &Value) -> Vec<&str> {
@@ -215,7 +225,9 @@ fn blocks_and_depths_of_any_size_copy_the_same_bytes() {
     for fs in file_systems() {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 7 * MIB + 4095), dir.path().join("to"));
-        for flags in ["--block 1", "--block 513", "--block 5000 --depth 3", "--block 3M", "--depth 1", "--block 7M --depth 2"] {
+        for flags in
+            ["--block 1", "--block 513", "--block 5000 --depth 3", "--block 3M", "--depth 1", "--block 7M --depth 2"]
+        {
             good(&format!("--reflink=never {flags} --verify"), &[&from, &to]);
             nothing_resident(&fs, &to, flags);
             same_bytes(&from, &to);
