@@ -107,10 +107,6 @@ impl Queue {
         len: usize,
         tag: u64,
     ) -> Result<(), FileError> {
-        let cure = "extend the file before queueing writes behind its end";
-        if offset + len as u64 > file.size()? {
-            return Err(FileError::new("queue a write to", file.path(), Errno::FBIG).at(offset).with_cure(cure));
-        }
         file.check_latch()?;
         self.start(Kind::Write, file, block, offset, len, tag)
     }
@@ -125,10 +121,17 @@ impl Queue {
         tag: u64,
     ) -> Result<(), FileError> {
         let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
-        if (offset | len as u64) % file.block_align() != 0 || len > block.capacity() {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
+        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refuse(Errno::INVAL) };
+        if len > block.capacity() {
             return refuse(Errno::INVAL);
         }
         let lock = self.lock(kind, file, offset, len)?;
+        // Under the lock, so that nobody cuts the file off in between.
+        if kind == Kind::Write && end > file.size()? {
+            let cure = "extend the file before queueing writes behind its end";
+            return refuse(Errno::FBIG).map_err(|error| error.with_cure(cure));
+        }
         let Some(index) = self.free.pop() else { return refuse(Errno::AGAIN) };
         self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
         self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));

@@ -148,8 +148,27 @@ impl OpenOptions {
     /// As [`OpenOptions::open`].
     pub fn adopt(&self, fd: OwnedFd, name: impl AsRef<Path>) -> Result<File, FileError> {
         let name = name.as_ref();
+        let fd = self.with_sync(fd).map_err(|errno| FileError::new("open", name, errno))?;
         let medium = if self.mode.wants_direct() { self.both_ways(fd) } else { Ok(OsMedium::buffered(fd)) };
         self.finish(medium.map_err(|errno| FileError::new("open", name, errno))?, name)
+    }
+
+    /// The same file with the sync method asked for, which `fcntl(2)` cannot give to an open descriptor.
+    fn with_sync(&self, fd: OwnedFd) -> Result<OwnedFd, Errno> {
+        if !self.write || self.sync == SyncMethod::Explicit || rustix::fs::fcntl_getfl(&fd)?.contains(self.sync_flags())
+        {
+            return Ok(fd);
+        }
+        let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        retry(|| rustix::fs::open(&name, self.access(), Permissions::empty()))
+    }
+
+    fn sync_flags(&self) -> OFlags {
+        match self.sync {
+            SyncMethod::Explicit => OFlags::empty(),
+            SyncMethod::Dsync => OFlags::DSYNC,
+            SyncMethod::Sync => OFlags::SYNC,
+        }
     }
 
     /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O.
@@ -240,12 +259,7 @@ impl OpenOptions {
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
-        let sync = match self.sync {
-            SyncMethod::Explicit => OFlags::empty(),
-            SyncMethod::Dsync => OFlags::DSYNC,
-            SyncMethod::Sync => OFlags::SYNC,
-        };
-        access | sync | OFlags::CLOEXEC
+        access | self.sync_flags() | OFlags::CLOEXEC
     }
 
     /// Opens what is needed. A refusal of `O_DIRECT` is not an error here: the medium then lacks that descriptor.
@@ -315,5 +329,26 @@ fn geometry_errno(error: &GeometryError) -> Errno {
     match error {
         GeometryError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::INVAL),
         _ => Errno::INVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adopted_file_has_the_sync_method_on_both_descriptors() {
+        for (mode, sync, flags) in
+            [(Mode::Direct, SyncMethod::Dsync, OFlags::DSYNC), (Mode::Uncached, SyncMethod::Sync, OFlags::SYNC)]
+        {
+            let plain = tempfile::tempfile_in("/var/tmp").unwrap();
+            let mut options = OpenOptions::new();
+            let file =
+                options.read(true).write(true).mode(mode).sync_method(sync).adopt(plain.into(), "plain").unwrap();
+            for route in [file.route(), Route::Buffered] {
+                let fd = file.medium.descriptor(route).unwrap();
+                assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(flags), "{mode:?} {route:?}");
+            }
+        }
     }
 }

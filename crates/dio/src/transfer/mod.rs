@@ -278,7 +278,8 @@ impl Run<'_> {
     fn complete(&mut self) -> u64 {
         let end = self.job.ranges.last().map_or(0, |last| last.end);
         let next = self.chunks.peek().map_or(end, |chunk| chunk.start);
-        self.unwritten.first().map_or(next, |first| (*first).min(next))
+        let tail = self.tail.as_ref().map_or(next, |(offset, _)| *offset);
+        self.unwritten.first().map_or(next, |first| (*first).min(next)).min(tail)
     }
 
     fn fail(&mut self, error: TransferError) {
@@ -318,4 +319,42 @@ pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError>
         at = end;
     }
     Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, OpenOptions};
+
+    /// Stops the transfer once everything but the tail has been written.
+    struct StopBeforeTheTail(u64);
+
+    impl Watch for StopBeforeTheTail {
+        fn read(&mut self, _offset: u64, bytes: &[u8]) {
+            self.0 -= bytes.len() as u64;
+        }
+
+        fn stopped(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    #[test]
+    fn a_tail_that_was_not_written_is_not_complete() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+        let size = (200 << 10) + 100;
+        std::fs::write(&from, vec![7; size]).unwrap();
+        let source = OpenOptions::new().read(true).open(&from).unwrap();
+        let target = OpenOptions::new().write(true).create(true).open(&to).unwrap();
+        target.allocate(0..size as u64, true).unwrap();
+        let ranges: Vec<_> = std::iter::once(0..size as u64).collect();
+        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 64 << 10, 2).unwrap();
+        let error = copier.run(&job, &mut StopBeforeTheTail(size as u64)).unwrap_err();
+        assert!(matches!(error, TransferError::Stopped), "{error}");
+        let written = std::fs::read(&to).unwrap().iter().take_while(|byte| **byte == 7).count();
+        assert!(copier.complete() <= written as u64, "{} complete, {written} written", copier.complete());
+        assert!(copier.complete() > 0);
+    }
 }
