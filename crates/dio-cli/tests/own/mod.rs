@@ -69,9 +69,9 @@ pub fn number(receipt: &Value, path: &str) -> u64 {
 #[track_caller]
 pub fn line<'a>(receipt: &'a Value, role: &str, name: &str) -> &'a Value {
     let files = receipt["files"].as_array().expect("files is a list");
-    let found = files.iter().find(|line| {
-        line["role"] == role && line["path"].as_str().is_some_and(|path| Path::new(path).ends_with(name))
-    });
+    let found = files
+        .iter()
+        .find(|line| line["role"] == role && line["path"].as_str().is_some_and(|path| Path::new(path).ends_with(name)));
     found.unwrap_or_else(|| panic!("no {role} {name} in {receipt:#}"))
 }
 
