@@ -92,7 +92,7 @@ fn a_large_file_goes_direct_where_that_is_possible_and_the_reason_is_told_elsewh
             assert!(number(&receipt, "read.direct") >= 8 * MIB, "{receipt:#}");
             assert!(number(&receipt, "write.direct") >= 8 * MIB, "{receipt:#}");
         }
-        if ["tmpfs", "ext4-journal", "btrfs"].contains(&fs.name.as_str()) {
+        if ["tmpfs", "ext4-journal"].contains(&fs.name.as_str()) {
             assert_eq!(target["mode"], "uncached", "{}: {receipt:#}", fs.name);
             assert!(target["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{}: {receipt:#}", fs.name);
             assert_eq!(number(&receipt, "write.direct"), 0, "{}: {receipt:#}", fs.name);
@@ -278,7 +278,8 @@ fn pages_that_were_resident_stay_in_a_source_of_which_the_rest_was_cold() {
 #[test]
 fn strict_refuses_to_fall_back_and_leaves_the_target_as_it_was() {
     for fs in file_systems() {
-        if fs.name == "host" {
+        // On btrfs it depends on the file whether direct I/O is direct, and it is seen only where pages stay.
+        if ["host", "btrfs"].contains(&fs.name.as_str()) {
             continue;
         }
         let dir = fs.dir();
@@ -365,8 +366,9 @@ fn the_pool_of_threads_copies_the_same_and_says_so() {
         command.env("DIO_ENGINE", "blocking").args(["-v", "--reflink=never", "--receipt", "-"]).args([&from, &to]);
         let output = dio_test::run(&mut command);
         assert!(output.status.success(), "{output:?}");
-        let (_, receipt) = output.stdout.split_once('\n').expect("the line of -v comes first");
-        assert_eq!(json(receipt)["engine"], "blocking");
+        let start = output.stdout.find('{').expect("the receipt is there");
+        let end = output.stdout.rfind('}').expect("the receipt is there");
+        assert_eq!(json(&output.stdout[start..=end])["engine"], "blocking");
         assert!(output.stderr.contains("dio cp: io_uring is not used: DIO_ENGINE=blocking"), "{output:?}");
         nothing_resident(&fs, &to, "threads");
         same_bytes(&from, &to);
@@ -375,7 +377,7 @@ fn the_pool_of_threads_copies_the_same_and_says_so() {
 
 #[test]
 fn verbose_says_once_why_something_is_not_direct() {
-    for fs in file_systems().iter().filter(|fs| ["tmpfs", "ext4-journal", "btrfs"].contains(&fs.name.as_str())) {
+    for fs in file_systems().iter().filter(|fs| ["tmpfs", "ext4-journal"].contains(&fs.name.as_str())) {
         let dir = fs.dir();
         let into = dir.path().join("into");
         std::fs::create_dir(&into).unwrap();
