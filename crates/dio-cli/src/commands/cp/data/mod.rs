@@ -78,6 +78,8 @@ struct Task<'a> {
     account: Account<'a>,
     /// Under `--verify`: what was read while copying.
     digests: Cell<Option<Digests>>,
+    /// It took the small way, through the page cache.
+    small: Cell<bool>,
 }
 
 impl DataPath {
@@ -91,7 +93,7 @@ impl DataPath {
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
             evictor: Evictor::default(),
-            refused: Refused::default(),
+            refused: Refused::new(options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
             verbose: options.verbose,
@@ -118,7 +120,7 @@ impl DataPath {
         }
         let source = contents.open_source(OFlags::empty())?;
         let account = Account::open(&self.ledger, contents, &source);
-        let task = Task { contents, source, account, digests: Cell::new(None) };
+        let task = Task { contents, source, account, digests: Cell::new(None), small: Cell::new(false) };
         let place = self.place(&task)?;
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             finish(task.source.as_fd(), place.target().fd.as_fd(), place.target().fresh);
