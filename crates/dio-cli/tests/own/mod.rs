@@ -252,6 +252,12 @@ impl Mounted {
     #[track_caller]
     pub fn cut_power(&self) {
         self.shut_down();
+        self.come_back();
+    }
+
+    /// The rest of [`Mounted::cut_power`], after [`Mounted::shut_down`].
+    #[track_caller]
+    pub fn come_back(&self) {
         until("it can be unmounted", || self.unmount());
         self.mount("loop").unwrap();
     }

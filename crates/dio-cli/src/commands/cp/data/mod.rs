@@ -48,6 +48,8 @@ pub(crate) struct DataPath {
     transfer: Transfer,
     /// Every file is synced as it is done.
     sync_each: bool,
+    /// Everything is to be durable on exit.
+    durable: bool,
     /// Cloning was refused for good between these file systems: do not ask for every file.
     no_clone: AtomicBool,
     progress: Arc<Progress>,
@@ -89,6 +91,7 @@ impl DataPath {
         Self {
             // What is verified or renamed into place must be on the medium before.
             sync_each: sync_each || transfer.verify || (transfer.atomic && options.sync) || transfer.resume,
+            durable: options.sync,
             no_clone: AtomicBool::new(false),
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
@@ -127,7 +130,7 @@ impl DataPath {
             self.make_durable(&task, place.target())
         });
         match outcome {
-            Ok(()) => place.keep(&task)?,
+            Ok(()) => place.keep(&task, self.durable)?,
             Err(error) => {
                 place.give_up(&task);
                 return Err(error);

@@ -28,6 +28,8 @@ struct Naming {
     /// The name it has until then. Without `O_TMPFILE` it has it from the start.
     temporary: CString,
     named: bool,
+    /// The name was found through a symbolic link: its directory is none of those that are synced at the end.
+    elsewhere: bool,
 }
 
 impl DataPath {
@@ -44,7 +46,7 @@ impl DataPath {
     }
 
     fn place_atomically(&self, contents: &Contents<'_>) -> Result<Place, CopyError> {
-        let (mut mode, mut owner) = (contents.mode, None);
+        let (mut mode, mut replaced, mut elsewhere) = (contents.mode, None, false);
         let shown = || contents.target_path();
         let (dir, name, fresh) = if contents.fresh {
             let (dir, name) = contents.target_dir();
@@ -56,9 +58,12 @@ impl DataPath {
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
                 return Ok(Place { target: existing, naming: None });
             }
-            (mode, owner) = (stat.st_mode & 0o7777, Some((stat.st_uid, stat.st_gid)));
+            mode = stat.st_mode & 0o7777;
+            let (dir, name) = contents.target_dir();
+            elsewhere = rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok();
             let real = rustix::fs::readlink(format!("/proc/self/fd/{}", existing.fd.as_raw_fd()), Vec::new());
             let real = real.at(Doing::ReadLink, shown)?;
+            replaced = Some((existing.fd, stat.st_uid, stat.st_gid));
             (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
         };
         let temporary = temporary_name(c"");
@@ -73,15 +78,16 @@ impl DataPath {
             }
             Err(errno) => return Err(errno).at(Doing::Create, shown),
         };
-        if let Some((user, group)) = owner {
+        if let Some((existing, user, group)) = replaced {
             // A file of another owner becomes ours, as with every editor that replaces files.
             let _ = rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            copy_attributes(&existing, &fd);
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(Doing::SetPermissions, shown)?;
         } else {
             let umask = contents.umask;
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
-        let naming = Some(Naming { dir, name, temporary, named });
+        let naming = Some(Naming { dir, name, temporary, named, elsewhere });
         Ok(Place { target: OpenTarget { fd, fresh }, naming })
     }
 
@@ -117,8 +123,8 @@ impl Place {
         &self.target
     }
 
-    /// Gives the complete file its name.
-    pub(super) fn keep(self, task: &Task<'_>) -> Result<(), CopyError> {
+    /// Gives the complete file its name, for good if it is to be `durable`.
+    pub(super) fn keep(self, task: &Task<'_>, durable: bool) -> Result<(), CopyError> {
         let Some(naming) = &self.naming else { return Ok(()) };
         let shown = || task.contents.target_path();
         if !naming.named {
@@ -131,7 +137,11 @@ impl Place {
             // The error that is told is that of renaming.
             let _ = unlinkat(&naming.dir, &*naming.temporary, AtFlags::empty());
         }
-        renamed.at(Doing::Create, shown)
+        renamed.at(Doing::Create, shown)?;
+        if naming.elsewhere && durable {
+            rustix::fs::fsync(&naming.dir).at(Doing::Sync, shown)?;
+        }
+        Ok(())
     }
 
     /// After an error: what bears a name although it holds nothing is removed.
@@ -150,6 +160,20 @@ impl Place {
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(dir, parent_of(name), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Gives a file the extended attributes, ACLs among them, of the one it replaces; as far as they may be set, for nothing
+/// else would have changed them.
+fn copy_attributes(from: &OwnedFd, to: &OwnedFd) {
+    use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
+    // The most that the kernel lets a list, or a value, be (xattr(7)).
+    let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
+    let length = flistxattr(from, &mut list[..]).unwrap_or(0);
+    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if let Ok(length) = fgetxattr(from, name, &mut value[..]) {
+            let _ = fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
+    }
 }
 
 fn base_name(name: &[u8]) -> CString {
