@@ -55,6 +55,9 @@ impl std::fmt::Debug for Uring {
     }
 }
 
+/// Most entries of a ring (`IORING_MAX_ENTRIES` of the kernel's `io_uring/io_uring.h`); more is EINVAL.
+const MOST_ENTRIES: usize = 32768;
+
 /// Operations are submitted early when they are one in so many of those running, or more.
 const LARGEST_SHARE: usize = 2;
 
@@ -75,15 +78,16 @@ fn lacking(supported: impl Fn(u8) -> bool) -> Option<&'static str> {
 }
 
 impl Uring {
-    /// A ring for `depth` operations at a time.
+    /// A ring for `depth` operations at a time, or for as many as a ring can hold.
     ///
     /// # Errors
     /// [`UringError`]: refused by the sysctl `kernel.io_uring_disabled`, by a seccomp filter, by memory limits, or too
     /// old.
     pub fn new(depth: usize) -> Result<Uring, UringError> {
         assert!(depth > 0, "an engine takes at least one operation");
-        let entries = u32::try_from(depth.next_power_of_two()).unwrap_or(u32::MAX);
-        let ring = build(entries).map_err(|source| UringError::Refused { reason: refusal(&source), source })?;
+        let depth = depth.min(MOST_ENTRIES);
+        let ring = build(depth.next_power_of_two() as u32)
+            .map_err(|source| UringError::Refused { reason: refusal(&source), source })?;
         let mut probe = Probe::new();
         // IORING_REGISTER_PROBE came with kernel 5.6, as IORING_OP_READ did.
         ring.submitter().register_probe(&mut probe).map_err(|_| UringError::Lacks("IORING_REGISTER_PROBE"))?;
@@ -271,6 +275,14 @@ mod tests {
         for (missing, name) in NEEDED {
             assert_eq!(lacking(|code| code != missing), Some(name));
             assert!(UringError::Lacks(name).to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn a_ring_is_as_deep_as_rings_can_be() {
+        match Uring::new(MOST_ENTRIES + 1) {
+            Ok(ring) => assert_eq!(ring.depth(), MOST_ENTRIES),
+            Err(error) => assert!(Uring::new(1).is_err(), "{error}"),
         }
     }
 
