@@ -7,13 +7,12 @@ use crate::lab::Lab;
 use crate::measure::measure;
 use crate::rounds::Sample;
 
-/// The command that reads `source` and writes as many bytes to `target`, both at once and direct. `fallocate`
-/// stays at fio's default: like dio, it allocates the target before it writes.
+/// The command that reads `source` and writes as many bytes to `target`, both at once and direct; options before
+/// the first name hold for both jobs. `fallocate` stays at fio's default: like dio, it allocates the target first.
 pub(crate) fn mixed_script(source: &str, target: &str, size: &str) -> String {
-    let common = format!("--ioengine=io_uring --direct=1 --bs=1M --iodepth=16 --size={size}");
     format!(
-        "fio --output-format=json {common} --name=read --rw=read --filename={source} \
-         {common} --name=write --rw=write --end_fsync=1 --filename={target}"
+        "fio --output-format=json --ioengine=io_uring --direct=1 --bs=1M --iodepth=16 --size={size} \
+         --name=read --rw=read --filename={source} --name=write --rw=write --end_fsync=1 --filename={target}"
     )
 }
 

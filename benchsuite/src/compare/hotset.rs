@@ -130,7 +130,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let group = group?;
     let p99 = group.ratio("cp && sync", "p99_nanoseconds");
     let resident = group.spread("dio cp", "resident_part").map(|s| s.min);
-    report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.0, p99));
+    // No worse than under cp; a twentieth is what two equal runs differ by.
+    report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.05, p99));
     report.goal(Goal::at_least("hot set resident after dio cp, worst", 0.99, resident));
     report.groups.push(group);
     report.notes.push("Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.");

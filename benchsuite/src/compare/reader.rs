@@ -37,8 +37,8 @@ pub(crate) fn serve(path: &Path) -> Result<()> {
         stop.store(true, Ordering::Relaxed);
         ended.and(reading.join().expect("the reading thread does not panic"))
     })?;
-    println!("{result}");
-    Ok(())
+    // The one who started this may be gone: an error then, as println! would panic.
+    Ok(writeln!(std::io::stdout(), "{result}")?)
 }
 
 fn sweep(file: &File) -> std::io::Result<()> {

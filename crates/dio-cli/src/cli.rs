@@ -1,5 +1,6 @@
 //! The grammar of the `dio` command: help, man pages and completions are made from these definitions.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -23,6 +24,24 @@ enum Command {
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
+}
+
+/// Reads the command line and runs what it says; returns the exit status.
+///
+/// A command line that makes no sense is status 2, but 1 for `dio cp`, as with GNU cp, and told in its words.
+#[must_use]
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let error = match Cli::try_parse_from(&args) {
+        Ok(cli) => return cli.run(),
+        Err(error) => error,
+    };
+    if error.use_stderr() && args.get(1).is_some_and(|command| command == "cp") {
+        return cp::refuse(&error);
+    }
+    // Nobody can be told that the terminal is closed.
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 impl Cli {

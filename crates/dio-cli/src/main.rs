@@ -1,7 +1,5 @@
 //! Entry point of the `dio` command.
 
-use clap::Parser;
-
 fn main() -> std::process::ExitCode {
-    dio_cli::cli::Cli::parse().run()
+    dio_cli::cli::run(std::env::args_os())
 }

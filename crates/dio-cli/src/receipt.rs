@@ -18,6 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dio::file::{ByClass, Class, Counters};
+use dio::residency::resident_pages;
 use serde::Serialize;
 
 /// Bytes by class.
@@ -84,7 +85,7 @@ pub struct FileLine {
     pub reason: Option<&'static str>,
     /// Resident pages before the command touched it.
     pub pages_before: Option<u64>,
-    /// Resident pages when the command was done with it.
+    /// Resident pages when the command was done.
     pub pages_after: Option<u64>,
 }
 
@@ -173,6 +174,19 @@ impl Ledger {
         if self.wanted {
             let line = line();
             self.lock().files.push(line);
+        }
+    }
+
+    /// Looks at the resident pages of all listed files once more: what was dirty when a file was done may since have been
+    /// synced and dropped.
+    pub fn look_again(&self) {
+        for line in &mut self.lock().files {
+            // A pipe or a device is not opened a second time.
+            if std::fs::metadata(&line.path).is_ok_and(|meta| meta.is_file())
+                && let Ok(file) = std::fs::File::open(&line.path)
+            {
+                line.pages_after = resident_pages(&file).ok();
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -36,6 +37,9 @@ struct Entry {
 
 /// A queue of reads and writes of whole blocks.
 ///
+/// A queue belongs to the thread that made it, which saves the kernel from interrupting that thread; each thread that
+/// wants one makes its own.
+///
 /// In direct mode a request that overlaps one in flight waits for it, in whichever queue or thread that is; in concurrent
 /// mode the caller orders its own overlapping requests.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub struct Queue {
     free: Vec<usize>,
     finished: Vec<Finished>,
     ready: VecDeque<Completion>,
+    /// Not `Send`: see above.
+    this_thread: PhantomData<*const ()>,
 }
 
 impl Queue {
@@ -55,7 +61,7 @@ impl Queue {
     /// No memory for the blocks.
     pub fn new(io: &Io, block: usize, depth: usize) -> io::Result<Queue> {
         let pool = Pool::new(block, depth)?;
-        let mut driver = io.driver(depth);
+        let mut driver = io.driver_for_this_thread(depth);
         // Unregistered buffers cost a little speed; nothing else.
         let _ = driver.attach(&pool);
         Ok(Queue {
@@ -65,6 +71,7 @@ impl Queue {
             free: (0..depth).rev().collect(),
             finished: Vec::with_capacity(depth),
             ready: VecDeque::with_capacity(depth),
+            this_thread: PhantomData,
         })
     }
 

@@ -2,10 +2,6 @@
 //!
 //! Each refusal is arranged for a process of its own: this test program starts itself again for one test, with a variable
 //! that says what to arrange.
-#![allow(
-    unsafe_code,
-    reason = "a seccomp filter and resource limits are installed by system calls that no crate offers"
-)]
 
 mod common;
 
@@ -15,41 +11,13 @@ use std::process::Command;
 use common::fill;
 use dio::{Io, Limits, OpenOptions};
 use dio_test::file_systems;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
 
 const VARIABLE: &str = "DIO_TEST_REFUSE";
 
-/// Instructions of a classic BPF program (`linux/filter.h`): answer `errno` to one system call, allow all others.
-fn filter(call: libc::c_long, errno: i32) -> [libc::sock_filter; 4] {
-    let (call, errno) = (u32::try_from(call).unwrap(), u32::try_from(errno).unwrap());
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    [
-        // Offset 0 of `struct seccomp_data` is the number of the call.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        libc::sock_filter { code: equal, jt: 0, jf: 1, k: call },
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ]
-}
-
-/// Makes the kernel answer `errno` to a system call, in this thread and those it starts, for good.
-fn refuse(call: libc::c_long, errno: i32) {
-    let instructions = filter(call, errno);
-    let program = libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_ptr().cast_mut() };
-    // SAFETY: the program and its instructions live during the calls, and the kernel copies them.
-    let results = unsafe {
-        [
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program),
-        ]
-    };
-    assert_eq!(results, [0, 0], "{}", std::io::Error::last_os_error());
-}
-
-fn limit(resource: libc::__rlimit_resource_t, value: u64) {
-    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
-    // SAFETY: the limit lives during the call.
-    assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0, "{}", std::io::Error::last_os_error());
+fn refuse(call: libc::c_long, errno: Errno) {
+    dio::sys::refuse_system_call(call, errno).unwrap();
 }
 
 /// Writes and reads in every mode with small requests, and gives what is in the files then.
@@ -86,19 +54,22 @@ fn in_a_process_of_its_own() {
     let Ok(what) = std::env::var(VARIABLE) else { return };
     let expected = common::has_uring().then(|| work(&common::io_of("uring", small_limits())));
     match what.as_str() {
-        "eperm" => refuse(libc::SYS_io_uring_setup, libc::EPERM),
-        "enosys" => refuse(libc::SYS_io_uring_setup, libc::ENOSYS),
-        "enomem" => refuse(libc::SYS_io_uring_setup, libc::ENOMEM),
+        "eperm" => refuse(libc::SYS_io_uring_setup, Errno::PERM),
+        "enosys" => refuse(libc::SYS_io_uring_setup, Errno::NOSYS),
+        "enomem" => refuse(libc::SYS_io_uring_setup, Errno::NOMEM),
         // As if the kernel were older than IORING_REGISTER_PROBE.
-        "register" => refuse(libc::SYS_io_uring_register, libc::EINVAL),
+        "register" => refuse(libc::SYS_io_uring_register, Errno::INVAL),
         // What a ring needs of the process is there when it is probed and gone when it is made.
         "later" => {}
-        "memlock" => limit(libc::RLIMIT_MEMLOCK, 4096),
+        "memlock" => {
+            let limit = Rlimit { current: Some(4096), maximum: Some(4096) };
+            rustix::process::setrlimit(Resource::Memlock, limit).unwrap();
+        }
         other => panic!("nothing known to refuse as {other}"),
     }
     let io = Io::new(small_limits()).unwrap();
     if what == "later" {
-        refuse(libc::SYS_io_uring_setup, libc::EPERM);
+        refuse(libc::SYS_io_uring_setup, Errno::PERM);
     }
     let contents = work(&io);
     assert!(expected.is_none_or(|expected| expected == contents), "the engines leave different bytes");
@@ -157,7 +128,7 @@ fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
         .collect();
     // The program itself may lie where that user cannot go.
     let program = places[0].1.path().join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    common::copy_of_this_program(&program);
     let said = in_own_process("memlock", |command| {
         let mut own = Command::new(&program);
         own.args(command.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");

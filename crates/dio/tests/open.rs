@@ -23,7 +23,7 @@ fn as_ordinary_user(test: &str) -> bool {
     std::os::unix::fs::chown(place.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     // The program itself may lie where that user cannot go.
     let program = place.path().join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    common::copy_of_this_program(&program);
     let mut command = Command::new(program);
     command.args(["--exact", test, "--nocapture"]).uid(NOBODY).gid(NOBODY).current_dir("/");
     command.env(VARIABLE, "1").env("DIO_TEST_DIR", place.path()).env_remove("DIO_TEST_FS");

@@ -65,6 +65,11 @@ impl File {
         (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
     }
 
+    /// Whether both are opens of one file, under one policy.
+    pub(crate) fn shares_locks(&self, other: &File) -> bool {
+        std::sync::Arc::ptr_eq(&self.locks, &other.locks)
+    }
+
     /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
     pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
         match (self.mode, kind) {

@@ -130,7 +130,9 @@ impl Copier {
         }
         {
             let _source = job.source.lock_blocks(Kind::Read);
-            let _target = job.target.and_then(|target| target.lock_blocks(Kind::Write));
+            // One thread must not ask for the same table twice: whoever waits in between would never be let in.
+            let other = job.target.filter(|target| !target.shares_locks(job.source));
+            let _target = other.and_then(|target| target.lock_blocks(Kind::Write));
             self.pump(&mut run, watch)?;
         }
         self.complete = run.complete();

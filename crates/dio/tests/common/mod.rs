@@ -191,3 +191,10 @@ impl Medium for Hooked {
         self.inner.punch(range)
     }
 }
+
+/// Copies this test program to where any user can run it.
+pub fn copy_of_this_program(to: &std::path::Path) {
+    let mut cp = std::process::Command::new("cp");
+    let output = dio_test::run(cp.arg(std::env::current_exe().unwrap()).arg(to));
+    assert!(output.status.success(), "{}", output.stderr);
+}

@@ -24,6 +24,8 @@ pub(crate) enum UsageError {
     ReflinkSparse,
     #[error("{0} and {1} cannot be used together")]
     Together(&'static str, &'static str),
+    #[error("--block is too large: it may be {}M at most", super::data::MOST_BLOCK >> 20)]
+    BlockTooLarge,
     #[error("cannot preserve security context without an SELinux-enabled kernel")]
     Context,
     #[error("with --parents, the destination must be a directory")]

@@ -25,6 +25,8 @@ mod tree;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 pub use args::{Attribute, CpArgs, Flag, Mode, Ordered, Update, When};
 
 use operands::{PlaceError, Walk};
@@ -32,6 +34,23 @@ use options::CpOptions;
 use queue::Work;
 use report::Report;
 use session::Session;
+
+/// Tells a command line that could not be read in the manner of GNU cp, and returns its exit status.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    // The first paragraph says what is wrong and which values there are; the rest is for `--help`.
+    let what = text.split("\n\n").next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(what).trim_end();
+    let report = Report::new(false);
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => match option.strip_prefix("--") {
+            Some(_) => report.wrong_usage(format_args!("unrecognized option '{option}'")),
+            None => report.wrong_usage(format_args!("invalid option -- '{}'", option.trim_start_matches('-'))),
+        },
+        _ => report.wrong_usage(what),
+    }
+    ExitCode::FAILURE
+}
 
 /// Runs `dio cp`: prints what there is to say, and returns 0 if everything was copied, else 1.
 pub fn run(args: CpArgs) -> ExitCode {
@@ -58,6 +77,10 @@ pub fn run(args: CpArgs) -> ExitCode {
     // Directories that --parents makes have names to be synced too.
     let per_file_sync = !options.parents && !operands::is_tree(sources, options.recursive, durable::FEW);
     let session = Session::new(options, sources.len() > 1, per_file_sync);
+    if let Err(error) = session.data.check_engine() {
+        session.report.error(error);
+        return ExitCode::FAILURE;
+    }
     let mut lane = session.lane();
     let mut walk = Walk::new(&session, place, sources.len() > 1);
     for source in sources {
@@ -67,7 +90,7 @@ pub fn run(args: CpArgs) -> ExitCode {
         session.report.error("a worker stopped: not everything was copied");
     }
     let synced = session.durable.finish();
-    session.data.finish(synced.is_ok() && session.options.sync);
+    session.data.finish();
     let durable = synced.is_ok() && session.options.sync && !session.report.failed();
     if let Err(error) = synced {
         session.report.error(error);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::args::{Attribute, CpArgs, Flag, Mode, Update, When};
+use super::data::MOST_BLOCK;
 use super::error::UsageError;
 
 /// Which symbolic links in the source are followed.
@@ -122,6 +123,9 @@ impl CpOptions {
         };
         if args.reflink == When::Always && args.sparse != When::Auto {
             return Err(UsageError::ReflinkSparse);
+        }
+        if args.block.is_some_and(|block| block > MOST_BLOCK) {
+            return Err(UsageError::BlockTooLarge);
         }
         if args.resume && args.atomic {
             return Err(UsageError::Together("--resume", "--atomic"));

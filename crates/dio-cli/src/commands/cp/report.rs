@@ -42,10 +42,12 @@ impl Report {
 
     /// Tells a wrong command line.
     pub(crate) fn usage(&self, error: &super::error::UsageError) {
-        self.error(error);
-        if !error.wants_help() {
-            return;
-        }
+        if error.wants_help() { self.wrong_usage(error) } else { self.error(error) }
+    }
+
+    /// Tells a wrong command line, and where help is.
+    pub(crate) fn wrong_usage(&self, what: impl Display) {
+        self.error(what);
         let _ = writeln!(io::stderr().lock(), "Try '{NAME} --help' for more information.");
     }
 

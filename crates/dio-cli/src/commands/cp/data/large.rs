@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dio::file::Reason;
+use dio::geometry::align_up;
 use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch};
 use dio::{File, Io, IoError, Limits, Need, OpenOptions};
 use rustix::fs::FileType;
@@ -21,6 +22,12 @@ const DEPTH: usize = 16;
 
 /// Most bytes in the buffers of all copiers together.
 const MOST_BUFFERS: usize = 48 << 20;
+
+/// The largest block that may be asked for, in bytes: two of them fit, so that reads and writes overlap.
+pub(in super::super) const MOST_BLOCK: u64 = MOST_BUFFERS as u64 / 2;
+
+/// Blocks are whole pages of memory.
+const PAGE: u64 = 4096;
 
 /// Copiers, made as they are needed, each used by one worker at a time.
 #[derive(Debug)]
@@ -40,10 +47,12 @@ struct State {
 }
 
 impl Copiers {
+    /// Copiers of so many blocks of so many bytes; fewer where they would exceed the bound on memory.
     pub(super) fn new(block: Option<u64>, depth: Option<u32>) -> Copiers {
+        let block = block.map_or(BLOCK, |block| align_up(block.clamp(1, MOST_BLOCK), PAGE) as usize);
         Copiers {
-            block: block.map_or(BLOCK, |block| usize::try_from(block).unwrap_or(usize::MAX)),
-            depth: depth.map_or(DEPTH, |depth| depth.max(1) as usize),
+            block,
+            depth: depth.map_or(DEPTH, |depth| depth as usize).min(MOST_BUFFERS / block).max(1),
             io: OnceLock::new(),
             state: Mutex::default(),
             returned: Condvar::new(),
@@ -149,6 +158,9 @@ impl DataPath {
     /// Copies a file through the copy loop.
     pub(super) fn copy_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let contents = task.contents;
+        if let Some(reason) = self.copiers.try_io()?.engine_reason() {
+            self.tell(contents.report, &format!("io_uring is not used: {reason}; threads are"), None);
+        }
         let duplicate =
             |fd: &std::os::fd::OwnedFd| fd.try_clone().map_err(|error| CopyError::Engine(error.to_string()));
         let source = self.open_options()?.read(true).adopt(duplicate(&task.source)?, contents.source_path())?;
@@ -184,7 +196,7 @@ impl DataPath {
         task.digests.replace(digests);
         for (file, class) in [(&source, source.read_class()), (&file, file.write_class())] {
             if let (_, Some(reason @ (Reason::NoDirectIo | Reason::KernelBuffers))) = class {
-                self.tell(file.path(), contents.report, reason.text());
+                self.tell(contents.report, reason.text(), Some(file.path()));
             }
         }
         task.account.moved(&source.counters(), &file.counters(), holes);

@@ -35,6 +35,7 @@ use crate::stop::Stop;
 use account::Account;
 use evict::Evictor;
 use large::Copiers;
+pub(super) use large::MOST_BLOCK;
 use small::Refused;
 use verify::Digests;
 
@@ -57,7 +58,7 @@ pub(crate) struct DataPath {
     refused: Refused,
     stop: &'static Stop,
     /// The first fall-back of each kind is told under `-v`.
-    told: Mutex<Vec<&'static str>>,
+    told: Mutex<Vec<String>>,
     verbose: bool,
 }
 
@@ -154,7 +155,9 @@ impl DataPath {
     /// Whether a file of this size takes the small way.
     fn is_small(&self, size: u64) -> bool {
         let transfer = &self.transfer;
-        let plain = !transfer.verify && !transfer.resume && transfer.sparse != When::Always && transfer.limit.is_none();
+        // What is uncached by choice falls back where the kernel cannot, so under --strict all go direct.
+        let plain = !transfer.verify && !transfer.resume && !transfer.strict;
+        let plain = plain && transfer.sparse != When::Always && transfer.limit.is_none();
         match transfer.mode {
             Mode::Auto => size == 0 || (size <= SMALL && plain),
             Mode::Direct | Mode::Uncached | Mode::Cached => size == 0,
@@ -201,18 +204,33 @@ impl DataPath {
     }
 
     /// Tells once, under `-v`, why something is not as fast or as direct as it could be.
-    fn tell(&self, path: &std::path::Path, report: &Report, what: &'static str) {
+    fn tell(&self, report: &Report, what: &str, path: Option<&std::path::Path>) {
+        if !self.verbose {
+            return;
+        }
         let mut told = self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if self.verbose && !told.contains(&what) {
-            told.push(what);
-            report.note(format_args!("{}: {what}", crate::quote::quoted(path)));
+        if told.iter().any(|known| known == what) {
+            return;
+        }
+        told.push(what.to_owned());
+        match path {
+            Some(path) => report.note(format_args!("{}: {what}", crate::quote::quoted(path))),
+            None => report.note(what),
         }
     }
 
+    /// Finds out early that an engine which was asked for by name cannot be had. Without a wish it is made when the first
+    /// large file comes.
+    pub(crate) fn check_engine(&self) -> Result<(), CopyError> {
+        let wished = std::env::var_os("DIO_ENGINE").is_some_and(|name| !name.is_empty());
+        if wished { self.copiers.try_io().map(drop) } else { Ok(()) }
+    }
+
     /// After the whole run: drops what only a sync of the file system made clean.
-    pub(crate) fn finish(&self, synced: bool) {
-        self.evictor.finish(synced);
+    pub(crate) fn finish(&self) {
+        self.evictor.finish();
         self.ledger.count_buffers(self.copiers.bytes());
+        self.ledger.look_again();
     }
 
     /// The engine that large files took, for the receipt.

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::file::{Class, Reason};
+use dio::geometry::{Directness, Geometry};
+use dio::residency::Picture;
 use dio::sys::RWF_DONTCACHE;
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
@@ -22,6 +24,8 @@ const BUFFER: usize = SMALL as usize + 4096;
 pub(super) struct Refused {
     read: AtomicBool,
     write: AtomicBool,
+    /// The target's file system was asked.
+    asked: AtomicBool,
 }
 
 impl DataPath {
@@ -30,12 +34,11 @@ impl DataPath {
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
         let size = task.contents.stat.st_size as u64;
-        let cold = self.transfer.mode != Mode::Cached
-            && self.refused.read.load(Ordering::Relaxed)
-            && dio::residency::resident_pages(&task.source).is_ok_and(|pages| pages == 0);
+        self.look_at_target(target);
+        let mut before = None;
         let (mut offset, mut requests) = (0, 0);
         loop {
-            let count = self.read_some(task, &mut lane.buffer, offset)?;
+            let count = self.read_some(task, &mut lane.buffer, offset, &mut before)?;
             if count == 0 {
                 break;
             }
@@ -47,8 +50,9 @@ impl DataPath {
                 break;
             }
         }
-        if cold {
-            self.evictor.drop_clean(task.source.as_fd());
+        if let Some(Some(before)) = before {
+            // Pages that stay only cost memory.
+            let _ = before.drop_new(&task.source, 0..offset);
         }
         let (class, reason) = match self.transfer.mode {
             Mode::Cached => (Class::Cached, None),
@@ -66,10 +70,32 @@ impl DataPath {
         }
     }
 
-    /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag.
-    fn read_some(&self, task: &Task<'_>, buffer: &mut [u8], offset: u64) -> Result<usize, CopyError> {
+    /// Finds out, once, whether the target's file system heeds the flag: one that refuses direct I/O to a file that
+    /// could have it journals data (ext4 with `data=journal`), and keeps the pages whatever it is told.
+    fn look_at_target(&self, target: &OpenTarget) {
+        if self.transfer.mode != Mode::Cached && !self.refused.asked.swap(true, Ordering::Relaxed) {
+            let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
+            if Geometry::of(target.fd.as_fd()).is_ok_and(refuses) {
+                self.refused.write.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag. A picture of
+    /// what is resident is taken `before` anything is read without it.
+    fn read_some(
+        &self,
+        task: &Task<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+        before: &mut Option<Option<Picture>>,
+    ) -> Result<usize, CopyError> {
         loop {
             let flags = self.flags(&self.refused.read);
+            if flags.is_empty() && self.transfer.mode != Mode::Cached {
+                let size = task.contents.stat.st_size as u64;
+                before.get_or_insert_with(|| Picture::take(&task.source, size).ok());
+            }
             match preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
@@ -112,7 +138,7 @@ impl DataPath {
             return;
         }
         if self.sync_each {
-            self.evictor.drop_clean(target.fd.as_fd());
+            self.evictor.drop_written(target.fd.as_fd());
         } else {
             self.evictor.wait_for_sync(target.fd.as_fd(), task.contents.target_path());
         }

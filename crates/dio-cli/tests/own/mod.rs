@@ -1,0 +1,286 @@
+//! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat, cmp).
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use dio_test::{Output, TestFs, file_systems, random_file, resident_pages, same_bytes, skip};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+pub const MIB: u64 = 1 << 20;
+
+/// `dio cp`, in the C locale and with no engine forced.
+pub fn cp() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+    command.arg("cp").env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0").env_remove("DIO_ENGINE");
+    command
+}
+
+/// Runs `dio cp` with flags and operands.
+#[track_caller]
+pub fn run(flags: &str, operands: &[&Path]) -> Output {
+    dio_test::run(cp().args(flags.split_whitespace()).args(operands))
+}
+
+/// Runs it and expects that all goes well and nothing is said.
+#[track_caller]
+pub fn good(flags: &str, operands: &[&Path]) -> Output {
+    let output = run(flags, operands);
+    assert!(output.status.success() && output.stderr.is_empty(), "cp {flags} {operands:?}: {output:?}");
+    output
+}
+
+/// Runs it and expects status 1 and these words on standard error.
+#[track_caller]
+pub fn bad(flags: &str, operands: &[&Path], words: &str) -> Output {
+    let output = run(flags, operands);
+    assert_eq!(output.status.code(), Some(1), "cp {flags} {operands:?}: {output:?}");
+    assert!(output.stderr.contains(words), "cp {flags} {operands:?}: `{words}` is not in {output:?}");
+    output
+}
+
+/// Runs it with a receipt and returns that.
+#[track_caller]
+pub fn receipt(flags: &str, operands: &[&Path]) -> Value {
+    let output = run(&format!("--receipt - {flags}"), operands);
+    assert!(output.status.success(), "cp {flags} {operands:?}: {output:?}");
+    json(&output.stdout)
+}
+
+#[track_caller]
+pub fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// A number in a receipt: `read.direct`.
+#[track_caller]
+pub fn number(receipt: &Value, path: &str) -> u64 {
+    let found = path.split('.').fold(receipt, |value, key| &value[key]);
+    found.as_u64().unwrap_or_else(|| panic!("{path} is {found} in {receipt:#}"))
+}
+
+/// The line of a file in a receipt, by role and the end of its path.
+#[track_caller]
+pub fn line<'a>(receipt: &'a Value, role: &str, name: &str) -> &'a Value {
+    let files = receipt["files"].as_array().expect("files is a list");
+    let found = files
+        .iter()
+        .find(|line| line["role"] == role && line["path"].as_str().is_some_and(|path| Path::new(path).ends_with(name)));
+    found.unwrap_or_else(|| panic!("no {role} {name} in {receipt:#}"))
+}
+
+/// Writes a file back and drops its pages.
+#[track_caller]
+pub fn cold(path: &Path) {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+}
+
+/// Writes a file back and reads it wholly into the page cache.
+#[track_caller]
+pub fn warm(path: &Path) -> u64 {
+    File::open(path).unwrap().sync_all().unwrap();
+    std::fs::read(path).unwrap();
+    let pages = resident_pages(path);
+    assert!(pages > 0, "{} does not stay in the cache", path.display());
+    pages
+}
+
+/// A file of random bytes that is on the disk and not in the cache.
+#[track_caller]
+pub fn source(dir: &Path, name: &str, len: u64) -> PathBuf {
+    let path = dir.join(name);
+    random_file(&path, len, len ^ 0x5eed);
+    cold(&path);
+    path
+}
+
+/// Names in a directory, sorted.
+#[track_caller]
+pub fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Whether the page cache is the storage itself, so that nothing can leave it.
+pub fn in_memory(fs: &TestFs) -> bool {
+    let found = rustix::fs::statfs(&fs.path).unwrap().f_type as u64;
+    found == 0x0102_1994
+}
+
+/// Whether direct I/O of both kinds bypasses the cache here: the file systems where that is known.
+pub fn is_direct(fs: &TestFs) -> bool {
+    matches!(fs.name.as_str(), "ext4" | "xfs")
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A running `dio cp`; killed when dropped.
+pub struct Running(Option<Child>);
+
+impl Running {
+    #[track_caller]
+    pub fn start(flags: &str, operands: &[&Path]) -> Running {
+        Running::spawn(cp().args(flags.split_whitespace()).args(operands))
+    }
+
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Running {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running(Some(command.spawn().unwrap()))
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().expect("it runs until it is waited for"))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn is_over(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn end(mut self) -> Output {
+        let output = self.0.take().expect("it is waited for once").wait_with_output().unwrap();
+        Output {
+            status: output.status,
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Which signal ended it.
+pub fn signal_of(output: &Output) -> Option<i32> {
+    output.status.signal()
+}
+
+/// Waits until something is so; at most ten seconds.
+#[track_caller]
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes of a file that are really stored: its size, where blocks were written and not only allocated.
+pub fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |meta| meta.len())
+}
+
+/// Waits until the process has moved so many bytes of contents, by its own count (`/proc/PID/io`).
+#[track_caller]
+pub fn until_moved(running: &Running, bytes: u64) {
+    let path = format!("/proc/{}/io", running.pid().as_raw_nonzero());
+    until("bytes are moved", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let moved = text.lines().find_map(|line| line.strip_prefix("wchar: ")).and_then(|count| count.parse().ok());
+        moved.unwrap_or(0) >= bytes
+    });
+}
+
+/// A mount of its own over a loop image; undone when dropped.
+pub struct Mounted {
+    pub path: PathBuf,
+    pub image: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Formats an image of `size` bytes and mounts it; `None`, said aloud, where that cannot be done.
+    #[track_caller]
+    pub fn new(format: &[&str], size: u64) -> Option<Mounted> {
+        if !is_root() {
+            skip!("mounting {} needs root", format[0]);
+            return None;
+        }
+        let dir = file_systems()[0].dir();
+        let (image, path) = (dir.path().join("image"), dir.path().join("mounted"));
+        File::create(&image).unwrap().set_len(size).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let made = dio_test::run(Command::new(format[0]).args(&format[1..]).arg(&image));
+        assert!(made.status.success(), "{format:?}: {made:?}");
+        let mounted = Mounted { path, image, dir };
+        match mounted.mount("loop") {
+            Ok(()) => Some(mounted),
+            Err(error) => {
+                skip!("cannot mount {}: {error}", format[0]);
+                None
+            }
+        }
+    }
+
+    fn mount(&self, options: &str) -> Result<(), String> {
+        let output = dio_test::run(Command::new("mount").args(["-o", options]).arg(&self.image).arg(&self.path));
+        if output.status.success() { Ok(()) } else { Err(output.stderr) }
+    }
+
+    #[track_caller]
+    pub fn remount_read_only(&self) {
+        let output = dio_test::run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path));
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Stops the file system at once, without writing its log, as a power cut does, and mounts it again.
+    #[track_caller]
+    pub fn cut_power(&self) {
+        self.shut_down();
+        until("it can be unmounted", || self.unmount());
+        self.mount("loop").unwrap();
+    }
+
+    /// `shutdown` of xfs_io without `-f` is the ioctl with "no log flush", on ext4 too.
+    #[track_caller]
+    pub fn shut_down(&self) {
+        let output = dio_test::run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.path));
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+
+    pub fn unmount(&self) -> bool {
+        dio_test::run(Command::new("umount").arg(&self.path)).status.success()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if self.unmount() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        dio_test::run(Command::new("umount").arg("--lazy").arg(&self.path));
+    }
+}
+
+/// An operand that is not a path.
+pub fn os(text: &str) -> &Path {
+    Path::new(OsStr::new(text))
+}
