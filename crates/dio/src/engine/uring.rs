@@ -55,6 +55,9 @@ impl std::fmt::Debug for Uring {
     }
 }
 
+/// Most entries of a ring (`IORING_MAX_ENTRIES` of the kernel's `io_uring/io_uring.h`); more is EINVAL.
+const MOST_ENTRIES: usize = 32768;
+
 /// Operations are submitted early when they are one in so many of those running, or more.
 const LARGEST_SHARE: usize = 2;
 
@@ -75,7 +78,7 @@ fn lacking(supported: impl Fn(u8) -> bool) -> Option<&'static str> {
 }
 
 impl Uring {
-    /// A ring for `depth` operations at a time.
+    /// A ring for `depth` operations at a time, or for as many as a ring can hold.
     ///
     /// # Errors
     /// [`UringError`]: refused by the sysctl `kernel.io_uring_disabled`, by a seccomp filter, by memory limits, or too
@@ -107,6 +110,7 @@ impl Uring {
         if let Some(name) = lacking(|code| probe.is_supported(code)) {
             return Err(UringError::Lacks(name));
         }
+        let depth = depth.min(MOST_ENTRIES);
         let slots = (0..depth).map(|_| None).collect();
         Ok(Uring { ring, slots, free: (0..depth).rev().collect(), attached: None })
     }
@@ -176,7 +180,7 @@ impl Uring {
 /// Entries of the submission queue for `depth` operations: a power of two (`io_uring_setup(2)`).
 fn entries(depth: usize) -> u32 {
     assert!(depth > 0, "an engine takes at least one operation");
-    u32::try_from(depth.next_power_of_two()).unwrap_or(u32::MAX)
+    depth.min(MOST_ENTRIES).next_power_of_two() as u32
 }
 
 /// COOP_TASKRUN (5.19) saves interrupting the caller for each completion; kernels without it do without.
@@ -297,6 +301,14 @@ mod tests {
         for (missing, name) in NEEDED {
             assert_eq!(lacking(|code| code != missing), Some(name));
             assert!(UringError::Lacks(name).to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn a_ring_is_as_deep_as_rings_can_be() {
+        match Uring::new(MOST_ENTRIES + 1) {
+            Ok(ring) => assert_eq!(ring.depth(), MOST_ENTRIES),
+            Err(error) => assert!(Uring::new(1).is_err(), "{error}"),
         }
     }
 

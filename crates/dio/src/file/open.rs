@@ -11,7 +11,7 @@ use super::counters::Reason;
 use super::{File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
-use crate::io::Io;
+use crate::io::{Io, IoError};
 use crate::lock::LockPolicy;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
@@ -192,7 +192,7 @@ impl OpenOptions {
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
         let io = match &self.io {
             Some(io) => io.clone(),
-            None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
+            None => Io::shared().map_err(|error| no_io(path, &error))?,
         };
         self.check_limits(path, &io, &geometry)?;
         let locks = crate::io::lock_table(&stat, self.lock_policy);
@@ -221,7 +221,7 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let io = match &self.io {
             Some(io) => io.clone(),
-            None => Io::shared().map_err(|_| FileError::new("open", name.as_ref(), Errno::NOMEM))?,
+            None => Io::shared().map_err(|error| no_io(name.as_ref(), &error))?,
         };
         self.check_limits(name.as_ref(), &io, &geometry)?;
         let locks = crate::lock::LockTable::new(self.lock_policy);
@@ -325,6 +325,15 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
+fn no_io(path: &Path, error: &IoError) -> FileError {
+    match error {
+        IoError::Engine(_) => {
+            FileError::new("open", path, Errno::INVAL).with_cure("DIO_ENGINE asks for what cannot be had")
+        }
+        IoError::Memory { .. } => FileError::new("open", path, Errno::NOMEM),
+    }
+}
+
 fn geometry_errno(error: &GeometryError) -> Errno {
     match error {
         GeometryError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::INVAL),
@@ -335,6 +344,13 @@ fn geometry_errno(error: &GeometryError) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_engine_is_not_taken_for_a_lack_of_memory() {
+        let error = crate::engine::SelectionError::Unknown("bogus".into());
+        let error = no_io(Path::new("file"), &IoError::Engine(error));
+        assert!(error.to_string().contains("DIO_ENGINE"), "{error}");
+    }
 
     #[test]
     fn an_adopted_file_has_the_sync_method_on_both_descriptors() {

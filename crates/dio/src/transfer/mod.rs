@@ -115,11 +115,16 @@ impl Copier {
     /// # Errors
     /// The first error, with its file and place; [`TransferError::Shrunk`] when the source ends early.
     pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+        self.complete = job.ranges.first().map_or(0, |first| first.start);
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
         let block = align_down(self.pool.block_len() as u64, align);
+        if block == 0 {
+            let text =
+                format!("buffers of {} bytes are smaller than a block of the file, {align}", self.pool.block_len());
+            return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
+        }
         let chunks = Chunks::new(job.ranges, block);
         let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
-        self.complete = job.ranges.first().map_or(0, |first| first.start);
         if job.source.on_trial() || job.target.is_some_and(File::on_trial) {
             self.first_block(&mut run, watch)?;
         }
@@ -337,6 +342,17 @@ mod tests {
         fn stopped(&self) -> bool {
             self.0 == 0
         }
+    }
+
+    #[test]
+    fn a_block_larger_than_the_buffers_is_an_error() {
+        let geometry = crate::geometry::Geometry::fixed(512, 8192).unwrap();
+        let medium = std::sync::Arc::new(crate::engine::NullMedium { size: 1 << 20 });
+        let source = OpenOptions::new().read(true).open_medium("file", medium, geometry).unwrap();
+        let ranges = [0..8192, 8192..16384];
+        let job = Job { source: &source, target: None, ranges: &ranges, pace: None, skip_zeros: false };
+        let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 4096, 2).unwrap();
+        assert!(matches!(copier.run(&job, &mut NoWatch), Err(TransferError::Engine(_))));
     }
 
     #[test]
