@@ -102,9 +102,11 @@ fn the_rate_is_kept() {
         source(&tree, &format!("f{number}"), 64 << 10);
     }
     // A large file, and 4 MiB of small ones.
-    for (name, from, flags, wanted) in
-        [("to", &from, "--limit 8M", 2.0), ("into", &tree, "-r --limit 2M", 2.0), ("slow", &from, "--limit 7M --block 3M", 16.0 / 7.0)]
-    {
+    for (name, from, flags, wanted) in [
+        ("to", &from, "--limit 8M", 2.0),
+        ("into", &tree, "-r --limit 2M", 2.0),
+        ("slow", &from, "--limit 7M --block 3M", 16.0 / 7.0),
+    ] {
         let start = Instant::now();
         good(&format!("--reflink=never {flags}"), &[from, &dir.path().join(name)]);
         let took = start.elapsed().as_secs_f64();
@@ -112,8 +114,11 @@ fn the_rate_is_kept() {
     }
     // What has no size is limited too.
     let start = Instant::now();
-    let script = format!("head -c 4194304 /dev/urandom | '{}' cp --limit 2M /dev/stdin '{}'", env!("CARGO_BIN_EXE_dio"),
-        dir.path().join("piped").display());
+    let script = format!(
+        "head -c 4194304 /dev/urandom | '{}' cp --limit 2M /dev/stdin '{}'",
+        env!("CARGO_BIN_EXE_dio"),
+        dir.path().join("piped").display()
+    );
     assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
     let took = start.elapsed().as_secs_f64();
     assert!((1.4..2.4).contains(&took), "from a pipe: {took} s");

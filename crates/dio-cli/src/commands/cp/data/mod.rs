@@ -39,10 +39,6 @@ pub(super) use large::MOST_BLOCK;
 use small::Refused;
 use verify::Digests;
 
-/// Files up to this many bytes take the `small` way under `--mode auto`: one read and one write through a page cache
-/// that forgets. Larger ones go direct. The measurement is recorded in `benchsuite/runs` as `threshold`.
-const SMALL: u64 = 64 << 10;
-
 /// The data path of one run.
 pub(crate) struct DataPath {
     transfer: Transfer,
@@ -164,7 +160,7 @@ impl DataPath {
         let plain = !transfer.verify && !transfer.resume && !transfer.strict;
         let plain = plain && transfer.sparse != When::Always && transfer.limit.is_none();
         match transfer.mode {
-            Mode::Auto => size == 0 || (size <= SMALL && plain),
+            Mode::Auto => size == 0 || (size <= transfer.small && plain),
             Mode::Direct | Mode::Uncached | Mode::Cached => size == 0,
         }
     }
