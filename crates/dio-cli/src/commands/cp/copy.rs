@@ -216,6 +216,7 @@ impl Session {
             report: &self.report,
         };
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
+            self.durable.file(target, fresh, || entry.target_path());
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
         self.data.copy(lane, &contents, &mut finish)
