@@ -72,15 +72,25 @@ impl<'a> Contents<'a> {
         let align = self.source.block_align().max(self.target.block_align());
         let ranges = wanted(self, align)?;
         // What is looked through for zeros must not be allocated: it would not become a hole.
-        let allocated = if self.sparse == Sparse::Always { &[] } else { &ranges[..] };
-        reserve(self.target, self.size, allocated)?;
+        let allocated = if self.sparse() == Sparse::Always { &[] } else { &ranges[..] };
+        let reserved = reserve(self.target, self.size, allocated);
+        if reserved.is_err() && !self.target.is_device() {
+            // The error that is reported is the first; a target left longer than it should be is not worse.
+            let _ = self.target.set_size(self.start);
+        }
+        reserved?;
         let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
     }
 
+    /// What becomes of holes: a device has none, and what it held before would show through.
+    fn sparse(&self) -> Sparse {
+        if self.target.is_device() { Sparse::Never } else { self.sparse }
+    }
+
     /// The transfer of some of the ranges.
     pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
-        let skip_zeros = self.sparse == Sparse::Always;
+        let skip_zeros = self.sparse() == Sparse::Always;
         Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
     }
 
@@ -100,9 +110,9 @@ impl<'a> Contents<'a> {
 
 /// The ranges to copy: data, rounded out to blocks, from where an earlier attempt stopped.
 fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, TransferError> {
-    let Contents { source, size, start, sparse, .. } = *contents;
-    let data = match sparse {
-        Sparse::Never => std::iter::once(0..size).collect(),
+    let Contents { source, size, start, .. } = *contents;
+    let data = match contents.sparse() {
+        Sparse::Never => std::iter::once(0..size).filter(|all| !all.is_empty()).collect(),
         Sparse::Auto | Sparse::Always => data_ranges(source, size).map_err(TransferError::Source)?,
     };
     let mut ranges: Vec<Range<u64>> = Vec::new();
