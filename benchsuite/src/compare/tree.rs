@@ -41,7 +41,9 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     }
     report.notes.push("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
     lab.profile(&filled("dio cp -a TREE TARGET", &tree))?;
-    remove(&lab.dir.join("target"))?;
+    let target = lab.dir.join("target");
+    remove(&target)?;
+    remove(&retired(&target)?)?;
     Ok(report)
 }
 
@@ -62,12 +64,29 @@ fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<
         }
     }
     let group = interleave(title, entries, lab.options.runs as usize, COSTS);
-    remove(target)?;
+    retire(target)?;
     group
 }
 
+/// Moves the target of the run before out of the way. It is not removed until the end: ext4 passes over the inodes of
+/// files that were deleted within the last half minute, one by one, each time it makes a new one (`recently_deleted` in
+/// `fs/ext4/ialloc.c`), which made every contender several times slower, at random.
+fn retire(target: &Path) -> Result<()> {
+    if target.exists() {
+        let retired = retired(target)?;
+        std::fs::create_dir_all(&retired)?;
+        let count = std::fs::read_dir(&retired)?.count();
+        std::fs::rename(target, retired.join(count.to_string()))?;
+    }
+    Ok(())
+}
+
+fn retired(target: &Path) -> Result<std::path::PathBuf> {
+    Ok(target.parent().ok_or("the target has no directory")?.join("retired"))
+}
+
 fn run(lab: &Lab, tree: &Tree, target: &Path, script: &str, warm: bool, round: usize) -> Result<Sample> {
-    remove(target)?;
+    retire(target)?;
     lab.cool()?;
     if warm {
         data::warm(tree.files(&tree.root))?;

@@ -1,6 +1,7 @@
 //! Files of incompressible data, and the directory that takes them away again.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::OpenOptions;
 use dio::block::Pool;
@@ -25,7 +26,10 @@ impl Scratch {
         let names = (0..100).map(|attempt| parent.join(format!(".dio-bench-{}-{attempt}", std::process::id())));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
-            outcome = std::fs::create_dir(&path).map(|()| Scratch(path));
+            outcome = std::fs::create_dir(&path).map(|()| {
+                directories().push(path.clone());
+                Scratch(path)
+            });
             if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
                 break;
             }
@@ -67,6 +71,20 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is found by its name.
         let _ = std::fs::remove_dir_all(&self.0);
+        directories().retain(|path| *path != self.0);
+    }
+}
+
+/// The directories that there are now.
+fn directories() -> MutexGuard<'static, Vec<PathBuf>> {
+    static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what every [`Scratch`] of the process holds: for a process that is about to end by a signal.
+pub fn remove_all() {
+    for path in directories().drain(..) {
+        let _ = std::fs::remove_dir_all(path);
     }
 }
 

@@ -131,3 +131,22 @@ fn what_cannot_be_measured_is_an_error() {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
 }
+
+#[test]
+fn an_interrupted_benchmark_leaves_nothing() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_dio"))
+        .args(["bench", "increments", "--size", "1G", "--dir"])
+        .arg(directory.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while std::fs::read_dir(directory.path()).unwrap().count() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let status = bench.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}

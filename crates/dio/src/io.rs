@@ -48,7 +48,8 @@ pub enum IoError {
     },
 }
 
-type EngineFactory = dyn Fn(usize) -> Box<dyn Engine> + Send + Sync;
+/// Makes an engine of a depth; the flag says that only the calling thread will use it.
+type EngineFactory = dyn Fn(usize, bool) -> Box<dyn Engine> + Send + Sync;
 
 /// The I/O of a process: open files through it to share engines, memory and locks. Cheap to clone.
 #[derive(Clone)]
@@ -96,7 +97,16 @@ impl Io {
     pub fn new(limits: Limits) -> Result<Io, IoError> {
         let selection = Selection::probe()?;
         let (name, reason) = (selection.name(), selection.reason.clone());
-        Io::build(limits, name, reason, Box::new(move |depth| selection.engine(depth)))
+        Io::build(
+            limits,
+            name,
+            reason,
+            Box::new(
+                move |depth, alone| {
+                    if alone { selection.engine_for_this_thread(depth) } else { selection.engine(depth) }
+                },
+            ),
+        )
     }
 
     /// An `Io` whose engines the caller makes, such as the simulator's.
@@ -108,7 +118,7 @@ impl Io {
         name: &'static str,
         make: impl Fn(usize) -> Box<dyn Engine> + Send + Sync + 'static,
     ) -> Result<Io, IoError> {
-        Io::build(limits, name, None, Box::new(make))
+        Io::build(limits, name, None, Box::new(move |depth, _alone| make(depth)))
     }
 
     fn build(
@@ -141,7 +151,12 @@ impl Io {
 
     /// A driver over a new engine of the chosen kind, for a user with a depth of its own.
     pub fn driver(&self, depth: usize) -> Driver {
-        Driver::new((self.shared.make_engine)(depth))
+        Driver::new((self.shared.make_engine)(depth, false))
+    }
+
+    /// As [`Io::driver`], for a user that stays in the calling thread.
+    pub(crate) fn driver_for_this_thread(&self, depth: usize) -> Driver {
+        Driver::new((self.shared.make_engine)(depth, true))
     }
 
     /// The bounce memory.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -36,6 +37,9 @@ struct Entry {
 
 /// A queue of reads and writes of whole blocks.
 ///
+/// A queue belongs to the thread that made it, which saves the kernel from interrupting that thread; each thread that
+/// wants one makes its own.
+///
 /// In direct mode a request that overlaps one in flight waits for it, in whichever queue or thread that is; in concurrent
 /// mode the caller orders its own overlapping requests.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub struct Queue {
     free: Vec<usize>,
     finished: Vec<Finished>,
     ready: VecDeque<Completion>,
+    /// Not `Send`: see above.
+    this_thread: PhantomData<*const ()>,
 }
 
 impl Queue {
@@ -55,7 +61,7 @@ impl Queue {
     /// No memory for the blocks.
     pub fn new(io: &Io, block: usize, depth: usize) -> io::Result<Queue> {
         let pool = Pool::new(block, depth)?;
-        let mut driver = io.driver(depth);
+        let mut driver = io.driver_for_this_thread(depth);
         // Unregistered buffers cost a little speed; nothing else.
         let _ = driver.attach(&pool);
         Ok(Queue {
@@ -65,6 +71,7 @@ impl Queue {
             free: (0..depth).rev().collect(),
             finished: Vec::with_capacity(depth),
             ready: VecDeque::with_capacity(depth),
+            this_thread: PhantomData,
         })
     }
 
@@ -100,10 +107,6 @@ impl Queue {
         len: usize,
         tag: u64,
     ) -> Result<(), FileError> {
-        let cure = "extend the file before queueing writes behind its end";
-        if offset + len as u64 > file.size()? {
-            return Err(FileError::new("queue a write to", file.path(), Errno::FBIG).at(offset).with_cure(cure));
-        }
         file.check_latch()?;
         self.start(Kind::Write, file, block, offset, len, tag)
     }
@@ -118,10 +121,17 @@ impl Queue {
         tag: u64,
     ) -> Result<(), FileError> {
         let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
-        if (offset | len as u64) % file.block_align() != 0 || len > block.capacity() {
+        let end = offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
+        let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refuse(Errno::INVAL) };
+        if len > block.capacity() {
             return refuse(Errno::INVAL);
         }
         let lock = self.lock(kind, file, offset, len)?;
+        // Under the lock, so that nobody cuts the file off in between.
+        if kind == Kind::Write && end > file.size()? {
+            let cure = "extend the file before queueing writes behind its end";
+            return refuse(Errno::FBIG).map_err(|error| error.with_cure(cure));
+        }
         let Some(index) = self.free.pop() else { return refuse(Errno::AGAIN) };
         self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
         self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));

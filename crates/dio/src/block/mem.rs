@@ -111,7 +111,7 @@ impl Mem {
     }
 
     /// The block of a memory of one block, its first `filled` bytes declared as read.
-    pub fn into_block(self, filled: usize) -> Option<Block> {
+    pub(crate) fn into_block(self, filled: usize) -> Option<Block> {
         self.first.into_block(filled)
     }
 

@@ -31,7 +31,8 @@ unsafe impl Sync for Region {}
 impl Region {
     fn new(len: usize) -> io::Result<Region> {
         let huge = len >= HUGE_PAGE;
-        let map_len = if huge { len + HUGE_PAGE } else { len };
+        // Wrapped around, a short mapping would stand for a long region.
+        let map_len = if huge { len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)? } else { len };
         // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice aliases nothing.
         let map = unsafe {
             mmap_anonymous(
@@ -322,6 +323,13 @@ mod tests {
         assert!(pool.try_take().is_none());
         drop(blocks);
         assert!(pool.try_take().is_some());
+    }
+
+    #[test]
+    fn more_memory_than_there_are_addresses_is_refused() {
+        for len in [usize::MAX - BLOCK_ALIGN + 1, usize::MAX - HUGE_PAGE + 1, isize::MAX as usize] {
+            Pool::new(len, 1).unwrap_err();
+        }
     }
 
     #[test]

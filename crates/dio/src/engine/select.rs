@@ -1,6 +1,6 @@
 //! Choosing an engine by trying, and saying why.
 
-use super::{Blocking, Engine, Uring};
+use super::{Blocking, Engine, Uring, UringError};
 
 /// The engines for real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum SelectionError {
     Unknown(String),
     /// It was forced, but the system refuses.
     #[error("{ENGINE_VARIABLE}=uring: {0}")]
-    Refused(#[from] super::UringError),
+    Refused(#[from] UringError),
 }
 
 impl Selection {
@@ -69,8 +69,17 @@ impl Selection {
     /// Makes an engine of the chosen kind. A ring that was possible when probed may be refused later (descriptors or
     /// locked memory run out): then this one engine is a pool of threads, with the same results.
     pub fn engine(&self, depth: usize) -> Box<dyn Engine> {
+        self.or_threads(depth, Uring::new)
+    }
+
+    /// As [`Selection::engine`], for the calling thread alone: it must not be used, nor dropped, by another.
+    pub(crate) fn engine_for_this_thread(&self, depth: usize) -> Box<dyn Engine> {
+        self.or_threads(depth, Uring::for_this_thread)
+    }
+
+    fn or_threads(&self, depth: usize, ring: impl Fn(usize) -> Result<Uring, UringError>) -> Box<dyn Engine> {
         if self.kind == EngineKind::Uring
-            && let Ok(ring) = Uring::new(depth)
+            && let Ok(ring) = ring(depth)
         {
             return Box::new(ring);
         }

@@ -55,6 +55,9 @@ impl std::fmt::Debug for Uring {
     }
 }
 
+/// Most entries of a ring (`IORING_MAX_ENTRIES` of the kernel's `io_uring/io_uring.h`); more is EINVAL.
+const MOST_ENTRIES: usize = 32768;
+
 /// Operations are submitted early when they are one in so many of those running, or more.
 const LARGEST_SHARE: usize = 2;
 
@@ -75,21 +78,39 @@ fn lacking(supported: impl Fn(u8) -> bool) -> Option<&'static str> {
 }
 
 impl Uring {
-    /// A ring for `depth` operations at a time.
+    /// A ring for `depth` operations at a time, or for as many as a ring can hold.
     ///
     /// # Errors
     /// [`UringError`]: refused by the sysctl `kernel.io_uring_disabled`, by a seccomp filter, by memory limits, or too
     /// old.
     pub fn new(depth: usize) -> Result<Uring, UringError> {
-        assert!(depth > 0, "an engine takes at least one operation");
-        let entries = u32::try_from(depth.next_power_of_two()).unwrap_or(u32::MAX);
-        let ring = build(entries).map_err(|source| UringError::Refused { reason: refusal(&source), source })?;
+        Uring::over(build(entries(depth)), depth)
+    }
+
+    /// A ring that only the calling thread may use, to its end: the kernel then completes requests when the thread looks
+    /// for them and not in between (`IORING_SETUP_SINGLE_ISSUER`, `IORING_SETUP_DEFER_TASKRUN`, Linux 6.1), which costs
+    /// less. Where the kernel is older it is an ordinary ring.
+    ///
+    /// # Errors
+    /// As [`Uring::new`].
+    pub(crate) fn for_this_thread(depth: usize) -> Result<Uring, UringError> {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        let Ok(ring) = builder.build(entries(depth)) else { return Uring::new(depth) };
+        // Saves looking the ring up at each system call; a refusal costs just that.
+        let _ = ring.submitter().register_ring_fd();
+        Uring::over(Ok(ring), depth)
+    }
+
+    fn over(ring: io::Result<IoUring>, depth: usize) -> Result<Uring, UringError> {
+        let ring = ring.map_err(|source| UringError::Refused { reason: refusal(&source), source })?;
         let mut probe = Probe::new();
         // IORING_REGISTER_PROBE came with kernel 5.6, as IORING_OP_READ did.
         ring.submitter().register_probe(&mut probe).map_err(|_| UringError::Lacks("IORING_REGISTER_PROBE"))?;
         if let Some(name) = lacking(|code| probe.is_supported(code)) {
             return Err(UringError::Lacks(name));
         }
+        let depth = depth.min(MOST_ENTRIES);
         let slots = (0..depth).map(|_| None).collect();
         Ok(Uring { ring, slots, free: (0..depth).rev().collect(), attached: None })
     }
@@ -156,6 +177,12 @@ impl Uring {
     }
 }
 
+/// Entries of the submission queue for `depth` operations: a power of two (`io_uring_setup(2)`).
+fn entries(depth: usize) -> u32 {
+    assert!(depth > 0, "an engine takes at least one operation");
+    depth.min(MOST_ENTRIES).next_power_of_two() as u32
+}
+
 /// COOP_TASKRUN (5.19) saves interrupting the caller for each completion; kernels without it do without.
 fn build(entries: u32) -> io::Result<IoUring> {
     IoUring::builder().setup_coop_taskrun().build(entries).or_else(|error| match error.raw_os_error() {
@@ -218,7 +245,10 @@ impl Engine for Uring {
         loop {
             self.take_completed(done);
             let missing = wanted.saturating_sub(done.len());
-            if missing == 0 && self.ring.submission().is_empty() {
+            let submission = self.ring.submission();
+            let idle = submission.is_empty() && !submission.taskrun();
+            drop(submission);
+            if missing == 0 && idle {
                 return Ok(());
             }
             match self.ring.submit_and_wait(missing) {
@@ -271,6 +301,14 @@ mod tests {
         for (missing, name) in NEEDED {
             assert_eq!(lacking(|code| code != missing), Some(name));
             assert!(UringError::Lacks(name).to_string().contains(name));
+        }
+    }
+
+    #[test]
+    fn a_ring_is_as_deep_as_rings_can_be() {
+        match Uring::new(MOST_ENTRIES + 1) {
+            Ok(ring) => assert_eq!(ring.depth(), MOST_ENTRIES),
+            Err(error) => assert!(Uring::new(1).is_err(), "{error}"),
         }
     }
 

@@ -11,7 +11,7 @@ use super::counters::Reason;
 use super::{File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
-use crate::io::Io;
+use crate::io::{Io, IoError};
 use crate::lock::LockPolicy;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
@@ -148,8 +148,27 @@ impl OpenOptions {
     /// As [`OpenOptions::open`].
     pub fn adopt(&self, fd: OwnedFd, name: impl AsRef<Path>) -> Result<File, FileError> {
         let name = name.as_ref();
+        let fd = self.with_sync(fd).map_err(|errno| FileError::new("open", name, errno))?;
         let medium = if self.mode.wants_direct() { self.both_ways(fd) } else { Ok(OsMedium::buffered(fd)) };
         self.finish(medium.map_err(|errno| FileError::new("open", name, errno))?, name)
+    }
+
+    /// The same file with the sync method asked for, which `fcntl(2)` cannot give to an open descriptor.
+    fn with_sync(&self, fd: OwnedFd) -> Result<OwnedFd, Errno> {
+        if !self.write || self.sync == SyncMethod::Explicit || rustix::fs::fcntl_getfl(&fd)?.contains(self.sync_flags())
+        {
+            return Ok(fd);
+        }
+        let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        retry(|| rustix::fs::open(&name, self.access(), Permissions::empty()))
+    }
+
+    fn sync_flags(&self) -> OFlags {
+        match self.sync {
+            SyncMethod::Explicit => OFlags::empty(),
+            SyncMethod::Dsync => OFlags::DSYNC,
+            SyncMethod::Sync => OFlags::SYNC,
+        }
     }
 
     /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O.
@@ -173,7 +192,7 @@ impl OpenOptions {
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
         let io = match &self.io {
             Some(io) => io.clone(),
-            None => Io::shared().map_err(|_| failed(Errno::NOMEM))?,
+            None => Io::shared().map_err(|error| no_io(path, &error))?,
         };
         self.check_limits(path, &io, &geometry)?;
         let locks = crate::io::lock_table(&stat, self.lock_policy);
@@ -202,7 +221,7 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let io = match &self.io {
             Some(io) => io.clone(),
-            None => Io::shared().map_err(|_| FileError::new("open", name.as_ref(), Errno::NOMEM))?,
+            None => Io::shared().map_err(|error| no_io(name.as_ref(), &error))?,
         };
         self.check_limits(name.as_ref(), &io, &geometry)?;
         let locks = crate::lock::LockTable::new(self.lock_policy);
@@ -240,12 +259,7 @@ impl OpenOptions {
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
-        let sync = match self.sync {
-            SyncMethod::Explicit => OFlags::empty(),
-            SyncMethod::Dsync => OFlags::DSYNC,
-            SyncMethod::Sync => OFlags::SYNC,
-        };
-        access | sync | OFlags::CLOEXEC
+        access | self.sync_flags() | OFlags::CLOEXEC
     }
 
     /// Opens what is needed. A refusal of `O_DIRECT` is not an error here: the medium then lacks that descriptor.
@@ -311,9 +325,46 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     }
 }
 
+fn no_io(path: &Path, error: &IoError) -> FileError {
+    match error {
+        IoError::Engine(_) => {
+            FileError::new("open", path, Errno::INVAL).with_cure("DIO_ENGINE asks for what cannot be had")
+        }
+        IoError::Memory { .. } => FileError::new("open", path, Errno::NOMEM),
+    }
+}
+
 fn geometry_errno(error: &GeometryError) -> Errno {
     match error {
         GeometryError::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::INVAL),
         _ => Errno::INVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_engine_is_not_taken_for_a_lack_of_memory() {
+        let error = crate::engine::SelectionError::Unknown("bogus".into());
+        let error = no_io(Path::new("file"), &IoError::Engine(error));
+        assert!(error.to_string().contains("DIO_ENGINE"), "{error}");
+    }
+
+    #[test]
+    fn an_adopted_file_has_the_sync_method_on_both_descriptors() {
+        for (mode, sync, flags) in
+            [(Mode::Direct, SyncMethod::Dsync, OFlags::DSYNC), (Mode::Uncached, SyncMethod::Sync, OFlags::SYNC)]
+        {
+            let plain = tempfile::tempfile_in("/var/tmp").unwrap();
+            let mut options = OpenOptions::new();
+            let file =
+                options.read(true).write(true).mode(mode).sync_method(sync).adopt(plain.into(), "plain").unwrap();
+            for route in [file.route(), Route::Buffered] {
+                let fd = file.medium.descriptor(route).unwrap();
+                assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(flags), "{mode:?} {route:?}");
+            }
+        }
     }
 }

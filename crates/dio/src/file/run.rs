@@ -88,7 +88,11 @@ impl File {
             let mut driver = self.io.borrow_driver();
             ops.into_iter().for_each(|op| driver.submit(op));
             let engine = driver.drain(&mut finished);
-            engine.map_err(|error| self.failed("run I/O on", super::raw(&error)))?;
+            engine.map_err(|error| {
+                let failed = self.failed("run I/O on", super::raw(&error));
+                // What became of the writes in flight is not known.
+                if kind == Kind::Write { self.latched(failed) } else { failed }
+            })?;
             finished.sort_unstable_by_key(|over| over.op.offset);
         }
         Ok(finished.into_iter().map(|over| self.without_dontcache(over)).collect())
@@ -105,5 +109,55 @@ impl File {
         let mut op = over.op;
         op.flags = Flags { dontcache: false, ..op.flags };
         run_here(op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::{Done, Engine, NullMedium};
+    use crate::geometry::Geometry;
+    use crate::{Io, Limits, OpenOptions};
+
+    /// Takes everything and gives nothing back.
+    struct Broken(Vec<Op>);
+
+    impl Engine for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn depth(&self) -> usize {
+            32
+        }
+
+        fn in_flight(&self) -> usize {
+            self.0.len()
+        }
+
+        fn start(&mut self, op: Op) -> Result<(), Op> {
+            self.0.push(op);
+            Ok(())
+        }
+
+        fn finish(&mut self, _min: usize, _done: &mut Vec<Done>) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn writes_lost_with_their_engine_latch() {
+        let limits = Limits { request: 4096, bounce_block: 4096, ..Limits::default() };
+        let io = Io::with_engine(limits, "broken", |_| Box::new(Broken(Vec::new()))).unwrap();
+        let medium = Arc::new(NullMedium { size: 1 << 20 });
+        let geometry = Geometry::fixed(512, 512).unwrap();
+        let file = OpenOptions::new().read(true).write(true).io(&io).open_medium("file", medium, geometry).unwrap();
+        file.read_at(&mut [0; 8192], 0).unwrap_err();
+        file.sync_data().unwrap();
+        file.write_at(&[1; 8192], 0).unwrap_err();
+        file.sync_data().unwrap_err();
     }
 }

@@ -31,7 +31,11 @@ impl Default for ReadAhead {
 #[derive(Debug)]
 enum Ahead {
     InFlight,
-    Ready(Block),
+    /// `short`: the file ended within it when it was read.
+    Ready {
+        block: Block,
+        short: bool,
+    },
     Failed(FileError),
 }
 
@@ -53,9 +57,10 @@ pub struct Reader {
     bytes_ahead: usize,
     /// Where the next request starts.
     next: u64,
-    /// The block being consumed, and how much of it is.
+    /// The block being consumed, how much of it is, and whether the file ended within it.
     current: Option<Block>,
     consumed: usize,
+    short: bool,
     /// The offset of the consumer.
     position: u64,
     finished: Vec<Finished>,
@@ -98,6 +103,7 @@ impl Reader {
             next: 0,
             current: None,
             consumed: 0,
+            short: false,
             position: 0,
             finished: Vec::new(),
             at_end: false,
@@ -141,7 +147,7 @@ impl Reader {
             Ok(count) => {
                 block.set_filled(count);
                 self.at_end |= count < len;
-                Ahead::Ready(block)
+                Ahead::Ready { block, short: count < len }
             }
             Err(error) => Ahead::Failed(error),
         });
@@ -157,7 +163,7 @@ impl Reader {
                 Ok(count) => {
                     self.at_end |= count < asked;
                     let block = over.op.mem.and_then(|mem| mem.into_block(count));
-                    Ahead::Ready(block.expect("a read returns its block"))
+                    Ahead::Ready { block: block.expect("a read returns its block"), short: count < asked }
                 }
                 Err(error) => Ahead::Failed(error),
             };
@@ -167,8 +173,12 @@ impl Reader {
 
     /// Moves the next block under the consumer; false at the end of the file.
     fn advance(&mut self) -> io::Result<bool> {
-        self.current = None;
-        self.consumed = 0;
+        // The file may have grown since a block came short: what was found behind that block does not follow its end.
+        let broken = std::mem::take(&mut self.short) && !self.ahead.is_empty();
+        let fresh = self.current.take().is_none() || broken;
+        if broken {
+            self.restart(self.position)?;
+        }
         self.read_ahead()?;
         while let Some(Ahead::InFlight) = self.ahead.front() {
             self.collect(1)?;
@@ -176,9 +186,12 @@ impl Reader {
         let front = self.ahead.pop_front();
         self.front_tag += 1;
         match front {
-            Some(Ahead::Ready(block)) if !block.filled().is_empty() => {
+            Some(Ahead::Ready { block, short }) if !block.filled().is_empty() => {
                 self.bytes_ahead = self.bytes_ahead.saturating_sub(block.filled().len());
-                self.current = Some(block);
+                (self.current, self.short) = (Some(block), short);
+                // After a seek into a block, its first bytes are passed over.
+                let behind = self.position - align_down(self.position, self.file.block_align());
+                self.consumed = if fresh { behind as usize } else { 0 };
                 self.window = (self.window * 2).min(self.limits.max);
                 self.read_ahead()?;
                 Ok(true)
@@ -205,6 +218,7 @@ impl Reader {
         self.at_end = false;
         self.current = None;
         self.consumed = 0;
+        self.short = false;
         self.position = position;
         self.next = align_down(position, self.file.block_align());
         Ok(())
@@ -214,13 +228,9 @@ impl Reader {
 impl BufRead for Reader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.current.as_ref().is_none_or(|block| self.consumed >= block.filled().len()) {
-            // After a seek into a block, its first bytes are passed over.
-            let behind = self.position - align_down(self.position, self.file.block_align());
-            let fresh = self.current.is_none();
             if !self.advance()? {
                 return Ok(&[]);
             }
-            self.consumed = if fresh { behind as usize } else { 0 };
         }
         let block = self.current.as_ref().expect("the loop above leaves a block");
         Ok(&block.filled()[self.consumed..])
@@ -277,5 +287,82 @@ impl Drop for Reader {
         // Blocks in flight come back before the accounts of the file are closed; errors have nobody to be told.
         let _ = self.collect(self.driver.outstanding());
         let _ = self.file.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::engine::{Blocking, Medium, Op, Route};
+    use crate::geometry::Geometry;
+    use crate::{Io, Limits, OpenOptions};
+
+    /// A file that ends at 3000 when its start is first read, and at 40,000 ever after.
+    #[derive(Debug, Default)]
+    struct Growing {
+        read: AtomicBool,
+        asked: AtomicBool,
+    }
+
+    fn byte(at: u64) -> u8 {
+        (at % 251) as u8
+    }
+
+    impl Medium for Growing {
+        fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
+            let early = op.position() == 0 && !self.read.swap(true, Ordering::SeqCst);
+            let mut at = op.position();
+            let end = (at + op.remaining() as u64).min(if early { 3000 } else { 40_000 });
+            let skip = op.done;
+            for slice in op.mem.as_mut().expect("a read has memory").slices_mut(skip).iter_mut() {
+                for place in slice.iter_mut().take(end.saturating_sub(at) as usize) {
+                    *place = byte(at);
+                    at += 1;
+                }
+            }
+            Ok((at - op.position()) as usize)
+        }
+
+        fn size(&self) -> io::Result<u64> {
+            Ok(if self.asked.swap(true, Ordering::SeqCst) { 40_000 } else { 3000 })
+        }
+
+        fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn set_size(&self, _size: u64) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn allocate(&self, _range: Range<u64>, _extend: bool) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn punch(&self, _range: Range<u64>) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    #[test]
+    fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
+        let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(1))).unwrap();
+        let geometry = Geometry::fixed(512, 512).unwrap();
+        let file = OpenOptions::new().read(true).io(&io).open_medium("growing", Arc::new(Growing::default()), geometry);
+        // The first window holds several requests.
+        let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096 };
+        let mut reader = Reader::with_read_ahead(file.unwrap(), limits).unwrap();
+        reader.window = limits.max;
+        let mut found = Vec::new();
+        reader.read_to_end(&mut found).unwrap();
+        let expected: Vec<u8> = (0..found.len() as u64).map(byte).collect();
+        assert!(found == expected, "bytes are missing within the {} that were read", found.len());
+        assert_eq!(found.len(), 40_000);
     }
 }

@@ -1,5 +1,6 @@
 //! The contents of one file: its holes kept, its space allocated before the first byte, its data copied.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use rustix::io::Errno;
@@ -11,7 +12,7 @@ use crate::geometry::{align_down, align_up};
 /// What becomes of holes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sparse {
-    /// The source's holes stay holes.
+    /// The source's holes stay holes; on a device they are filled with zeros.
     #[default]
     Auto,
     /// Those, and blocks of zeros become holes.
@@ -29,7 +30,7 @@ pub struct Contents<'a> {
     pub target: &'a File,
     /// The source's size when it was looked at, in bytes.
     pub size: u64,
-    /// Bytes at the start that are there already, a multiple of the block.
+    /// Bytes at the start that are there already; a block of which only a part is there is copied again.
     pub start: u64,
     /// What becomes of holes.
     pub sparse: Sparse,
@@ -51,7 +52,8 @@ impl Copier {
     /// On an error the target is cut to what is complete from its start.
     ///
     /// # Errors
-    /// As [`Copier::run`]; [`TransferError::Grew`] when the source is longer at the end than it was at the start.
+    /// As [`Copier::run`]; [`TransferError::Grew`] or [`TransferError::Shrunk`] when the source is longer or shorter at the
+    /// end than it was at the start.
     pub fn copy_contents(&mut self, contents: &Contents<'_>, watch: &mut dyn Watch) -> Result<Copied, TransferError> {
         let copied = contents.prepare()?;
         let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
@@ -83,36 +85,38 @@ impl<'a> Contents<'a> {
         Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
     }
 
-    /// What becomes of holes: a device has none, and what it held before would show through.
-    fn sparse(&self) -> Sparse {
-        if self.target.is_device() { Sparse::Never } else { self.sparse }
-    }
-
     /// The transfer of some of the ranges.
     pub fn job(&self, ranges: &'a [Range<u64>]) -> Job<'a> {
         let skip_zeros = self.sparse() == Sparse::Always;
         Job { source: self.source, target: Some(self.target), ranges, pace: self.pace, skip_zeros }
     }
 
-    /// Whether the source still has the size it had.
+    /// What becomes of holes in this target: a device has none, and what is not written there keeps its old contents.
+    fn sparse(&self) -> Sparse {
+        if self.target.is_device() { Sparse::Never } else { self.sparse }
+    }
+
+    /// Whether the source still has the size it had. What was cut off before it was looked at for data counted as a hole.
     ///
     /// # Errors
-    /// [`TransferError::Grew`].
+    /// [`TransferError::Grew`], [`TransferError::Shrunk`].
     pub fn check_size(&self) -> Result<(), TransferError> {
-        let found = self.source.size().map_err(TransferError::Source)?;
-        if found > self.size {
-            let path = self.source.path().to_owned();
-            return Err(TransferError::Grew { path, expected: self.size, found });
+        let (expected, found) = (self.size, self.source.size().map_err(TransferError::Source)?);
+        let path = || self.source.path().to_owned();
+        match found.cmp(&expected) {
+            Ordering::Greater => Err(TransferError::Grew { path: path(), expected, found }),
+            Ordering::Less => Err(TransferError::Shrunk { path: path(), expected, found }),
+            Ordering::Equal => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// The ranges to copy: data, rounded out to blocks, from where an earlier attempt stopped.
 fn wanted(contents: &Contents<'_>, align: u64) -> Result<Vec<Range<u64>>, TransferError> {
-    let Contents { source, size, start, .. } = *contents;
+    let Contents { source, size, .. } = *contents;
+    let start = align_down(contents.start, align);
     let data = match contents.sparse() {
-        Sparse::Never => std::iter::once(0..size).filter(|all| !all.is_empty()).collect(),
+        Sparse::Never => std::iter::once(0..size).collect(),
         Sparse::Auto | Sparse::Always => data_ranges(source, size).map_err(TransferError::Source)?,
     };
     let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -175,6 +179,55 @@ pub(super) fn non_zero(bytes: &[u8], unit: usize) -> Vec<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transfer::NoWatch;
+    use crate::{Io, Limits, OpenOptions};
+
+    fn copy(source: &std::path::Path, target: &File, size: u64, sparse: Sparse) -> Result<Copied, TransferError> {
+        let source = OpenOptions::new().read(true).open(source).unwrap();
+        let contents = Contents { source: &source, target, size, start: 0, sparse, pace: None };
+        let io = Io::new(Limits::default()).unwrap();
+        Copier::new(&io, 64 << 10, 2).unwrap().copy_contents(&contents, &mut NoWatch)
+    }
+
+    #[test]
+    fn a_source_cut_off_before_its_data_was_looked_for_is_no_hole() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+        std::fs::write(&from, vec![7; 4096]).unwrap();
+        let target = OpenOptions::new().write(true).create(true).open(to).unwrap();
+        let error = copy(&from, &target, 1 << 20, Sparse::Auto).unwrap_err();
+        assert!(matches!(error, TransferError::Shrunk { .. }), "{error}");
+    }
+
+    #[test]
+    fn holes_are_written_to_a_device() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (disk, from) = (scratch.path().join("disk"), scratch.path().join("from"));
+        std::fs::write(&disk, vec![7; 1 << 20]).unwrap();
+        let losetup = std::process::Command::new("losetup").args(["--find", "--show"]).arg(&disk).output();
+        let device = match losetup {
+            Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap().trim().to_owned(),
+            _ => return dio_test::skip!("no loop device can be set up"),
+        };
+        let outcomes = [Sparse::Auto, Sparse::Always].map(|sparse| {
+            std::fs::write(&from, vec![5; 8192]).unwrap();
+            std::fs::File::options().write(true).open(&from).unwrap().set_len(512 << 10).unwrap();
+            let target = OpenOptions::new().read(true).write(true).open(&device)?;
+            target.write_at(&vec![7; 1 << 20], 0)?;
+            let copied = copy(&from, &target, 512 << 10, sparse);
+            let mut found = vec![1; 1 << 20];
+            target.read_exact_at(&mut found, 0)?;
+            Ok::<_, FileError>((copied, found))
+        });
+        let detached = std::process::Command::new("losetup").arg("--detach").arg(&device).status();
+        assert!(detached.unwrap().success());
+        for outcome in outcomes {
+            let (copied, found) = outcome.unwrap();
+            assert_eq!(copied.unwrap().holes, 0);
+            let expected = [vec![5; 8192], vec![0; (512 << 10) - 8192], vec![7; 512 << 10]].concat();
+            assert!(found == expected, "what was there before shows through the holes");
+        }
+    }
 
     #[test]
     fn zeros_are_told_from_data_by_the_unit() {

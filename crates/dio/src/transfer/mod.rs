@@ -119,11 +119,16 @@ impl Copier {
     /// # Errors
     /// The first error, with its file and place; [`TransferError::Shrunk`] when the source ends early.
     pub fn run(&mut self, job: &Job<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
+        self.complete = job.ranges.first().map_or(0, |first| first.start);
         let align = job.target.map_or(1, File::block_align).max(job.source.block_align());
         let block = align_down(self.pool.block_len() as u64, align);
+        if block == 0 {
+            let text =
+                format!("buffers of {} bytes are smaller than a block of the file, {align}", self.pool.block_len());
+            return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
+        }
         let chunks = Chunks::new(job.ranges, block);
         let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
-        self.complete = job.ranges.first().map_or(0, |first| first.start);
         if job.source.on_trial() || job.target.is_some_and(File::on_trial) {
             self.first_block(&mut run, watch)?;
         }
@@ -287,7 +292,8 @@ impl Run<'_> {
     fn complete(&mut self) -> u64 {
         let end = self.job.ranges.last().map_or(0, |last| last.end);
         let next = self.chunks.peek().map_or(end, |chunk| chunk.start);
-        self.unwritten.first().map_or(next, |first| (*first).min(next))
+        let tail = self.tail.as_ref().map_or(next, |(offset, _)| *offset);
+        self.unwritten.first().map_or(next, |first| (*first).min(next)).min(tail)
     }
 
     fn fail(&mut self, error: TransferError) {
@@ -327,4 +333,53 @@ pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError>
         at = end;
     }
     Ok(ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, OpenOptions};
+
+    /// Stops the transfer once everything but the tail has been written.
+    struct StopBeforeTheTail(u64);
+
+    impl Watch for StopBeforeTheTail {
+        fn read(&mut self, _offset: u64, bytes: &[u8]) {
+            self.0 -= bytes.len() as u64;
+        }
+
+        fn stopped(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    #[test]
+    fn a_block_larger_than_the_buffers_is_an_error() {
+        let geometry = crate::geometry::Geometry::fixed(512, 8192).unwrap();
+        let medium = std::sync::Arc::new(crate::engine::NullMedium { size: 1 << 20 });
+        let source = OpenOptions::new().read(true).open_medium("file", medium, geometry).unwrap();
+        let ranges = [0..8192, 8192..16384];
+        let job = Job { source: &source, target: None, ranges: &ranges, pace: None, skip_zeros: false };
+        let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 4096, 2).unwrap();
+        assert!(matches!(copier.run(&job, &mut NoWatch), Err(TransferError::Engine(_))));
+    }
+
+    #[test]
+    fn a_tail_that_was_not_written_is_not_complete() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+        let size = (200 << 10) + 100;
+        std::fs::write(&from, vec![7; size]).unwrap();
+        let source = OpenOptions::new().read(true).open(&from).unwrap();
+        let target = OpenOptions::new().write(true).create(true).open(&to).unwrap();
+        target.allocate(0..size as u64, true).unwrap();
+        let ranges: Vec<_> = std::iter::once(0..size as u64).collect();
+        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let mut copier = Copier::new(&Io::new(Limits::default()).unwrap(), 64 << 10, 2).unwrap();
+        let error = copier.run(&job, &mut StopBeforeTheTail(size as u64)).unwrap_err();
+        assert!(matches!(error, TransferError::Stopped), "{error}");
+        let written = std::fs::read(&to).unwrap().iter().take_while(|byte| **byte == 7).count();
+        assert!(copier.complete() <= written as u64, "{} complete, {written} written", copier.complete());
+        assert!(copier.complete() > 0);
+    }
 }

@@ -6,11 +6,15 @@ mod random;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
+use dio_bench::data::remove_all;
 use serde::Serialize;
+
+use crate::stop::Stop;
 
 /// Measure reading and copying, direct and through the page cache
 ///
@@ -49,11 +53,21 @@ impl From<ColdArg> for Cold {
 
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
-    let text = match args.workload {
+    let work = std::thread::spawn(move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
         Workload::Random(args) => random::run(args),
-    };
+    });
+    // The measuring thread is left alone; a signal is looked for beside it.
+    let stop = Stop::on_signals();
+    while !work.is_finished() {
+        std::thread::sleep(Duration::from_millis(20));
+        if stop.asked() {
+            remove_all();
+            stop.die_if_asked();
+        }
+    }
+    let text = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     match text {
         Ok(text) => {
             // A reader that went away is no failure of the measurement.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueEnum};
 
-use crate::size::{parse_positive_size, parse_rate};
+use crate::size::{parse_positive_size, parse_rate, parse_size};
 
 /// Copy SOURCE to DEST, or several SOURCEs into a DIRECTORY, past the page cache and durably
 #[derive(Args, Clone, Debug)]
@@ -78,11 +78,15 @@ pub struct CpArgs {
     #[arg(long)]
     pub strict: bool,
 
-    /// Size of one transfer, e.g. 1M [default: chosen from what the files demand]
+    /// Largest file that --mode auto sends through a page cache that forgets, instead of directly
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
+    pub small: u64,
+
+    /// Size of one transfer [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub block: Option<u64>,
 
-    /// Transfers kept in flight [default: chosen by size]
+    /// Transfers kept in flight [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,
 

@@ -59,6 +59,8 @@ pub(crate) struct Transfer {
     /// Bytes.
     pub(crate) block: Option<u64>,
     pub(crate) depth: Option<u32>,
+    /// Bytes: up to this, files take the small way under `Mode::Auto`.
+    pub(crate) small: u64,
     pub(crate) atomic: bool,
     pub(crate) verify: bool,
     /// Bytes per second.
@@ -154,6 +156,7 @@ impl CpOptions {
                 strict: args.strict,
                 block: args.block,
                 depth: args.depth,
+                small: args.small,
                 atomic: args.atomic,
                 verify: args.verify,
                 limit: args.limit,

@@ -39,10 +39,6 @@ pub(super) use large::MOST_BLOCK;
 use small::Refused;
 use verify::Digests;
 
-/// Files up to this many bytes take the `small` way under `--mode auto`: one read and one write through a page cache
-/// that forgets. Larger ones go direct. The measurement is recorded in `benchsuite/runs` as `threshold`.
-const SMALL: u64 = 64 << 10;
-
 /// The data path of one run.
 pub(crate) struct DataPath {
     transfer: Transfer,
@@ -82,6 +78,8 @@ struct Task<'a> {
     digests: Cell<Option<Digests>>,
     /// The contents were written through the page cache without a flag that makes it forget them.
     plain: Cell<bool>,
+    /// It took the small way, through the page cache.
+    small: Cell<bool>,
 }
 
 impl DataPath {
@@ -96,7 +94,7 @@ impl DataPath {
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
             evictor: Evictor::default(),
-            refused: Refused::default(),
+            refused: Refused::new(options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
             verbose: options.verbose,
@@ -123,7 +121,8 @@ impl DataPath {
         }
         let source = contents.open_source(OFlags::empty())?;
         let account = Account::open(&self.ledger, contents, &source);
-        let task = Task { contents, source, account, digests: Cell::new(None), plain: Cell::new(false) };
+        let (small, plain) = (Cell::new(false), Cell::new(false));
+        let task = Task { contents, source, account, digests: Cell::new(None), small, plain };
         let place = self.place(&task)?;
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             finish(task.source.as_fd(), place.target().fd.as_fd(), place.target().fresh);
@@ -166,7 +165,7 @@ impl DataPath {
         let plain = !transfer.verify && !transfer.resume && !transfer.strict;
         let plain = plain && transfer.sparse != When::Always && transfer.limit.is_none();
         match transfer.mode {
-            Mode::Auto => size == 0 || (size <= SMALL && plain),
+            Mode::Auto => size == 0 || (size <= transfer.small && plain),
             Mode::Direct | Mode::Uncached | Mode::Cached => size == 0,
         }
     }

@@ -3,6 +3,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::file::{Class, Reason};
@@ -14,27 +15,40 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 use super::super::args::Mode;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
-use super::{DataPath, Lane, SMALL, Task};
+use super::{DataPath, Lane, Task};
 
-/// A small file and the byte behind it fit, so that one read also meets the end.
-const BUFFER: usize = SMALL as usize + 4096;
+/// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
+/// 64 KiB, comes from the comparison `threshold` of the benchsuite.
+const BUFFER: usize = (64 << 10) + 4096;
 
-/// Whether the kernel refused `RWF_DONTCACHE` for reads and for writes; found out at the first file.
-#[derive(Debug, Default)]
+/// Where `RWF_DONTCACHE` is of no use.
+#[derive(Debug)]
 pub(super) struct Refused {
+    /// The kernel refused it for reads; found out at the first file.
     read: AtomicBool,
+    /// The kernel refused it for writes, or pages are dropped after a sync of the file system anyway.
     write: AtomicBool,
-    /// The target's file system was asked.
-    asked: AtomicBool,
+    /// Whether the target's file system journals data, in which case it does not heed the flag.
+    journalled: OnceLock<bool>,
+}
+
+impl Refused {
+    /// `batches` says that the run syncs whole file systems.
+    pub(super) fn new(batches: bool) -> Refused {
+        Refused { read: AtomicBool::new(false), write: AtomicBool::new(batches), journalled: OnceLock::new() }
+    }
 }
 
 impl DataPath {
     /// Copies a file that fits the lane's buffer; one that is longer than it said is copied all the same.
     pub(super) fn copy_small(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        task.small.set(true);
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
         let size = task.contents.stat.st_size as u64;
-        self.look_at_target(target);
+        if self.transfer.mode != Mode::Cached {
+            self.journals(target);
+        }
         let mut before = None;
         let (mut offset, mut requests) = (0, 0);
         loop {
@@ -73,13 +87,15 @@ impl DataPath {
 
     /// Finds out, once, whether the target's file system heeds the flag: one that refuses direct I/O to a file that
     /// could have it journals data (ext4 with `data=journal`), and keeps the pages whatever it is told.
-    fn look_at_target(&self, target: &OpenTarget) {
-        if self.transfer.mode != Mode::Cached && !self.refused.asked.swap(true, Ordering::Relaxed) {
+    fn journals(&self, target: &OpenTarget) -> bool {
+        *self.refused.journalled.get_or_init(|| {
             let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
-            if Geometry::of(target.fd.as_fd()).is_ok_and(refuses) {
+            let journals = Geometry::of(target.fd.as_fd()).is_ok_and(refuses);
+            if journals {
                 self.refused.write.store(true, Ordering::Relaxed);
             }
-        }
+            journals
+        })
     }
 
     /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag. A picture of
@@ -135,14 +151,15 @@ impl DataPath {
 
     /// Drops the pages of a small target that the kernel would keep, once they are clean.
     pub(super) fn forget_small(&self, task: &Task<'_>, target: &OpenTarget) {
-        let stays = task.plain.get() || self.refused.write.load(Ordering::Relaxed);
+        let stays = task.plain.get() || (task.small.get() && self.refused.write.load(Ordering::Relaxed));
         if self.transfer.mode == Mode::Cached || !stays {
             return;
         }
         if self.sync_each {
             self.evictor.drop_written(target.fd.as_fd());
         } else {
-            self.evictor.wait_for_sync(target.fd.as_fd(), task.contents.target_path());
+            let (path, bytes) = (task.contents.target_path(), task.contents.stat.st_size as u64);
+            self.evictor.wait_for_sync(target.fd.as_fd(), path, bytes, self.journals(target));
         }
     }
 }
