@@ -5,7 +5,7 @@ mod own;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source, until_moved};
+use own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source};
 use rustix::fs::XattrFlags;
 use rustix::process::Signal;
 
@@ -137,7 +137,6 @@ fn power(format: &[&str], more: &str) {
     same_bytes(&old, &to);
     // In the middle.
     let running = Running::start(&format!("{more} --atomic --limit 24M"), &[&new, &to]);
-    until_moved(&running, 0);
     std::thread::sleep(std::time::Duration::from_millis(400));
     disk.shut_down();
     let output = running.end();

@@ -143,12 +143,12 @@ fn the_receipt_of_a_tree_tells_the_pages_that_are_there_at_the_end() {
         let to = dir.path().join("to");
         let receipt = receipt("-r --reflink=never", &[&tree, &to]);
         assert_eq!(receipt["files"].as_array().unwrap().len(), 2 * SIZES.len(), "{}", fs.name);
-        for number_of in 0..SIZES.len() {
+        for (number_of, size) in SIZES.iter().enumerate() {
             let name = format!("f{number_of}");
             for (role, path) in [("source", tree.join(&name)), ("target", to.join(&name))] {
                 let line = line(&receipt, role, &name);
                 assert_eq!(number(line, "pages_after"), resident_pages(&path), "{}: {line:#}", fs.name);
-                nothing_resident(&fs, &path, &format!("{role} of {} bytes", SIZES[number_of]));
+                nothing_resident(&fs, &path, &format!("{role} of {size} bytes"));
             }
             same_bytes(tree.join(&name), to.join(&name));
         }

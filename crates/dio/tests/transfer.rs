@@ -1,12 +1,13 @@
 //! The copy loop in the simulator: both disks kept busy, faults reported or invisible, nothing wrong written.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dio::engine::Kind;
 use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::geometry::Geometry;
-use dio::transfer::{Copier, Job, NoWatch, TransferError};
+use dio::transfer::{Copier, Job, NoWatch, TransferError, Watch};
 use dio::{File, Io, Limits, OpenOptions};
 
 const MIB: u64 = 1 << 20;
@@ -129,4 +130,37 @@ fn a_source_that_shrinks_ends_the_copy() {
     let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
     let error = Copier::new(&world.io, 1 << 20, 4).unwrap().run(&job, &mut NoWatch).unwrap_err();
     assert!(matches!(error, TransferError::Shrunk { found, .. } if found == 4 * MIB), "{error}");
+}
+
+/// Asks to stop once so many bytes have been read.
+struct StopAfter(u64, Cell<u64>);
+
+impl Watch for StopAfter {
+    fn read(&mut self, _offset: u64, bytes: &[u8]) {
+        self.1.set(self.1.get() + bytes.len() as u64);
+    }
+
+    fn stopped(&self) -> bool {
+        self.1.get() >= self.0
+    }
+}
+
+#[test]
+fn what_a_stopped_transfer_calls_complete_is_there() {
+    let size = 5 * MIB + 10;
+    for stop_at in (0..=size).step_by(MIB as usize / 2).chain([size]) {
+        let world = world(size, 9);
+        let (source, target) = world.files();
+        target.allocate(0..size, true).unwrap();
+        let ranges: Vec<_> = std::iter::once(0..size).collect();
+        let job = Job { source: &source, target: Some(&target), ranges: &ranges, pace: None, skip_zeros: false };
+        let mut copier = Copier::new(&world.io, MIB as usize / 4, 3).unwrap();
+        let outcome = copier.run(&job, &mut StopAfter(stop_at, Cell::new(0)));
+        let complete = copier.complete() as usize;
+        assert!(
+            outcome.is_ok() == (complete == size as usize),
+            "stopped at {stop_at}, {complete} complete: {outcome:?}"
+        );
+        assert!(world.target.contents()[..complete] == world.source.contents()[..complete], "stopped at {stop_at}");
+    }
 }

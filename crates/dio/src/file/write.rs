@@ -239,7 +239,8 @@ impl File {
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
-            Route::Direct => self.write_trial.is_buffered(),
+            // Where the kernel may have buffered it and dropped the pages itself, it keeps those in use at that moment.
+            Route::Direct => self.write_trial.is_buffered() || self.write_trial.is_open(),
         };
         if passed && self.uncache.touch(range.clone(), true) {
             self.settle()?;

@@ -75,7 +75,12 @@ impl<'a> Contents<'a> {
         let ranges = wanted(self, align)?;
         // What is looked through for zeros must not be allocated: it would not become a hole.
         let allocated = if self.sparse() == Sparse::Always { &[] } else { &ranges[..] };
-        reserve(self.target, self.size, allocated)?;
+        let reserved = reserve(self.target, self.size, allocated);
+        if reserved.is_err() && !self.target.is_device() {
+            // The error that is reported is the first; a target left longer than it should be is not worse.
+            let _ = self.target.set_size(self.start);
+        }
+        reserved?;
         let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         Ok(Copied { holes: self.size.saturating_sub(data + self.start), ranges })
     }

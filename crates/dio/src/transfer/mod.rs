@@ -8,6 +8,7 @@ mod pace;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -22,6 +23,9 @@ use chunks::Chunks;
 pub use contents::{Contents, Copied, Sparse};
 pub use error::TransferError;
 pub use pace::Pace;
+
+/// Longest sleep between two questions whether to stop.
+const MOST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Unit in which blocks of zeros are found, in bytes: the usual block of a file system, below which no hole can be.
 const HOLE_UNIT: usize = 4096;
@@ -137,6 +141,8 @@ impl Copier {
         }
         self.complete = run.complete();
         if let Some(error) = run.error {
+            // The end of the last block was to be written after all others.
+            self.complete = run.tail.map_or(self.complete, |(offset, _)| self.complete.min(offset));
             return Err(error);
         }
         if let (Some((offset, bytes)), Some(target)) = (run.tail, job.target) {
@@ -155,7 +161,7 @@ impl Copier {
             let pause = self.read_ahead(run, watch);
             if self.driver.outstanding() == 0 {
                 let Some(pause) = pause else { return Ok(()) };
-                std::thread::sleep(pause);
+                std::thread::sleep(pause.min(MOST_PAUSE));
                 continue;
             }
             self.driver.wait(1, &mut finished).map_err(TransferError::Engine)?;
@@ -169,7 +175,7 @@ impl Copier {
     }
 
     /// Starts reads while blocks are free; returns for how long the pace forbids the next.
-    fn read_ahead(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Option<std::time::Duration> {
+    fn read_ahead(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Option<Duration> {
         while run.error.is_none() {
             if watch.stopped() {
                 run.error = Some(TransferError::Stopped);
@@ -238,6 +244,9 @@ impl Copier {
     /// Transfers one block by the general path, which sees what direct I/O really does on these file systems.
     fn first_block(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
         let Some(chunk) = run.chunks.next() else { return Ok(()) };
+        if let Some(pace) = run.job.pace {
+            pace.spend(chunk.end - chunk.start);
+        }
         let mut block = self.pool.try_take().expect("no block is in use between transfers");
         let expected = (chunk.end - chunk.start) as usize;
         let bytes = &mut block.bytes_mut()[..expected];

@@ -23,7 +23,15 @@ impl Session {
     /// Copies `entry`; what goes wrong is told, and the exit status will say so.
     pub(super) fn copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) {
         if let Err(error) = self.try_copy(lane, entry, stat) {
-            self.report.error(error);
+            self.tell(error);
+        }
+    }
+
+    /// Tells an error. That the run was interrupted is told once, at its end.
+    fn tell(&self, error: CopyError) {
+        match error {
+            CopyError::Interrupted => self.report.fail(),
+            other => self.report.error(other),
         }
     }
 
@@ -47,6 +55,9 @@ impl Session {
     }
 
     fn try_copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) -> Result<(), CopyError> {
+        if self.data.stopped() {
+            return Err(CopyError::Interrupted);
+        }
         let stat = match stat {
             Some(stat) => stat,
             None => self.look(entry)?,
@@ -119,7 +130,7 @@ impl Session {
     fn retry_waiting(self: &Arc<Self>, lane: &mut Lane, stat: &Stat) {
         for one in self.links.failed(stat) {
             if let Err(error) = self.copy_or_link(lane, one.entry(), &one.stat, one.found) {
-                self.report.error(error);
+                self.tell(error);
             }
             self.leave(one.dir);
         }
@@ -216,6 +227,7 @@ impl Session {
             report: &self.report,
         };
         let mut finish = |source: BorrowedFd<'_>, target: BorrowedFd<'_>, fresh: bool| {
+            self.durable.file(target, fresh, || entry.target_path());
             self.finish_contents((entry, stat), (source, target), found, fresh.then_some(mode));
         };
         self.data.copy(lane, &contents, &mut finish)

@@ -6,12 +6,13 @@
 //! 30,000 times. `--no-sync` leaves all of it to the kernel.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{CWD, Mode, OFlags, fsync, openat, syncfs};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fsync, openat, syncfs};
+use rustix::io::Errno;
 
 use super::dirs::{Dir, Handle};
 use super::error::{At, CopyError, Doing};
@@ -22,10 +23,21 @@ pub(super) const FEW: usize = 16;
 /// What has to be synced at the end of a run.
 pub(crate) struct Durable {
     policy: Policy,
-    /// For [`Policy::Tree`]: one open directory for each target file system, by device.
-    /// For [`Policy::Files`]: the directories of the targets, by device and inode.
-    places: Mutex<HashMap<(u64, u64), (OwnedFd, PathBuf)>>,
+    /// File systems by device and 0; directories and block devices by device and inode.
+    places: Mutex<HashMap<(u64, u64), Place>>,
+    /// File systems of which nothing could be opened so far that may be synced, and a directory there.
+    missing: Mutex<HashMap<u64, PathBuf>>,
+    /// There are some of these: files are asked for their descriptors.
+    any_missing: AtomicBool,
     syncs: AtomicU64,
+}
+
+/// What is synced at the end.
+struct Place {
+    fd: OwnedFd,
+    shown: PathBuf,
+    /// Its whole file system, rather than only itself.
+    whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +54,13 @@ impl Durable {
             (true, true) => Policy::Files,
             (true, false) => Policy::Tree,
         };
-        Self { policy, places: Mutex::default(), syncs: AtomicU64::new(0) }
+        Self {
+            policy,
+            places: Mutex::default(),
+            missing: Mutex::default(),
+            any_missing: AtomicBool::new(false),
+            syncs: AtomicU64::new(0),
+        }
     }
 
     /// Names are made in the target of `dir`, or below the directory part of `name` in it.
@@ -53,46 +71,103 @@ impl Durable {
         let parent = parent_of(name.to_bytes());
         let shown = || dir.target_path(name);
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = match (&dir.target, parent) {
-            (Handle::Open(fd), b".") => openat(fd, c".", directory, Mode::empty()),
-            (handle, parent) => openat(handle, parent, directory, Mode::empty()),
+        let open = |flags| match (&dir.target, parent) {
+            (Handle::Open(fd), b".") => openat(fd, c".", flags, Mode::empty()),
+            (handle, parent) => openat(handle, parent, flags, Mode::empty()),
         };
-        // A directory that may not be read cannot be synced by itself.
-        let Ok(fd) = opened else { return Ok(()) };
-        let stat = rustix::fs::fstat(&fd).at(Doing::Stat, shown)?;
-        let key = if self.policy == Policy::Files { (stat.st_dev, stat.st_ino) } else { (stat.st_dev, 0) };
-        let mut places = self.places.lock().expect("nothing panics under this lock");
-        places.entry(key).or_insert_with(|| (fd, shown()));
+        match open(directory) {
+            Ok(fd) => {
+                let stat = fstat(&fd).at(Doing::Stat, shown)?;
+                let whole = self.policy == Policy::Tree;
+                self.add((stat.st_dev, if whole { 0 } else { stat.st_ino }), Place { fd, shown: shown(), whole });
+            }
+            // A directory that may not be read cannot be synced by itself.
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                self.file_system_above(&open(path).at(Doing::Sync, shown)?, shown());
+            }
+            // What cannot be opened at all is told when something is to be made in it.
+            Err(_) => {}
+        }
         Ok(())
     }
 
     /// An existing target directory on device `dev` is copied into: it may be on another file system
     /// than the one above it.
-    pub(super) fn file_system_of(&self, dir: &impl std::os::fd::AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
-        if self.policy != Policy::Tree {
+    pub(super) fn file_system_of(&self, dir: &impl AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
+        if self.policy != Policy::Tree || self.places().contains_key(&(dev, 0)) {
             return;
         }
-        let mut places = self.places.lock().expect("nothing panics under this lock");
-        if places.contains_key(&(dev, 0)) {
+        match openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(fd) => self.add((dev, 0), Place { fd, shown: shown(), whole: true }),
+            Err(_) => self.file_system_above(dir, shown()),
+        }
+    }
+
+    /// The contents of an open target are complete. It may be on a file system that no directory led to, at the end of a
+    /// symbolic link or where no directory may be read; `fresh` says that it is new.
+    pub(super) fn file(&self, target: BorrowedFd<'_>, fresh: bool, shown: impl FnOnce() -> PathBuf) {
+        let wanted = self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
+        let Some(stat) = wanted.then(|| fstat(target).ok()).flatten() else { return };
+        let (key, whole) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => ((stat.st_dev, 0), true),
+            // Syncing the file system that its name is on would not reach it.
+            FileType::BlockDevice => ((stat.st_dev, stat.st_ino), false),
+            _ => return,
+        };
+        if self.places().contains_key(&key) {
             return;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if let Ok(fd) = openat(dir, c".", flags, Mode::empty()) {
-            places.insert((dev, 0), (fd, shown()));
+        match target.try_clone_to_owned() {
+            Ok(fd) => self.add(key, Place { fd, shown: shown(), whole }),
+            Err(_) => self.miss(stat.st_dev, shown()),
         }
+    }
+
+    /// Looks for something on the file system of `dir`, which may not be read, that may: the directories above it.
+    fn file_system_above(&self, dir: &impl AsFd, shown: PathBuf) {
+        let device = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(start @ (dev, _)) = device(dir.as_fd()) else { return self.miss(u64::MAX, shown) };
+        let (mut here, mut identity) = (openat(dir, c"..", path, Mode::empty()), start);
+        while let Ok(above) = here {
+            let Ok(found) = device(above.as_fd()) else { break };
+            if found.0 != dev || found == identity {
+                break;
+            }
+            if let Ok(fd) = openat(&above, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+                return self.add((dev, 0), Place { fd, shown, whole: true });
+            }
+            identity = found;
+            here = openat(&above, c"..", path, Mode::empty());
+        }
+        self.miss(dev, shown);
+    }
+
+    fn add(&self, key: (u64, u64), place: Place) {
+        self.places().entry(key).or_insert(place);
+    }
+
+    fn miss(&self, dev: u64, shown: PathBuf) {
+        self.missing.lock().expect("nothing panics under this lock").entry(dev).or_insert(shown);
+        self.any_missing.store(true, Ordering::Relaxed);
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<(u64, u64), Place>> {
+        self.places.lock().expect("nothing panics under this lock")
     }
 
     /// Waits until everything is on the medium.
     pub(super) fn finish(&self) -> Result<(), CopyError> {
-        let places = std::mem::take(&mut *self.places.lock().expect("nothing panics under this lock"));
+        let places = std::mem::take(&mut *self.places());
+        let missing = std::mem::take(&mut *self.missing.lock().expect("nothing panics under this lock"));
         let mut outcome = Ok(());
-        for (fd, shown) in places.into_values() {
-            let synced = match self.policy {
-                Policy::Never => Ok(()),
-                Policy::Files => fsync(&fd),
-                Policy::Tree => syncfs(&fd),
-            };
-            self.syncs.fetch_add(u64::from(self.policy != Policy::Never), Ordering::Relaxed);
+        for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&(*dev, 0))) {
+            outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));
+        }
+        for Place { fd, shown, whole } in places.into_values() {
+            let synced = if whole { syncfs(&fd) } else { fsync(&fd) };
+            self.syncs.fetch_add(1, Ordering::Relaxed);
             outcome = outcome.and(synced.at(Doing::Sync, || shown));
         }
         outcome

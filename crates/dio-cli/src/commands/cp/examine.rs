@@ -109,7 +109,11 @@ impl Session {
         let replace_links = options.preserve.links && target.st_nlink > 1;
         let replace_special = options.dereference == Dereference::Never && kind(source) != FileType::RegularFile;
         if options.remove_destination || replace_links || replace_special {
-            self.remove(entry)?;
+            // Under --atomic the new file takes the name once it is complete; until then the old one keeps it.
+            let renamed = options.transfer.atomic && !options.hard_link && kind(source) == FileType::RegularFile;
+            if !renamed {
+                self.remove(entry)?;
+            }
             return Ok(Verdict::Proceed(Target::FRESH));
         }
         Ok(Verdict::Proceed(Target { fresh: false, stat: Some(target) }))

@@ -96,6 +96,9 @@ pub fn run(args: CpArgs) -> ExitCode {
         session.report.error(error);
     }
     session.progress.finish();
+    if session.data.stopped() {
+        session.report.error(error::CopyError::Interrupted);
+    }
     session.print_receipt(durable);
     let well = session.report.finish();
     crate::stop::Stop::on_signals().die_if_asked();

@@ -1,33 +1,49 @@
 //! A line on standard error that says how far the copy is.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::super::human_size;
 use super::args::When;
 
 /// A copy that takes less shows nothing.
 const QUIET: Duration = Duration::from_millis(500);
+
+/// Time between two lines where there is no terminal.
+const STEP: Duration = Duration::from_secs(1);
 
 /// Counts bytes and shows them.
 pub(crate) struct Progress {
     wanted: bool,
     started: Instant,
     bytes: AtomicU64,
+    /// What is not a terminal gets whole lines.
+    lines: bool,
+    /// Lines shown so far, one for each [`STEP`].
+    shown: AtomicU64,
     bar: OnceLock<ProgressBar>,
 }
 
 impl Progress {
     pub(super) fn new(when: When) -> Self {
+        let terminal = std::io::stderr().is_terminal();
         let wanted = match when {
             When::Always => true,
             When::Never => false,
-            When::Auto => std::io::stderr().is_terminal(),
+            When::Auto => terminal,
         };
-        Self { wanted, started: Instant::now(), bytes: AtomicU64::new(0), bar: OnceLock::new() }
+        Self {
+            wanted,
+            started: Instant::now(),
+            bytes: AtomicU64::new(0),
+            lines: !terminal,
+            shown: AtomicU64::new(0),
+            bar: OnceLock::new(),
+        }
     }
 
     /// `bytes` more are where they belong.
@@ -36,7 +52,16 @@ impl Progress {
             return;
         }
         let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if self.started.elapsed() < QUIET {
+        let elapsed = self.started.elapsed();
+        if elapsed < QUIET {
+            return;
+        }
+        if self.lines {
+            let step = elapsed.as_secs() / STEP.as_secs();
+            // Only one of several workers finds that the step has come.
+            if self.shown.fetch_max(step, Ordering::Relaxed) < step {
+                self.line(total, elapsed);
+            }
             return;
         }
         let bar = self.bar.get_or_init(|| {
@@ -49,8 +74,19 @@ impl Progress {
         bar.set_position(total);
     }
 
-    /// Takes the line away.
+    fn line(&self, bytes: u64, elapsed: Duration) {
+        let rate = (bytes as f64 / elapsed.as_secs_f64()) as u64;
+        let (bytes, rate, seconds) = (human_size(bytes), human_size(rate), elapsed.as_secs_f64());
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(std::io::stderr().lock(), "dio cp: {bytes} copied in {seconds:.1} s, {rate}/s");
+    }
+
+    /// Takes the line away; the last of several lines tells the whole.
     pub(super) fn finish(&self) {
+        let elapsed = self.started.elapsed();
+        if self.wanted && self.lines && elapsed >= QUIET {
+            self.line(self.bytes.load(Ordering::Relaxed), elapsed);
+        }
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }

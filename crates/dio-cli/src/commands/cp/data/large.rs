@@ -78,6 +78,11 @@ impl Copiers {
         self.lock().bytes + bounce
     }
 
+    /// Bytes of one block.
+    pub(super) fn block(&self) -> usize {
+        self.block
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,27 +185,39 @@ impl DataPath {
             pace: self.pace.as_ref(),
         };
         let mut digests = self.transfer.verify.then(Digests::default);
-        let holes = if self.transfer.resume && !file.is_device() {
-            self.copy_resumably(task, &whole, &mut digests)?
-        } else {
-            self.empty(task, target)?;
-            let mut watcher = Watcher { data: self, digests: digests.as_mut() };
-            let copied = self.copiers.with(|copier| Ok(copier.copy_contents(&whole, &mut watcher)?))?;
-            if let Some(digests) = &mut digests {
-                digests.ranges = copied.ranges;
-            }
-            copied.holes
-        };
-        file.settle()?;
-        source.settle()?;
+        let moved = self.move_large(task, target, &whole, &mut digests);
+        // What was moved before an error is accounted for and leaves no pages behind either.
+        let settled = file.settle().and(source.settle());
+        task.account.moved(&source.counters(), &file.counters(), moved.as_ref().map_or(0, |holes| *holes));
+        moved?;
+        settled?;
         task.digests.replace(digests);
         for (file, class) in [(&source, source.read_class()), (&file, file.write_class())] {
             if let (_, Some(reason @ (Reason::NoDirectIo | Reason::KernelBuffers))) = class {
                 self.tell(contents.report, reason.text(), Some(file.path()));
             }
         }
-        task.account.moved(&source.counters(), &file.counters(), holes);
         Ok(())
+    }
+
+    /// The part of [`DataPath::copy_large`] that moves bytes; returns the bytes of holes.
+    fn move_large(
+        &self,
+        task: &Task<'_>,
+        target: &OpenTarget,
+        whole: &Whole<'_>,
+        digests: &mut Option<Digests>,
+    ) -> Result<u64, CopyError> {
+        if self.transfer.resume && !whole.target.is_device() {
+            return self.copy_resumably(task, target, whole, digests);
+        }
+        self.empty(task, target)?;
+        let mut watcher = Watcher { data: self, digests: digests.as_mut() };
+        let copied = self.copiers.with(|copier| Ok(copier.copy_contents(whole, &mut watcher)?))?;
+        if let Some(digests) = digests {
+            digests.ranges = copied.ranges;
+        }
+        Ok(copied.holes)
     }
 
     /// Runs a transfer of some ranges, telling the watchers.

@@ -76,6 +76,8 @@ struct Task<'a> {
     account: Account<'a>,
     /// Under `--verify`: what was read while copying.
     digests: Cell<Option<Digests>>,
+    /// The contents were written through the page cache without a flag that makes it forget them.
+    plain: Cell<bool>,
     /// It took the small way, through the page cache.
     small: Cell<bool>,
 }
@@ -119,7 +121,8 @@ impl DataPath {
         }
         let source = contents.open_source(OFlags::empty())?;
         let account = Account::open(&self.ledger, contents, &source);
-        let task = Task { contents, source, account, digests: Cell::new(None), small: Cell::new(false) };
+        let (small, plain) = (Cell::new(false), Cell::new(false));
+        let task = Task { contents, source, account, digests: Cell::new(None), small, plain };
         let place = self.place(&task)?;
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             finish(task.source.as_fd(), place.target().fd.as_fd(), place.target().fresh);
@@ -128,6 +131,7 @@ impl DataPath {
         match outcome {
             Ok(()) => place.keep(&task, self.durable)?,
             Err(error) => {
+                task.account.close(&task.source, place.target());
                 place.give_up(&task);
                 return Err(error);
             }
@@ -147,6 +151,7 @@ impl DataPath {
                 rustix::fs::ftruncate(&target.fd, size).at(Doing::Extend, || task.contents.target_path())
             }
             // A file that says 0 may still have contents, as those of /proc do.
+            FileType::RegularFile if size == 0 && self.transfer.verify => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.is_small(size) => self.copy_small(lane, task, target),
             FileType::RegularFile | FileType::BlockDevice => self.copy_large(task, target),
             _ => self.copy_plain(lane, task, target),
@@ -195,12 +200,25 @@ impl DataPath {
             rustix::fs::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
             self.ledger.count_syncs(1);
         }
-        if self.transfer.verify {
-            self.verify(task, target)?;
-        }
+        let verified = if self.transfer.verify { self.verify(task, target) } else { Ok(()) };
+        // What proved wrong is not to be continued either.
         self.forget_note(task);
+        verified?;
         self.forget_small(task, target);
         task.account.close(&task.source, target);
+        Ok(())
+    }
+
+    /// Waits as long as `--limit` asks for after so many bytes.
+    fn keep_pace(&self, bytes: u64) -> Result<(), CopyError> {
+        let Some(pace) = &self.pace else { return Ok(()) };
+        pace.spend(bytes);
+        while let Some(pause) = pace.pause() {
+            if self.stopped() {
+                return Err(CopyError::Interrupted);
+            }
+            std::thread::sleep(pause.min(std::time::Duration::from_millis(50)));
+        }
         Ok(())
     }
 

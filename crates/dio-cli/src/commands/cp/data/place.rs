@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, fstat, fstatvfs, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::args::When;
@@ -48,23 +48,20 @@ impl DataPath {
     fn place_atomically(&self, contents: &Contents<'_>) -> Result<Place, CopyError> {
         let (mut mode, mut replaced, mut elsewhere) = (contents.mode, None, false);
         let shown = || contents.target_path();
-        let (dir, name, fresh) = if contents.fresh {
-            let (dir, name) = contents.target_dir();
-            (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
-        } else {
-            // The target must be one that could be written, and what is replaced is what it leads to, not a link.
-            let existing = contents.open_target(OFlags::empty())?;
-            let stat = fstat(&existing.fd).at(Doing::Stat, shown)?;
-            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-                return Ok(Place { target: existing, naming: None });
+        let (dir, name) = contents.target_dir();
+        let (dir, name, fresh) = match existing(contents)? {
+            Existing::Nothing => {
+                (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
             }
-            mode = stat.st_mode & 0o7777;
-            let (dir, name) = contents.target_dir();
-            elsewhere = rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok();
-            let real = rustix::fs::readlink(format!("/proc/self/fd/{}", existing.fd.as_raw_fd()), Vec::new());
-            let real = real.at(Doing::ReadLink, shown)?;
-            replaced = Some((existing.fd, stat.st_uid, stat.st_gid));
-            (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
+            Existing::Special(target) => return Ok(Place { target, naming: None }),
+            Existing::File(fd, stat) => {
+                mode = stat.st_mode & 0o7777;
+                // What is replaced is what the name leads to, not a link.
+                elsewhere = rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok();
+                let real = rustix::fs::readlink(own_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
+                replaced = Some((fd, stat.st_uid, stat.st_gid));
+                (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
+            }
         };
         let temporary = temporary_name(c"");
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -79,8 +76,11 @@ impl DataPath {
             Err(errno) => return Err(errno).at(Doing::Create, shown),
         };
         if let Some((existing, user, group)) = replaced {
-            // A file of another owner becomes ours, as with every editor that replaces files.
-            let _ = rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            // A file of another owner becomes ours, as with every editor that replaces files; what it lent its owner
+            // or group to whoever ran it, it must not lend ours.
+            if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).is_err() {
+                mode &= 0o777;
+            }
             copy_attributes(&existing, &fd);
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(Doing::SetPermissions, shown)?;
         } else {
@@ -128,9 +128,14 @@ impl Place {
         let Some(naming) = &self.naming else { return Ok(()) };
         let shown = || task.contents.target_path();
         if !naming.named {
-            let file = format!("/proc/self/fd/{}", self.target.fd.as_raw_fd());
-            rustix::fs::linkat(CWD, file, &naming.dir, &*naming.temporary, AtFlags::SYMLINK_FOLLOW)
-                .at(Doing::Create, shown)?;
+            rustix::fs::linkat(
+                CWD,
+                own_path(&self.target.fd),
+                &naming.dir,
+                &*naming.temporary,
+                AtFlags::SYMLINK_FOLLOW,
+            )
+            .at(Doing::Create, shown)?;
         }
         let renamed = rustix::fs::renameat(&naming.dir, &*naming.temporary, &naming.dir, &*naming.name);
         if renamed.is_err() {
@@ -156,6 +161,46 @@ impl Place {
             let _ = unlinkat(dir, name, AtFlags::empty());
         }
     }
+}
+
+/// What a name leads to that is to be replaced.
+enum Existing {
+    /// Nothing, or what `--force` replaces as if it were not there.
+    Nothing,
+    /// A file that may be written, and what it was.
+    File(OwnedFd, Stat),
+    /// A device or a pipe, which cannot be replaced by renaming: it is written as it is.
+    Special(OpenTarget),
+}
+
+/// Looks at the target of `contents` without changing anything: neither it nor its name.
+fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
+    if contents.fresh {
+        return Ok(Existing::Nothing);
+    }
+    let shown = || contents.target_path();
+    let (dir, name) = contents.target_dir();
+    let found = match openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(found) => found,
+        Err(Errno::NOENT) if rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok() => {
+            return Err(CopyError::Dangling(shown()));
+        }
+        Err(Errno::NOENT) => return Ok(Existing::Nothing),
+        Err(_) if contents.force => return Ok(Existing::Nothing),
+        Err(errno) => return Err(errno).at(Doing::Create, shown),
+    };
+    let stat = fstat(&found).at(Doing::Stat, shown)?;
+    match openat(CWD, own_path(&found), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(fd) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => Ok(Existing::File(fd, stat)),
+        Ok(fd) => Ok(Existing::Special(OpenTarget { fd, fresh: false })),
+        Err(_) if contents.force => Ok(Existing::Nothing),
+        Err(errno) => Err(errno).at(Doing::Create, shown),
+    }
+}
+
+/// The name under which a process finds its own open file (`proc_pid_fd(5)`).
+fn own_path(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {

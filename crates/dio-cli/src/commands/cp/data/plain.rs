@@ -4,9 +4,11 @@ use rustix::io::{Errno, read, write};
 
 use dio::file::Class;
 
+use super::super::args::Mode;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
-use super::{DataPath, Lane, Task};
+use super::verify::Digests;
+use super::{DataPath, Lane, Task, has_blocks};
 
 /// Bytes read at once: the largest a pipe can be set to without privileges (`pipe(7)`).
 const BUFFER: usize = 1 << 20;
@@ -15,26 +17,52 @@ impl DataPath {
     /// Copies until the source ends.
     pub(super) fn copy_plain(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         self.empty(task, target)?;
-        lane.buffer.resize(BUFFER.max(lane.buffer.len()), 0);
+        // Digests are those of the blocks that verification will read.
+        let mut digests = self.transfer.verify.then(Digests::default);
+        let most = if digests.is_some() { self.copiers.block() } else { BUFFER };
+        lane.buffer.resize(most.max(lane.buffer.len()), 0);
         let (mut total, mut requests) = (0, 0);
         loop {
             if self.stopped() {
                 return Err(CopyError::Interrupted);
             }
-            match read(&task.source, &mut lane.buffer[..]) {
+            let count = self.read_plain(task, &mut lane.buffer[..most], digests.is_some())?;
+            if count == 0 {
+                break;
+            }
+            if let Some(digests) = &mut digests {
+                digests.add(total, &lane.buffer[..count]);
+                digests.ranges = std::iter::once(0..total + count as u64).collect();
+            }
+            write_all(task, target, &lane.buffer[..count])?;
+            total += count as u64;
+            requests += 1;
+            self.progress.add(count as u64);
+            self.keep_pace(count as u64)?;
+        }
+        task.digests.replace(digests);
+        let passes = self.transfer.mode != Mode::Cached && has_blocks(target);
+        task.plain.set(passes);
+        task.account.moved_plainly(total, requests, if passes { Class::Uncached } else { Class::Cached }, None);
+        Ok(())
+    }
+
+    /// What the next read gives, or, when the buffer has to be `full`, as many as fill it.
+    fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match read(&task.source, &mut buffer[filled..]) {
                 Ok(0) => break,
-                Ok(count) => {
-                    write_all(task, target, &lane.buffer[..count])?;
-                    total += count as u64;
-                    requests += 1;
-                    self.progress.add(count as u64);
-                }
+                Ok(count) => filled += count,
+                Err(Errno::INTR) if self.stopped() => return Err(CopyError::Interrupted),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).at(Doing::Read, || task.contents.source_path()),
             }
+            if !full {
+                break;
+            }
         }
-        task.account.moved_plainly(total, requests, Class::Cached, None);
-        Ok(())
+        Ok(filled)
     }
 }
 

@@ -5,16 +5,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use dio::transfer::Contents as Whole;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use serde::{Deserialize, Serialize};
 
 use super::super::error::{At, CopyError, Doing};
+use super::super::open::OpenTarget;
 use super::verify::Digests;
 use super::{DataPath, Task};
 
-/// Bytes between two notes: each costs a flush of the device.
-const STEP: u64 = 1 << 30;
+/// Most bytes between two notes, which is what a crash may cost: each note waits for what is in flight and flushes the
+/// device.
+const STEP: u64 = 256 << 20;
 
-/// What the note says. A source that was changed in between is another source.
+/// Fewest bytes between two notes: a slow copy makes one each second.
+const LEAST_STEP: u64 = 1 << 20;
+
+/// What the note says. A source that was changed in between, by its times of modification and of change, is another
+/// source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     device: u64,
@@ -22,21 +29,35 @@ struct Note {
     size: u64,
     modified_seconds: i64,
     modified_nanoseconds: i64,
+    changed_seconds: i64,
+    changed_nanoseconds: i64,
+    /// The target: another file under its name is not the one that was begun, even if it got its inode.
+    target_device: (u32, u32),
+    target_inode: u64,
+    target_born: (i64, u32),
     /// Bytes from the start that are durable in the target.
     complete: u64,
 }
 
 impl Note {
-    fn of(task: &Task<'_>) -> Note {
+    fn of(task: &Task<'_>, target: &OpenTarget) -> Result<Note, CopyError> {
         let stat = task.contents.stat;
-        Note {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let made = statx(&target.fd, c"", AtFlags::EMPTY_PATH, wanted);
+        let made = made.at(Doing::Stat, || task.contents.target_path())?;
+        Ok(Note {
             device: stat.st_dev,
             inode: stat.st_ino,
             size: stat.st_size as u64,
             modified_seconds: stat.st_mtime,
             modified_nanoseconds: stat.st_mtime_nsec as i64,
+            changed_seconds: stat.st_ctime,
+            changed_nanoseconds: stat.st_ctime_nsec as i64,
+            target_device: (made.stx_dev_major, made.stx_dev_minor),
+            target_inode: made.stx_ino,
+            target_born: (made.stx_btime.tv_sec, made.stx_btime.tv_nsec),
             complete: 0,
-        }
+        })
     }
 }
 
@@ -45,11 +66,12 @@ impl DataPath {
     pub(super) fn copy_resumably(
         &self,
         task: &Task<'_>,
+        target: &OpenTarget,
         whole: &Whole<'_>,
         digests: &mut Option<Digests>,
     ) -> Result<u64, CopyError> {
         let path = note_path(&task.contents.target_path());
-        let mut note = Note::of(task);
+        let mut note = Note::of(task, target)?;
         let earlier: Option<Note> = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
         let kept = whole.target.size()?;
         match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
@@ -58,11 +80,12 @@ impl DataPath {
                 // The beginning was not read now: verification reads both files.
                 *digests = None;
             }
-            None => whole.target.set_size(0)?,
+            None => self.empty(task, target)?,
         }
         let whole = Whole { start: note.complete, ..*whole };
         let copied = whole.prepare()?;
-        for step in steps(&copied.ranges) {
+        let step = self.transfer.limit.map_or(STEP, |rate| rate.clamp(LEAST_STEP, STEP) / LEAST_STEP * LEAST_STEP);
+        for step in steps(&copied.ranges, step) {
             let outcome = self.run_job(&whole.job(&step), digests.as_mut());
             let complete = match &outcome {
                 Ok(complete) | Err((_, complete)) => *complete,
@@ -72,7 +95,11 @@ impl DataPath {
                 note.complete = complete;
                 write_note(&path, &note).at(Doing::Write, || path.clone())?;
             }
-            outcome.map_err(|(error, _)| error)?;
+            if let Err((error, _)) = outcome {
+                // The error that is reported is the first; space that stays allocated is not worse.
+                let _ = whole.target.set_size(note.complete);
+                return Err(error);
+            }
         }
         whole.check_size()?;
         if let Some(digests) = digests {
@@ -110,9 +137,9 @@ fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Err
     write().map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
 }
 
-/// Cuts ranges into groups of about [`STEP`] bytes.
-fn steps(ranges: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
-    let (mut steps, mut step, mut room) = (Vec::new(), Vec::new(), STEP);
+/// Cuts ranges into groups of about `most` bytes.
+fn steps(ranges: &[Range<u64>], most: u64) -> Vec<Vec<Range<u64>>> {
+    let (mut steps, mut step, mut room) = (Vec::new(), Vec::new(), most);
     for range in ranges {
         let mut rest = range.clone();
         while !rest.is_empty() {
@@ -122,7 +149,7 @@ fn steps(ranges: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
             rest.start = end;
             if room == 0 {
                 steps.push(std::mem::take(&mut step));
-                room = STEP;
+                room = most;
             }
         }
     }
@@ -139,7 +166,7 @@ mod tests {
     #[test]
     fn steps_cover_the_ranges() {
         let ranges = [0..STEP / 2, STEP..3 * STEP];
-        let steps = steps(&ranges);
+        let steps = steps(&ranges, STEP);
         assert_eq!(steps.len(), 3);
         assert_eq!(steps[0], [0..STEP / 2, STEP..STEP * 3 / 2]);
         assert_eq!(steps.concat().iter().map(|r| r.end - r.start).sum::<u64>(), STEP / 2 + 2 * STEP);

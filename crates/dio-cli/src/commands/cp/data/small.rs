@@ -60,6 +60,7 @@ impl DataPath {
             offset += count as u64;
             requests += 1;
             self.progress.add(count as u64);
+            self.keep_pace(count as u64)?;
             if count < BUFFER && offset >= size && size > 0 {
                 break;
             }
@@ -150,7 +151,8 @@ impl DataPath {
 
     /// Drops the pages of a small target that the kernel would keep, once they are clean.
     pub(super) fn forget_small(&self, task: &Task<'_>, target: &OpenTarget) {
-        if !task.small.get() || self.transfer.mode == Mode::Cached || !self.refused.write.load(Ordering::Relaxed) {
+        let stays = task.plain.get() || (task.small.get() && self.refused.write.load(Ordering::Relaxed));
+        if self.transfer.mode == Mode::Cached || !stays {
             return;
         }
         if self.sync_each {

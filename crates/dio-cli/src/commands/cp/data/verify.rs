@@ -28,9 +28,9 @@ impl Digests {
     fn first_difference(mut self, mut other: Digests) -> Option<u64> {
         self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
         other.blocks.sort_unstable_by_key(|(offset, _)| *offset);
-        let differs = self.blocks.iter().zip(&other.blocks).find(|(ours, theirs)| ours != theirs);
-        let missing = self.blocks.len() != other.blocks.len();
-        differs.map(|(ours, _)| ours.0).or_else(|| missing.then(|| self.blocks.len().min(other.blocks.len()) as u64))
+        let (ours, theirs) = (&self.blocks, &other.blocks);
+        let place = (0..ours.len().max(theirs.len())).find(|at| ours.get(*at) != theirs.get(*at))?;
+        ours.get(place).or(theirs.get(place)).map(|(offset, _)| *offset)
     }
 }
 
@@ -64,9 +64,25 @@ impl DataPath {
         self.scan(&file, &expected.ranges, &mut found)?;
         let ranges = std::mem::take(&mut expected.ranges);
         match expected.first_difference(found) {
-            Some(offset) => Err(CopyError::Differs { path: task.contents.target_path(), offset }),
+            Some(block) => self.differs(task, &file, block),
+            // A device has no holes, and what is behind the copy is not ours.
+            None if file.is_device() => Ok(()),
             None => self.verify_holes(task, &file, &ranges),
         }
+    }
+
+    /// The error of a difference in the block that starts at `block`: at the very byte, where the source can still tell.
+    fn differs(&self, task: &Task<'_>, file: &File, block: u64) -> Result<(), CopyError> {
+        let mut place = None;
+        if let Ok(source) = self.open_again(task.source.as_raw_fd()) {
+            let (mut ours, mut theirs) = (vec![0; self.copiers.block()], vec![0; self.copiers.block()]);
+            if let (Ok(read), Ok(found)) = (source.read_at(&mut ours, block), file.read_at(&mut theirs, block)) {
+                let least = read.min(found);
+                place = (0..least).find(|at| ours[*at] != theirs[*at]).or((read != found).then_some(least));
+            }
+        }
+        let offset = block + place.unwrap_or(0) as u64;
+        Err(CopyError::Differs { path: task.contents.target_path(), offset })
     }
 
     /// Where nothing was read while copying (a clone, a resumed copy): both files are read.
@@ -76,12 +92,12 @@ impl DataPath {
         let size = source.size()?;
         let all: Vec<_> = std::iter::once(0..size).filter(|all| !all.is_empty()).collect();
         self.scan(&source, &all, &mut expected)?;
-        if file.size()? != size {
+        if !file.is_device() && file.size()? != size {
             return Err(CopyError::Differs { path: task.contents.target_path(), offset: file.size()?.min(size) });
         }
         self.scan(&file, &all, &mut found)?;
         match expected.first_difference(found) {
-            Some(offset) => Err(CopyError::Differs { path: task.contents.target_path(), offset }),
+            Some(block) => self.differs(task, &file, block),
             None => Ok(()),
         }
     }

@@ -1,0 +1,168 @@
+//! What must not be lost, and what must not be claimed, at the edges of `dio cp`.
+
+mod own;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use own::{
+    MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes, source, until_moved,
+};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// Slow enough to be interrupted in the middle.
+const SLOW: &str = "--reflink=never --limit 8M";
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65534;
+
+/// A directory that every user may enter, and the command in it; `None` where no other user can be had.
+fn for_everyone() -> Option<(TempDir, PathBuf)> {
+    if !is_root() {
+        own::skip!("running as another user needs root");
+        return None;
+    }
+    let dir = file_systems()[0].dir();
+    mode(dir.path(), 0o755);
+    let program = dir.path().join("dio");
+    std::fs::copy(env!("CARGO_BIN_EXE_dio"), &program).unwrap();
+    mode(&program, 0o755);
+    Some((dir, program))
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn own_by(path: &Path, user: u32) {
+    std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+}
+
+/// `dio cp` as a user that owns nothing.
+fn as_nobody(program: &Path, flags: &str, operands: &[&Path]) -> own::Output {
+    let mut command = Command::new(program);
+    command.arg("cp").args(flags.split_whitespace()).args(operands).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
+    dio_test::run(command.uid(NOBODY).gid(NOBODY))
+}
+
+#[test]
+fn an_atomic_copy_keeps_a_target_that_gnu_cp_would_remove_first() {
+    let dir = file_systems()[0].dir();
+    let from = source(dir.path(), "from", 16 * MIB);
+    for flags in ["-a", "--remove-destination"] {
+        let (to, other) = (dir.path().join("to"), dir.path().join("other"));
+        std::fs::write(&to, "old").unwrap();
+        std::fs::hard_link(&to, &other).unwrap();
+        let running = Running::start(&format!("{flags} --atomic {SLOW}"), &[&from, &to]);
+        until_moved(&running, 2 * MIB);
+        assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
+        running.signal(Signal::KILL);
+        running.end();
+        assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
+        good(&format!("{flags} --atomic"), &[&from, &to]);
+        same_bytes(&from, &to);
+        assert_eq!(std::fs::read(&other).unwrap(), b"old", "{flags}: the other name keeps its file");
+        assert_eq!(names(dir.path()), ["from", "other", "to"], "{flags}");
+        std::fs::remove_file(&other).unwrap();
+        std::fs::remove_file(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_forced_atomic_copy_replaces_an_unwritable_target_only_at_the_end() {
+    let Some((dir, program)) = for_everyone() else { return };
+    let from = source(dir.path(), "from", MIB);
+    let ours = dir.path().join("ours");
+    std::fs::create_dir(&ours).unwrap();
+    own_by(&ours, NOBODY);
+    let (to, missing) = (ours.join("to"), dir.path().join("from-no-one-may-read"));
+    std::fs::write(&to, "old").unwrap();
+    std::fs::write(&missing, "x").unwrap();
+    mode(&missing, 0);
+    mode(&to, 0o444);
+    let refused = as_nobody(&program, "--atomic", &[&from, &to]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(std::fs::read(&to).unwrap(), b"old");
+    let inode = to.metadata().unwrap().ino();
+    // A limit on the size of files makes the copy fail in the middle.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 512; exec \"$0\" cp -f --atomic \"$1\" \"$2\""]);
+    let failed = dio_test::run(command.arg(&program).args([&from, &to]).uid(NOBODY).gid(NOBODY));
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    assert_eq!(to.metadata().unwrap().ino(), inode, "an error leaves the target as it was");
+    assert_eq!(std::fs::read(&to).unwrap(), b"old");
+    let done = as_nobody(&program, "-f --atomic", &[&from, &to]);
+    assert!(done.status.success(), "{done:?}");
+    same_bytes(&from, &to);
+    assert_eq!(to.metadata().unwrap().uid(), NOBODY);
+    assert_eq!(names(&ours), ["to"]);
+}
+
+#[test]
+fn a_file_that_becomes_ours_lends_nothing() {
+    let Some((dir, program)) = for_everyone() else { return };
+    let from = source(dir.path(), "from", 5);
+    let ours = dir.path().join("ours");
+    std::fs::create_dir(&ours).unwrap();
+    own_by(&ours, NOBODY);
+    let to = ours.join("to");
+    std::fs::write(&to, "old").unwrap();
+    mode(&to, 0o6777);
+    let done = as_nobody(&program, "--atomic", &[&from, &to]);
+    assert!(done.status.success(), "{done:?}");
+    let meta = to.metadata().unwrap();
+    assert_eq!((meta.uid(), meta.mode() & 0o7777), (NOBODY, 0o777));
+}
+
+#[test]
+fn a_tree_into_a_directory_that_may_not_be_read_is_synced() {
+    let Some((dir, program)) = for_everyone() else { return };
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    for name in ["a", "b"] {
+        source(&tree, name, 100);
+    }
+    mode(&tree, 0o755);
+    let drop = dir.path().join("drop");
+    std::fs::create_dir(&drop).unwrap();
+    mode(&drop, 0o733);
+    for (flags, operands) in [("-r", vec![&*tree, &*drop]), ("", vec![&*program, &*drop])] {
+        let done = as_nobody(&program, &format!("--receipt - {flags}"), &operands);
+        assert!(done.status.success(), "{done:?}");
+        let receipt = json(&done.stdout);
+        assert_eq!(receipt["durable"], true, "{receipt:#}");
+        // The file system, after each file that is synced by itself.
+        assert_eq!(number(&receipt, "requests.sync"), 1 + u64::from(flags.is_empty()), "{receipt:#}");
+    }
+    // Nothing above it may be read either: what was written itself leads to the file system.
+    let locked = dir.path().join("locked");
+    let inner = locked.join("inner");
+    std::fs::create_dir_all(&inner).unwrap();
+    mode(&inner, 0o733);
+    mode(&locked, 0o711);
+    mode(dir.path(), 0o711);
+    let done = as_nobody(&program, "--receipt - -r", &[&tree, &inner]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(number(&json(&done.stdout), "requests.sync") > 0, "{done:?}");
+}
+
+#[test]
+fn what_a_link_leads_to_is_synced_where_it_is() {
+    let Some(elsewhere) = Mounted::new(&["mkfs.ext4", "-q"], 64 << 20) else { return };
+    let dir = file_systems()[0].dir();
+    let (tree, to) = (dir.path().join("tree"), dir.path().join("to"));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::create_dir(&to).unwrap();
+    let from = source(&tree, "file", 300_000);
+    let real = elsewhere.path.join("real");
+    std::fs::write(&real, "old").unwrap();
+    symlink(&real, to.join("file")).unwrap();
+    let done = run("-rT --receipt -", &[&tree, &to]);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(number(&json(&done.stdout), "requests.sync"), 2, "each of two file systems: {done:?}");
+    elsewhere.cut_power();
+    same_bytes(&from, &real);
+}
