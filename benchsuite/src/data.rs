@@ -84,6 +84,26 @@ fn write_tree(root: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
+/// `count` files of `size` bytes, 100 to a directory.
+pub(crate) fn equal_files(dir: &Path, size: u64, count: u64) -> Result<PathBuf> {
+    let root = dir.join(format!("equal-{count}-{size}"));
+    if !root.exists() {
+        eprintln!("benchsuite: writing {count} files of {size} bytes");
+        let part = dir.join("equal.part");
+        remove(&part)?;
+        let (mut random, mut content) = (Random::new(SEED), vec![0; size as usize]);
+        for n in 0..count {
+            let directory = part.join(format!("d{:03}", n / 100));
+            fs::create_dir_all(&directory)?;
+            random.fill(&mut content);
+            File::create(directory.join(format!("f{n:06}")))?.write_all(&content)?;
+        }
+        rustix::fs::sync();
+        fs::rename(part, &root)?;
+    }
+    Ok(root)
+}
+
 /// Reads every file once, so that the cache holds them all.
 pub(crate) fn warm(files: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     let mut buffer = vec![0; 64 * KIB as usize];

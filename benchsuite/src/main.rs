@@ -7,6 +7,7 @@ mod host;
 mod lab;
 mod measure;
 mod options;
+mod overlap;
 mod random;
 mod readme;
 mod report;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, hotset, increments, looped, random as random_reads, reader, tree};
+use compare::{copy, hotset, increments, looped, random as random_reads, reader, threshold, tree};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -55,6 +56,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
     let report = match what {
         What::Copy => copy::compare(lab)?,
         What::Tree => tree::compare(lab)?,
+        What::Threshold => threshold::compare(lab)?,
         What::Loop => return looped::enter(lab),
         What::LoopInside => looped::compare(lab)?,
         What::Random => random_reads::compare(lab)?,
@@ -68,8 +70,9 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
 /// Every comparison; those after a failed one still run, and the exit status tells.
 fn all(lab: &Lab) -> Result<()> {
     let mut failed = Vec::new();
-    let whats = [What::Copy, What::Tree, What::Loop, What::Random, What::Hotset, What::Increments];
-    for (what, name) in whats.iter().zip(["copy", "tree", "loop", "random", "hotset", "increments"]) {
+    let whats = [What::Copy, What::Tree, What::Loop, What::Random, What::Hotset, What::Increments, What::Threshold];
+    let names = ["copy", "tree", "loop", "random", "hotset", "increments", "threshold"];
+    for (what, name) in whats.iter().zip(names) {
         if let Err(e) = one(what, lab) {
             eprintln!("benchsuite: {name}: {e}");
             failed.push(name);

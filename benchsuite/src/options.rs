@@ -72,6 +72,8 @@ pub(crate) enum What {
     Copy,
     /// Many small files, cold and warm: dio, cp, cpz, xcp
     Tree,
+    /// Files of one size, each the small way and directly
+    Threshold,
     /// One large file on a disk of memory, where the CPU is the limit: dio, dd
     Loop,
     /// Random reads of 4 KiB at depth 1, 32 and 128: dio, fio

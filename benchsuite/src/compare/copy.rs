@@ -9,6 +9,7 @@ use crate::data::{remove, source};
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
+use crate::overlap::Overlap;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Group, Sample, interleave};
 use crate::tool::{must, output, tool};
@@ -43,7 +44,9 @@ impl Copy<'_> {
     fn run(&self, round: usize) -> Result<Sample> {
         remove(self.target)?;
         self.lab.cool()?;
+        let overlap = Overlap::watch(&self.lab.dir);
         let mut sample = measure(&mut self.lab.shell(&self.script))?.sample;
+        sample.extend(overlap.and_then(Overlap::finish).map(|part| ("overlap_part", part)));
         per_gib(&mut sample, self.bytes);
         sample.insert("pages_source", resident_pages([self.source])?);
         sample.insert("pages_target", resident_pages([self.target])?);

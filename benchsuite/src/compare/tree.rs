@@ -41,9 +41,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     }
     report.notes.push("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
     lab.profile(&filled("dio cp -a TREE TARGET", &tree))?;
-    let target = lab.dir.join("target");
-    remove(&target)?;
-    remove(&retired(&target)?)?;
+    forget_retired(&lab.dir.join("target"))?;
     Ok(report)
 }
 
@@ -71,7 +69,7 @@ fn group(lab: &Lab, title: &'static str, tree: &Tree, peers: &[&str]) -> Result<
 /// Moves the target of the run before out of the way. It is not removed until the end: ext4 passes over the inodes of
 /// files that were deleted within the last half minute, one by one, each time it makes a new one (`recently_deleted` in
 /// `fs/ext4/ialloc.c`), which made every contender several times slower, at random.
-fn retire(target: &Path) -> Result<()> {
+pub(super) fn retire(target: &Path) -> Result<()> {
     if target.exists() {
         let retired = retired(target)?;
         std::fs::create_dir_all(&retired)?;
@@ -79,6 +77,12 @@ fn retire(target: &Path) -> Result<()> {
         std::fs::rename(target, retired.join(count.to_string()))?;
     }
     Ok(())
+}
+
+/// Removes the last target and all before it.
+pub(super) fn forget_retired(target: &Path) -> Result<()> {
+    remove(target)?;
+    remove(&retired(target)?)
 }
 
 fn retired(target: &Path) -> Result<std::path::PathBuf> {
