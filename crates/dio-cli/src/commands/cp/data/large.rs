@@ -306,6 +306,7 @@ mod tests {
         // There may be one at most, so the next one would wait for the one that was lost.
         copiers.with(|_| Ok(())).unwrap();
         copiers.with(|_| Ok(())).unwrap();
-        assert_eq!((copiers.lock().made, copiers.lock().idle.len()), (1, 1));
+        let state = copiers.lock();
+        assert_eq!((state.made, state.idle.len()), (1, 1));
     }
 }
