@@ -1,5 +1,6 @@
 //! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the end.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 
 use dio::file::Class;
@@ -51,10 +52,10 @@ impl DataPath {
     fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
         let mut filled = 0;
         while filled < buffer.len() {
+            self.wait_for_input(task)?;
             match read(&task.source, &mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(Errno::INTR) if self.stopped() => return Err(CopyError::Interrupted),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).at(Doing::Read, || task.contents.source_path()),
             }
@@ -63,6 +64,23 @@ impl DataPath {
             }
         }
         Ok(filled)
+    }
+}
+
+impl DataPath {
+    /// Waits until something can be read, or the end, without missing a signal: a pipe may stay silent for ever.
+    fn wait_for_input(&self, task: &Task<'_>) -> Result<(), CopyError> {
+        let patience = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        loop {
+            if self.stopped() {
+                return Err(CopyError::Interrupted);
+            }
+            match poll(&mut [PollFd::new(&task.source, PollFlags::IN)], Some(&patience)) {
+                // What cannot be waited for can be read at once.
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => return Ok(()),
+            }
+        }
     }
 }
 
