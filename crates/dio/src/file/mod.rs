@@ -41,7 +41,7 @@ use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
 
 pub use counters::{ByClass, Class, Counters, Reason};
-pub use error::{FileError, words};
+pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::OpenOptions;
 
