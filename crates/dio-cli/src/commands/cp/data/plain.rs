@@ -1,5 +1,6 @@
 //! What has no size: devices, pipes and terminals on either side. Read and written plainly, to the end.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 
 use dio::file::Class;
@@ -51,6 +52,12 @@ impl DataPath {
     fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
         let mut filled = 0;
         while filled < buffer.len() {
+            // The handlers of signals restart a read that waits, but never a poll (signal(7)).
+            while !self.is_readable(task) {
+                if self.stopped() {
+                    return Err(CopyError::Interrupted);
+                }
+            }
             match read(&task.source, &mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
@@ -63,6 +70,15 @@ impl DataPath {
             }
         }
         Ok(filled)
+    }
+
+    /// Waits a little for something to read; what cannot be waited for is read at once.
+    fn is_readable(&self, task: &Task<'_>) -> bool {
+        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match poll(&mut [PollFd::new(&task.source, PollFlags::IN)], Some(&moment)) {
+            Ok(ready) => ready > 0,
+            Err(errno) => errno != Errno::INTR,
+        }
     }
 }
 
