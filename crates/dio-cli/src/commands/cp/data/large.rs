@@ -91,7 +91,7 @@ impl Copiers {
     fn with<T>(&self, work: impl FnOnce(&mut Copier) -> Result<T, CopyError>) -> Result<T, CopyError> {
         let most = (MOST_BUFFERS / self.block.saturating_mul(self.depth).max(1)).max(1);
         let mut state = self.lock();
-        let mut copier = loop {
+        let copier = loop {
             if let Some(copier) = state.idle.pop() {
                 drop(state);
                 break copier;
@@ -103,10 +103,8 @@ impl Copiers {
             }
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
-        let outcome = work(&mut copier);
-        self.lock().idle.push(copier);
-        self.returned.notify_one();
-        outcome
+        let mut lent = Lent { copiers: self, copier: Some(copier) };
+        work(lent.copier.as_mut().expect("it is lent until it is dropped"))
     }
 
     fn make(&self) -> Result<Copier, CopyError> {
@@ -121,6 +119,43 @@ impl Copiers {
         drop(state);
         self.returned.notify_one();
         copier
+    }
+}
+
+/// A copier in use, which goes back however its use ends: others may wait for it.
+struct Lent<'a> {
+    copiers: &'a Copiers,
+    copier: Option<Copier>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let copier = self.copier.take();
+        // What a panic left half done is not used again; another may be made in its place.
+        let whole = copier.filter(|_| !std::thread::panicking());
+        let mut state = self.copiers.lock();
+        match whole {
+            Some(copier) => state.idle.push(copier),
+            None => state.made -= 1,
+        }
+        drop(state);
+        self.copiers.returned.notify_one();
+    }
+}
+
+/// Lets a scan end when the run is to stop.
+struct Stoppable<'a> {
+    data: &'a DataPath,
+    watch: &'a mut dyn Watch,
+}
+
+impl Watch for Stoppable<'_> {
+    fn read(&mut self, offset: u64, bytes: &[u8]) {
+        self.watch.read(offset, bytes);
+    }
+
+    fn stopped(&self) -> bool {
+        self.data.stopped()
     }
 }
 
@@ -239,7 +274,8 @@ impl DataPath {
     /// Reads ranges of a file, showing every byte to `watch`.
     pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
         let job = dio::transfer::Job { source: file, target: None, ranges, pace: None, skip_zeros: false };
-        self.copiers.with(|copier| Ok(copier.run(&job, watch)?))
+        let mut watch = Stoppable { data: self, watch };
+        self.copiers.with(|copier| Ok(copier.run(&job, &mut watch)?))
     }
 }
 
@@ -255,5 +291,21 @@ impl From<TransferError> for CopyError {
 impl From<dio::FileError> for CopyError {
     fn from(error: dio::FileError) -> CopyError {
         CopyError::Transfer(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copier_lost_in_a_panic_is_made_anew() {
+        let copiers = Copiers::new(Some(1 << 20), Some(MOST_BUFFERS as u32 >> 20));
+        let lose = || copiers.with(|_| -> Result<(), CopyError> { panic!("on purpose") });
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(lose)).unwrap_err();
+        // There may be one at most, so the next one would wait for the one that was lost.
+        copiers.with(|_| Ok(())).unwrap();
+        copiers.with(|_| Ok(())).unwrap();
+        assert_eq!((copiers.lock().made, copiers.lock().idle.len()), (1, 1));
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct DataPath {
     stop: &'static Stop,
     /// The first fall-back of each kind is told under `-v`.
     told: Mutex<Vec<String>>,
+    /// That verification read the page cache was told.
+    told_cached: AtomicBool,
     verbose: bool,
 }
 
@@ -97,6 +99,7 @@ impl DataPath {
             refused: Refused::new(options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
+            told_cached: AtomicBool::new(false),
             verbose: options.verbose,
             transfer,
             progress,

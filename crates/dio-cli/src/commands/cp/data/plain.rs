@@ -52,10 +52,16 @@ impl DataPath {
     fn read_plain(&self, task: &Task<'_>, buffer: &mut [u8], full: bool) -> Result<usize, CopyError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            self.wait_for_input(task)?;
+            // The handlers of signals restart a read that waits, but never a poll (signal(7)).
+            while !self.is_readable(task) {
+                if self.stopped() {
+                    return Err(CopyError::Interrupted);
+                }
+            }
             match read(&task.source, &mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
+                Err(Errno::INTR) if self.stopped() => return Err(CopyError::Interrupted),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno).at(Doing::Read, || task.contents.source_path()),
             }
@@ -65,21 +71,13 @@ impl DataPath {
         }
         Ok(filled)
     }
-}
 
-impl DataPath {
-    /// Waits until something can be read, or the end, without missing a signal: a pipe may stay silent for ever.
-    fn wait_for_input(&self, task: &Task<'_>) -> Result<(), CopyError> {
-        let patience = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        loop {
-            if self.stopped() {
-                return Err(CopyError::Interrupted);
-            }
-            match poll(&mut [PollFd::new(&task.source, PollFlags::IN)], Some(&patience)) {
-                // What cannot be waited for can be read at once.
-                Ok(0) | Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => return Ok(()),
-            }
+    /// Waits a little for something to read; what cannot be waited for is read at once.
+    fn is_readable(&self, task: &Task<'_>) -> bool {
+        let moment = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match poll(&mut [PollFd::new(&task.source, PollFlags::IN)], Some(&moment)) {
+            Ok(ready) => ready > 0,
+            Err(errno) => errno != Errno::INTR,
         }
     }
 }

@@ -10,6 +10,8 @@ use dio::file::{Class, Reason};
 use dio::geometry::{Directness, Geometry};
 use dio::residency::Picture;
 use dio::sys::RWF_DONTCACHE;
+use dio::transfer::TransferError;
+use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::super::args::Mode;
@@ -65,6 +67,9 @@ impl DataPath {
                 break;
             }
         }
+        if offset < size {
+            self.refuse_shrunk(task, offset)?;
+        }
         if let Some(Some(before)) = before {
             // Pages that stay only cost memory.
             let _ = before.drop_new(&task.source, 0..offset);
@@ -75,6 +80,17 @@ impl DataPath {
         };
         task.account.moved_plainly(offset, requests, class, reason);
         Ok(())
+    }
+
+    /// An error if the source ended early because it was changed. Files of `/sys` say 4096 and hold less all the same.
+    fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
+        let (then, now) = (task.contents.stat, fstat(&task.source).at(Doing::Stat, || task.contents.source_path())?);
+        let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        if identity(then) == identity(&now) {
+            return Ok(());
+        }
+        let shrunk = TransferError::Shrunk { path: task.contents.source_path(), expected: then.st_size as u64, found };
+        Err(CopyError::Transfer(shrunk.to_string()))
     }
 
     fn flags(&self, refused: &AtomicBool) -> ReadWriteFlags {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 
+use dio::file::{Class, Reason};
 use dio::transfer::{Watch, data_ranges};
 use dio::{File, Need, OpenOptions};
 
@@ -60,9 +62,14 @@ impl DataPath {
     pub(super) fn verify(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
         let file = self.open_again(target.fd.as_raw_fd())?;
-        let mut found = Digests::default();
-        self.scan(&file, &expected.ranges, &mut found)?;
         let ranges = std::mem::take(&mut expected.ranges);
+        // What a regular file says may be less than what it held, as with those of /proc.
+        let end = ranges.last().map_or(0, |last| last.end).max(task.contents.stat.st_size as u64);
+        self.same_size(task, &file, end)?;
+        self.forget(&file);
+        let mut found = Digests::default();
+        self.scan(&file, &ranges, &mut found)?;
+        self.tell_cached(task, &file);
         match expected.first_difference(found) {
             Some(block) => self.differs(task, &file, block),
             // A device has no holes, and what is behind the copy is not ours.
@@ -92,13 +99,40 @@ impl DataPath {
         let size = source.size()?;
         let all: Vec<_> = std::iter::once(0..size).filter(|all| !all.is_empty()).collect();
         self.scan(&source, &all, &mut expected)?;
-        if !file.is_device() && file.size()? != size {
-            return Err(CopyError::Differs { path: task.contents.target_path(), offset: file.size()?.min(size) });
-        }
+        self.same_size(task, &file, size)?;
+        self.forget(&file);
         self.scan(&file, &all, &mut found)?;
+        self.tell_cached(task, &file);
         match expected.first_difference(found) {
             Some(block) => self.differs(task, &file, block),
             None => Ok(()),
+        }
+    }
+
+    /// The target must be as long as the source; a device may be longer, and what is behind the copy is not ours.
+    fn same_size(&self, task: &Task<'_>, file: &File, size: u64) -> Result<(), CopyError> {
+        let found = file.size()?;
+        if found == size || (file.is_device() && found > size) {
+            return Ok(());
+        }
+        Err(CopyError::Differs { path: task.contents.target_path(), offset: found.min(size) })
+    }
+
+    /// Drops the target's pages, which are clean, so that even a read that is not direct comes from the medium.
+    fn forget(&self, file: &File) {
+        if let Some(fd) = file.descriptor() {
+            // Where they stay, the read is told to have gone through the page cache.
+            let _ = rustix::fs::fadvise(fd, 0, None, rustix::fs::Advice::DontNeed);
+        }
+    }
+
+    /// Tells, once, that what was compared may not be what is on the medium.
+    fn tell_cached(&self, task: &Task<'_>, file: &File) {
+        let (Class::Uncached | Class::Cached, reason) = file.read_class() else { return };
+        if !self.told_cached.swap(true, Ordering::Relaxed) {
+            let reason = reason.map_or("", Reason::text);
+            let path = crate::quote::quoted(task.contents.target_path());
+            task.contents.report.note(format_args!("{path}: verified through the page cache: {reason}"));
         }
     }
 
