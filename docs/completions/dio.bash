@@ -332,7 +332,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__cp)
-            opts="-t -T -r -a -p -d -P -L -H -i -n -f -u -l -v -x -h -V --target-directory --no-target-directory --recursive --archive --preserve --no-preserve --no-dereference --dereference --interactive --no-clobber --force --remove-destination --update --link --verbose --one-file-system --parents --sparse --reflink --mode --strict --block --depth --atomic --verify --limit --resume --no-sync --progress --receipt --help --version"
+            opts="-t -T -r -a -p -d -P -L -H -i -n -f -u -l -v -x -h -V --target-directory --no-target-directory --recursive --archive --preserve --no-preserve --no-dereference --dereference --interactive --no-clobber --force --remove-destination --update --link --verbose --one-file-system --parents --sparse --reflink --mode --strict --small --block --depth --atomic --verify --limit --resume --no-sync --progress --receipt --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -372,6 +372,10 @@ _dio() {
                     ;;
                 --mode)
                     COMPREPLY=($(compgen -W "auto direct uncached cached" -- "${cur}"))
+                    return 0
+                    ;;
+                --small)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --block)

@@ -59,8 +59,9 @@ complete -c dio -n "__fish_dio_using_subcommand cp" -l mode -d 'How bytes move: 
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l block -d 'Size of one transfer, e.g. 1M [default: chosen from what the files demand]' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight [default: chosen by size]' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l small -d 'Largest file that --mode auto sends through a page cache that forgets, instead of directly' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l block -d 'Size of one transfer, 24M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight, as far as 48M of buffers go [default: 16]' -r
 complete -c dio -n "__fish_dio_using_subcommand cp" -l limit -d 'Move at most RATE bytes per second, e.g. 100M' -r
 complete -c dio -n "__fish_dio_using_subcommand cp" -l progress -d 'Show how far the copy is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'

@@ -1,9 +1,9 @@
 //! Why a benchmark gave no result.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
-use dio::file::words;
+use dio::file::words_of;
+use std::path::{Path, PathBuf};
 
 /// Why a benchmark gave no result. There is no partial one: a table with a hole would be read as complete.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +45,5 @@ impl BenchError {
     /// An error of a system call on a path.
     pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> BenchError {
         move |source| BenchError::System { operation, path: path.to_owned(), source: source.into() }
-    }
-}
-
-/// The kernel's words for an error, without its number.
-fn words_of(error: &io::Error) -> String {
-    match rustix::io::Errno::from_io_error(error) {
-        Some(errno) => words(errno),
-        None => error.to_string(),
     }
 }

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+pub use dio::file::words;
+
 /// `name` in quotes as the GNU tools print it: `'a b'`, `"it's"`, `'line'$'\n''break'`.
 ///
 /// The result can be pasted into a shell. Bytes that are not UTF-8 and characters that cannot be
@@ -70,15 +72,6 @@ fn close_escape(out: &mut String, escaping: &mut bool) {
     if std::mem::take(escaping) {
         out.push_str("''");
     }
-}
-
-/// The system's words for an error number, without the "(os error N)" that Rust appends.
-pub fn words(errno: rustix::io::Errno) -> String {
-    let mut text = std::io::Error::from(errno).to_string();
-    if let Some(end) = text.rfind(" (os error ") {
-        text.truncate(end);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -52,6 +52,30 @@ fn a_signal_is_heeded_at_once_however_slow_the_copy() {
 }
 
 #[test]
+fn a_silent_pipe_does_not_keep_a_signal_waiting_and_a_second_one_always_ends_it() {
+    let dir = file_systems()[0].dir();
+    let (pipe, to) = (dir.path().join("pipe"), dir.path().join("to"));
+    assert!(dio_test::run(std::process::Command::new("mkfifo").arg(&pipe)).status.success());
+    let mut running = Running::start("", &[&pipe, &to]);
+    // Opening waits for a writer: only the second signal ends that.
+    std::thread::sleep(Duration::from_millis(200));
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(200));
+    if !running.is_over() {
+        running.signal(Signal::INT);
+    }
+    assert_eq!(signal_of(&running.end()), Some(2));
+    let running = Running::start("", &[&pipe, &to]);
+    let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();
+    std::io::Write::write_all(&mut writer, b"beginning").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let asked = Instant::now();
+    running.signal(Signal::INT);
+    assert_eq!(signal_of(&running.end()), Some(2));
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+}
+
+#[test]
 fn an_ignored_signal_stays_ignored() {
     let dir = file_systems()[0].dir();
     let (from, to) = (source(dir.path(), "from", 8 * MIB), dir.path().join("to"));

@@ -221,7 +221,8 @@ mod tests {
     fn what_its_submitter_took_with_it_is_tried_again() {
         let medium = Arc::new(NullMedium { size: 0 });
         let (kind, route, flags) = (Kind::SyncData, Route::Buffered, Flags::default());
-        let op = Op { kind, route, flags, medium, offset: 0, done: 0, mem: None, align: 1, stalled: 0, tag: 0 };
+        let op =
+            Op { kind, route, flags, medium, offset: 0, done: 0, mem: None, align: 1, stalled: 0, pages: None, tag: 0 };
         assert!(matches!(judge(Done { op, result: Err(Errno::CANCELED) }), Verdict::Again(_)));
     }
 }

@@ -8,7 +8,9 @@ use dio::geometry::{Directness, Geometry};
 use dio::probe::{Answer, Device, Kind, Overwrites, ProbeError, Report, Ring, Sharing};
 use serde_json::{Value, json};
 
-use super::{human_size, words};
+use dio_bench::units::size as human_size;
+
+use super::words;
 
 /// Report what a path really does, by asking the kernel and by trying
 ///

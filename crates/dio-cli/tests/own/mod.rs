@@ -197,6 +197,18 @@ pub fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
+/// Waits until the process has written so many bytes (`/proc/PID/io`): `wchar` counts calls of `write(2)` and its kin,
+/// `write_bytes` what went to a device, also through a ring.
+#[track_caller]
+pub fn until_moved(running: &Running, bytes: u64) {
+    let path = format!("/proc/{}/io", running.pid().as_raw_nonzero());
+    until("bytes are moved", || {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let count = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        count("wchar: ").max(count("write_bytes: ")).unwrap_or(0) >= bytes
+    });
+}
+
 /// A mount of its own over a loop image; undone when dropped.
 pub struct Mounted {
     pub path: PathBuf,

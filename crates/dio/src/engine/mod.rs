@@ -78,6 +78,9 @@ pub struct Op {
     pub align: usize,
     /// Attempts since the last progress; the policy above counts them.
     pub stalled: u32,
+    /// Pages of the range that were cached before, where the file watches whether its direct I/O is direct; engines pass
+    /// it through.
+    pub pages: Option<u64>,
     /// The user's own mark.
     pub tag: u64,
 }

@@ -23,13 +23,13 @@ impl File {
     pub(crate) fn block_op(&self, kind: Kind, offset: u64, mem: Mem, tag: u64) -> Op {
         let route = self.route();
         let range = offset..offset + mem.len() as u64;
-        match kind {
+        let pages = match kind {
             Kind::Read => self.before_read(route, &range),
             _ => self.before_write(route, &range),
         };
         self.count_requests(kind, 1);
         let mut op = self.op(kind, route, self.flags(route), offset, Some(mem));
-        op.tag = tag;
+        (op.pages, op.tag) = (pages, tag);
         op
     }
 
@@ -37,26 +37,20 @@ impl File {
     pub(crate) fn block_done(&self, over: Finished) -> (Finished, Result<usize, FileError>) {
         let over = self.without_dontcache(over);
         let (kind, offset) = (over.op.kind, over.op.offset);
-        let range = offset..offset + over.op.len() as u64;
+        let (range, pages) = (offset..offset + over.op.len() as u64, over.op.pages);
         let outcome = match (kind, over.outcome) {
             (Kind::Read, Ok(count)) => {
                 self.count_straight_read(count as u64);
-                self.after_read(over.op.route, &range, None, count as u64).map(|()| count)
+                self.after_read(over.op.route, &range, pages, count as u64).map(|()| count)
             }
             (_, Ok(count)) => {
                 self.count_straight_write(count as u64);
-                self.after_write(over.op.route, &range, None).map(|()| count)
+                self.after_write(over.op.route, &range, pages).map(|()| count)
             }
             (Kind::Read, Err(_)) => self.read_outcome(&over),
             (_, Err(_)) => self.write_outcome(&over).map(|()| 0),
         };
         (over, outcome)
-    }
-
-    /// Whether what direct I/O does here is still to be seen: the first read and write then go through
-    /// [`File::read_at`] and [`File::write_at`], which look.
-    pub(crate) fn on_trial(&self) -> bool {
-        self.read_trial.is_open() || (self.writable && self.write_trial.is_open())
     }
 
     /// Keeps resizes and misaligned writes out while blocks are in flight.
@@ -93,5 +87,87 @@ impl File {
     /// `len` rounded up to whole blocks.
     pub(crate) fn whole_blocks(&self, len: u64) -> u64 {
         align_up(len, self.block_align())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::Arc;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::engine::OsMedium;
+    use crate::file::trial::Trial;
+    use crate::queue::Queue;
+    use crate::{Io, Limits, Need, OpenOptions};
+
+    const BLOCK: usize = 64 << 10;
+    const BLOCKS: u64 = 8;
+
+    /// A file whose direct I/O is buffered, as on btrfs, without the kernel saying so; none of it cached.
+    fn file_of_a_liar(io: &Io, need: Need) -> (File, OwnedFd) {
+        let plain = tempfile::tempfile_in("/var/tmp").unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&plain, &vec![7; BLOCK * BLOCKS as usize], 0).unwrap();
+        plain.sync_all().unwrap();
+        crate::residency::evict(&plain, 0..BLOCK as u64 * BLOCKS).unwrap();
+        let duplicate = || OwnedFd::from(plain.try_clone().unwrap());
+        let mut options = OpenOptions::new();
+        let mut file = options.read(true).write(true).need(need).io(io).adopt(duplicate(), "liar").unwrap();
+        let medium = Arc::new(OsMedium::both(duplicate(), duplicate()));
+        medium.no_read_ahead();
+        (file.os, file.medium, file.refusal) = (Some(medium.clone()), medium, None);
+        (file.read_trial, file.write_trial) = (Trial::new(false), Trial::new(false));
+        (file, plain.into())
+    }
+
+    fn queue_all(io: &Io, file: &Arc<File>, kind: Kind) -> Vec<Result<usize, FileError>> {
+        let mut queue = Queue::new(io, BLOCK, BLOCKS as usize).unwrap();
+        for at in 0..BLOCKS {
+            let block = queue.block().unwrap();
+            match kind {
+                Kind::Read => queue.read(file, block, at * BLOCK as u64, BLOCK, at).unwrap(),
+                _ => queue.write(file, block, at * BLOCK as u64, BLOCK, at).unwrap(),
+            }
+        }
+        let mut completions = Vec::new();
+        queue.wait(BLOCKS as usize, &mut completions).unwrap();
+        completions.into_iter().map(|completion| completion.outcome).collect()
+    }
+
+    #[test]
+    fn a_queue_sees_that_direct_is_not_direct() {
+        let io = Io::new(Limits::default()).unwrap();
+        for kind in [Kind::Read, Kind::Write] {
+            let (file, plain) = file_of_a_liar(&io, Need::Preferred);
+            let file = Arc::new(file);
+            queue_all(&io, &file, kind).into_iter().for_each(|outcome| assert_eq!(outcome.unwrap(), BLOCK));
+            let (class, _) = if kind == Kind::Read { file.read_class() } else { file.write_class() };
+            assert_eq!(class, crate::file::Class::Uncached, "{kind:?}");
+            file.settle().unwrap();
+            assert_eq!(crate::residency::resident_pages(&plain).unwrap(), 0, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_fails_where_direct_is_required() {
+        let io = Io::new(Limits::default()).unwrap();
+        for kind in [Kind::Read, Kind::Write] {
+            let (file, _plain) = file_of_a_liar(&io, Need::Required);
+            let outcomes = queue_all(&io, &Arc::new(file), kind);
+            assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(error) if error.errno() == Errno::OPNOTSUPP)));
+        }
+    }
+
+    #[test]
+    fn a_stream_sees_that_direct_is_not_direct() {
+        let io = Io::new(Limits::default()).unwrap();
+        let (file, plain) = file_of_a_liar(&io, Need::Preferred);
+        let mut reader = crate::stream::Reader::new(file).unwrap();
+        std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
+        assert_eq!(reader.file().read_class().0, crate::file::Class::Uncached);
+        drop(reader);
+        assert_eq!(crate::residency::resident_pages(&plain).unwrap(), 0);
     }
 }

@@ -85,11 +85,16 @@ impl From<FileError> for io::Error {
 
 /// The error number in words, as `strerror(3)` puts it.
 pub fn words(errno: Errno) -> String {
-    let text = io::Error::from(errno).to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+    words_of(&io::Error::from(errno))
+}
+
+/// An error in words, without the number that the standard library appends.
+pub fn words_of(error: &impl std::fmt::Display) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" (os error ") {
+        text.truncate(end);
     }
+    text
 }
 
 fn cure(errno: Errno) -> Option<&'static str> {

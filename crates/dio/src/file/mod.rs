@@ -22,13 +22,14 @@ mod open;
 mod read;
 mod run;
 mod syncs;
+mod trial;
 mod uncache;
 mod write;
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::FileType;
@@ -41,13 +42,14 @@ use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
 
 pub use counters::{ByClass, Class, Counters, Reason};
-pub use error::{FileError, words};
+pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::OpenOptions;
 
 use counters::Meter;
 use layout::Align;
 use syncs::Syncs;
+use trial::Trial;
 use uncache::Uncache;
 
 /// An open file. All methods take `&self` and may be called from many threads.
@@ -77,41 +79,6 @@ pub struct File {
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
-}
-
-/// Whether direct I/O on this file is what it says. Numbers of the states are stored in an atomic.
-///
-/// Where the kernel does not say, no number of direct requests proves anything about the next: pages may have been
-/// cached already, and btrfs buffers some extents of a file (compressed, inline) and not others. So the trial goes on
-/// until a request is seen to bring pages in.
-#[derive(Debug)]
-struct Trial(AtomicU8);
-
-impl Trial {
-    const OPEN: u8 = 0;
-    const DIRECT: u8 = 1;
-    const BUFFERED: u8 = 2;
-
-    fn new(proven: bool) -> Trial {
-        Trial(AtomicU8::new(if proven { Trial::DIRECT } else { Trial::OPEN }))
-    }
-
-    /// Whether what requests leave in the cache has to be watched.
-    fn is_proven(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Trial::DIRECT
-    }
-
-    fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Trial::OPEN
-    }
-
-    fn is_buffered(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Trial::BUFFERED
-    }
-
-    fn found_buffered(&self) {
-        self.0.store(Trial::BUFFERED, Ordering::Relaxed);
-    }
 }
 
 impl File {
@@ -364,7 +331,7 @@ impl File {
     fn op(&self, kind: Kind, route: Route, flags: Flags, offset: u64, mem: Option<crate::block::Mem>) -> Op {
         let align = self.align(route, kind).offset as usize;
         let medium = Arc::clone(&self.medium);
-        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, tag: 0 }
+        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0 }
     }
 
     /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;

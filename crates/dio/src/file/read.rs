@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::counters::{Class, Reason};
 use super::layout::{Part, Stretch, parts, stretches};
 use super::run::rounds;
+use super::trial::{Sight, Trial, pages_of};
 use super::{File, FileError, Mode};
 use crate::block::{Loans, Mem, scope};
 use crate::drive::Finished;
@@ -155,15 +156,14 @@ impl File {
         count: u64,
     ) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
+        let mut seen = false;
         if let (Some(before), true) = (pages, self.read_trial.is_open() && count > 0) {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);
-            if after > before {
-                self.read_trial.found_buffered();
-            }
+            seen = self.read_trial.judge(Sight { before, after, all: pages_of(range) });
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
-            Route::Direct => self.read_trial.is_buffered(),
+            Route::Direct => seen || self.read_trial.is_buffered(),
         };
         if passed && self.uncache.touch(range.clone(), false) {
             self.settle()?;
@@ -172,7 +172,7 @@ impl File {
     }
 
     /// The error of a file that was to be direct and is known not to be.
-    pub(super) fn refuse_buffered(&self, trial: &super::Trial, operation: &'static str) -> Result<(), FileError> {
+    pub(super) fn refuse_buffered(&self, trial: &Trial, operation: &'static str) -> Result<(), FileError> {
         if trial.is_buffered() && self.need == super::Need::Required {
             let cure = "the file system buffers direct I/O; allow uncached I/O";
             return Err(self.failed(operation, rustix::io::Errno::OPNOTSUPP).with_cure(cure));

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::counters::{Class, Reason};
 use super::layout::{Align, Part, Stretch, parts, stretches};
 use super::run::rounds;
+use super::trial::{Sight, pages_of};
 use super::{File, FileError, Mode};
 use crate::block::{Block, Loans, scope};
 use crate::drive::{Finished, run_here};
@@ -233,14 +234,16 @@ impl File {
 
     pub(super) fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
-        // A direct write evicts what was cached of its range: pages that are there now were written through.
-        if pages.is_some() && self.write_trial.is_open() && super::uncache::pages_in(os, range).unwrap_or(0) > 0 {
-            self.write_trial.found_buffered();
+        let mut seen = false;
+        if pages.is_some() && self.write_trial.is_open() {
+            // A direct write evicts what was cached of its range: pages that are there now were written through.
+            let after = super::uncache::pages_in(os, range).unwrap_or(0);
+            seen = self.write_trial.judge(Sight { before: 0, after, all: pages_of(range) });
         }
         let passed = match route {
             Route::Buffered => self.mode != Mode::Cached,
             // Where the kernel may have buffered it and dropped the pages itself, it keeps those in use at that moment.
-            Route::Direct => self.write_trial.is_buffered() || self.write_trial.is_open(),
+            Route::Direct => seen || self.write_trial.is_buffered() || self.write_trial.is_open(),
         };
         if passed && self.uncache.touch(range.clone(), true) {
             self.settle()?;

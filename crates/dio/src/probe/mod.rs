@@ -25,6 +25,7 @@ pub use ring::Ring;
 pub use sharing::{Overwrites, Rates, Sharing};
 pub use trial::Trials;
 
+use crate::file::words_of as words;
 use crate::geometry::{FileSystem, Geometry};
 
 /// Answer to a question of yes or no.
@@ -187,17 +188,6 @@ fn device_below(kind: Kind, stat: &Stat, mount: Option<&Mount>) -> Result<Device
         }
         _ => Err("the file system is on no block device".to_owned()),
     }
-}
-
-/// The words of an error, without the kernel's number for it.
-fn words(error: &impl std::fmt::Display) -> String {
-    let mut text = error.to_string();
-    if let Some(start) = text.find(" (os error ")
-        && text.ends_with(')')
-    {
-        text.truncate(start);
-    }
-    text
 }
 
 #[cfg(test)]

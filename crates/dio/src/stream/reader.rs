@@ -126,31 +126,14 @@ impl Reader {
             let Some(block) = self.pool.try_take() else { break };
             let len = self.window.clamp(self.limits.min, self.limits.request);
             let len = self.file.whole_blocks(len as u64) as usize;
-            if self.file.on_trial() {
-                self.try_first(block, len);
-            } else {
-                let tag = self.front_tag + self.ahead.len() as u64;
-                self.driver.submit(self.file.block_op(Kind::Read, self.next, block.into_mem(0..len), tag));
-                self.ahead.push_back(Ahead::InFlight);
-            }
+            let tag = self.front_tag + self.ahead.len() as u64;
+            self.driver.submit(self.file.block_op(Kind::Read, self.next, block.into_mem(0..len), tag));
+            self.ahead.push_back(Ahead::InFlight);
             self.bytes_ahead += len;
             self.next += len as u64;
         }
         // Nothing waits here: the requests are only handed to the kernel.
         self.collect(0)
-    }
-
-    /// The first read of a file whose direct I/O has to be seen to be believed.
-    fn try_first(&mut self, mut block: Block, len: usize) {
-        let outcome = self.file.read_at(&mut block.bytes_mut()[..len], self.next);
-        self.ahead.push_back(match outcome {
-            Ok(count) => {
-                block.set_filled(count);
-                self.at_end |= count < len;
-                Ahead::Ready { block, short: count < len }
-            }
-            Err(error) => Ahead::Failed(error),
-        });
     }
 
     /// Takes what has been read, waiting for at least `min` requests.

@@ -129,9 +129,6 @@ impl Copier {
         }
         let chunks = Chunks::new(job.ranges, block);
         let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
-        if job.source.on_trial() || job.target.is_some_and(File::on_trial) {
-            self.first_block(&mut run, watch)?;
-        }
         {
             let _source = job.source.lock_blocks(Kind::Read);
             // One thread must not ask for the same table twice: whoever waits in between would never be let in.
@@ -239,28 +236,6 @@ impl Copier {
         } else {
             run.unwritten.remove(&offset);
         }
-    }
-
-    /// Transfers one block by the general path, which sees what direct I/O really does on these file systems.
-    fn first_block(&mut self, run: &mut Run<'_>, watch: &mut dyn Watch) -> Result<(), TransferError> {
-        let Some(chunk) = run.chunks.next() else { return Ok(()) };
-        if let Some(pace) = run.job.pace {
-            pace.spend(chunk.end - chunk.start);
-        }
-        let mut block = self.pool.try_take().expect("no block is in use between transfers");
-        let expected = (chunk.end - chunk.start) as usize;
-        let bytes = &mut block.bytes_mut()[..expected];
-        let count = run.job.source.read_at(bytes, chunk.start).map_err(TransferError::Source)?;
-        if count < expected {
-            let (path, found) = (run.job.source.path().to_owned(), chunk.start + count as u64);
-            return Err(TransferError::Shrunk { path, expected: chunk.end, found });
-        }
-        watch.read(chunk.start, bytes);
-        if let Some(target) = run.job.target {
-            target.write_at(bytes, chunk.start).map_err(TransferError::Target)?;
-            watch.written(expected as u64);
-        }
-        Ok(())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::size::parse_size;
 use dio_bench::copy::{Plan, Report};
-use dio_bench::units::parse_size;
 use dio_bench::{BenchError, copy};
 
 use super::{ColdArg, show};
@@ -52,7 +52,7 @@ pub(super) struct CopyArgs {
 
 /// A size that a request of the kernel can have (`MAX_RW_COUNT`: just below 2 GiB).
 fn parse_block(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
+    match parse_size(text).map_err(|error| error.to_string())? {
         bytes @ 4096..=0x4000_0000 if bytes % 4096 == 0 => Ok(bytes),
         _ => Err("expected a multiple of 4K, from 4K to 1G".to_owned()),
     }

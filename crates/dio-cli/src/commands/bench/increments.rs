@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::size::parse_size;
 use dio_bench::increments::{Plan, Report};
-use dio_bench::units::parse_size;
 use dio_bench::{BenchError, increments};
 
 use super::{ColdArg, show};

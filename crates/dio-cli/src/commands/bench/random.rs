@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::size::parse_size;
 use dio::Mode;
 use dio::engine::EngineKind;
 use dio_bench::random::{Plan, Report};
-use dio_bench::units::parse_size;
 use dio_bench::{BenchError, random};
 
 use super::show;

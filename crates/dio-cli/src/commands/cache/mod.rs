@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use self::mapped::Mapped;
 use self::picture::Picture;
-use super::{human_size, words};
+use dio_bench::units;
+
+use super::words;
 
 /// Show which pages of files are in the page cache, and evict them
 ///
@@ -293,7 +295,7 @@ fn heading(evict: bool) -> String {
 
 fn line(row: &Row, evict: bool, map: &str) -> String {
     let evicted = if evict { format!("{:>10} ", row.evicted) } else { String::new() };
-    let bytes = human_size(row.resident_bytes());
+    let bytes = units::size(row.resident_bytes());
     // 100 only if nothing is missing.
     let percent = row.percent().map_or("-".to_owned(), |percent| format!("{:.1}", (percent * 10.0).floor() / 10.0));
     format!("{evicted}{:>10} {:>10} {bytes:>9} {percent:>5}  {map}", row.resident, row.pages)

@@ -82,11 +82,11 @@ pub struct CpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
     pub small: u64,
 
-    /// Size of one transfer [default: 1M]
+    /// Size of one transfer, 24M at most [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub block: Option<u64>,
 
-    /// Transfers kept in flight [default: 16]
+    /// Transfers kept in flight, as far as 48M of buffers go [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,
 

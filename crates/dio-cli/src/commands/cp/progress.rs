@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::super::human_size;
 use super::args::When;
+use dio_bench::units::size as human_size;
 
 /// A copy that takes less shows nothing.
 const QUIET: Duration = Duration::from_millis(500);

@@ -23,7 +23,19 @@ fn memory(bytes: &[u8]) -> Mem {
 
 fn op(kind: Kind, medium: &SimMedium, offset: u64, mem: Option<Mem>) -> Op {
     let (route, flags) = (Route::Direct, Flags::default());
-    Op { kind, route, flags, medium: Arc::new(medium.clone()), offset, done: 0, mem, align: 1, stalled: 0, tag: 0 }
+    Op {
+        kind,
+        route,
+        flags,
+        medium: Arc::new(medium.clone()),
+        offset,
+        done: 0,
+        mem,
+        align: 1,
+        stalled: 0,
+        pages: None,
+        tag: 0,
+    }
 }
 
 /// One write at once, through the medium alone.
