@@ -22,7 +22,7 @@ struct Row {
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
-    let script = &format!("dio bench increments --runs 1 --size 1G --file $DIR/{name} --json");
+    let script = &format!("dio bench increments --cold system --runs 1 --size 1G --file $DIR/{name} --json");
     let mut report = Report::new("increments", Host::describe(&lab.dir)?, lab.programs(&[]))?;
     let mut runs = Vec::new();
     for run in 0..lab.options.runs {

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Stat};
 use crate::block::Pool;
 use crate::drive::Driver;
 use crate::engine::{Engine, Selection, SelectionError};
-use crate::lock::{LockPolicy, LockTable};
+use crate::lock::LockTable;
 
 /// Every limit on memory and requests in flight, in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,13 +172,13 @@ impl Io {
     }
 }
 
-/// What tells the files of a system apart, and the policies of their locks.
+/// What tells the files of a system apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum FileKey {
     /// Device and inode.
-    Inode(u64, u64, bool),
+    Inode(u64, u64),
     /// A block device, whichever of its nodes it was opened by.
-    Device(u64, bool),
+    Device(u64),
 }
 
 type LockTables = HashMap<FileKey, Weak<LockTable>>;
@@ -187,12 +187,11 @@ type LockTables = HashMap<FileKey, Weak<LockTable>>;
 /// whatever [`Io`] they were made.
 static LOCKS: LazyLock<Mutex<LockTables>> = LazyLock::new(Mutex::default);
 
-/// The lock table of a file under a policy: the one in use, or a new one.
-pub(crate) fn lock_table(stat: &Stat, policy: LockPolicy) -> Arc<LockTable> {
-    let whole = policy == LockPolicy::WholeFile;
+/// The lock table of a file: the one in use, or a new one.
+pub(crate) fn lock_table(stat: &Stat) -> Arc<LockTable> {
     let key = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice => FileKey::Device(stat.st_rdev, whole),
-        _ => FileKey::Inode(stat.st_dev, stat.st_ino, whole),
+        FileType::BlockDevice => FileKey::Device(stat.st_rdev),
+        _ => FileKey::Inode(stat.st_dev, stat.st_ino),
     };
     let mut locks = locked(&LOCKS);
     if let Some(table) = locks.get(&key).and_then(Weak::upgrade) {
@@ -202,7 +201,7 @@ pub(crate) fn lock_table(stat: &Stat, policy: LockPolicy) -> Arc<LockTable> {
     if locks.len() == locks.capacity() {
         locks.retain(|_, table| table.strong_count() > 0);
     }
-    let table = LockTable::new(policy);
+    let table = LockTable::new();
     locks.insert(key, Arc::downgrade(&table));
     table
 }

@@ -42,6 +42,9 @@ struct Entry {
 ///
 /// In direct mode a request that overlaps one in flight waits for it, in whichever queue or thread that is; in concurrent
 /// mode the caller orders its own overlapping requests.
+///
+/// One thread must not have overlapping requests in two of its queues, nor wait in a call of [`File`] for what its own
+/// queue has in flight: the request that waits would keep the thread from finishing the one that it waits for.
 #[derive(Debug)]
 pub struct Queue {
     driver: Driver,

@@ -318,7 +318,8 @@ fn writes_run_in_parallel_exactly_when_the_mode_allows_it() {
         (Mode::Concurrent, 0..4000, 8192..12_288, false),
         (Mode::Direct, 0..4096, 1 << 16..(1 << 16) + 512, false),
         (Mode::Concurrent, 0..4096, 1 << 16..(1 << 16) + 512, false),
-        (Mode::Cached, 0..4000, 3584..8192, true),
+        (Mode::Cached, 0..4000, 4096..8192, true),
+        (Mode::Cached, 0..4000, 3584..8192, false),
     ] {
         let seen = in_flight_together(mode, size, one.clone(), other.clone());
         assert_eq!(seen, together, "{mode:?} {one:?} {other:?}");

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 type Take = fn(&Arc<LockTable>) -> LockGuard;
 
 fn table() -> Arc<LockTable> {
-    LockTable::new(LockPolicy::Range)
+    LockTable::new()
 }
 
 /// Waits until `waits` requests have queued since the table was made.
@@ -237,6 +237,7 @@ impl Shadow {
 
 /// The model of the file: its two layers.
 struct Model {
+    policy: LockPolicy,
     file: Shadow,
     bytes: Vec<Shadow>,
 }
@@ -296,6 +297,7 @@ fn operate(table: &Arc<LockTable>, model: &Model, random: &mut Random, whole_in:
         0 => 3,
         _ => random.below(3),
     };
+    let range = model.policy.span(range);
     let guard = match (kind, attempt) {
         (0, false) => Some(table.shared(range, Read)),
         (0, true) => table.try_shared(range, Read),
@@ -335,8 +337,9 @@ fn seed() -> u64 {
 fn stress(policy: LockPolicy, threads: u64, operations: u64, whole_in: u64) {
     let seed = seed();
     println!("DIO_TEST_SEED={seed} ({policy:?}, one in {whole_in} takes the whole file)");
-    let table = LockTable::new(policy);
-    let model = Arc::new(Model { file: Shadow::default(), bytes: (0..BYTES).map(|_| Shadow::default()).collect() });
+    let table = LockTable::new();
+    let model =
+        Arc::new(Model { policy, file: Shadow::default(), bytes: (0..BYTES).map(|_| Shadow::default()).collect() });
     let (done, finished) = mpsc::channel();
     for number in 0..threads {
         let (table, model, done) = (Arc::clone(&table), Arc::clone(&model), done.clone());

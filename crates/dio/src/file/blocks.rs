@@ -59,19 +59,24 @@ impl File {
         (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
     }
 
-    /// Whether both are opens of one file, under one policy.
+    /// A place in an order of all files of the process, the same for all opens of one file.
+    pub(crate) fn lock_order(&self) -> usize {
+        std::sync::Arc::as_ptr(&self.locks).addr()
+    }
+
+    /// Whether both are opens of one file.
     pub(crate) fn shares_locks(&self, other: &File) -> bool {
         std::sync::Arc::ptr_eq(&self.locks, &other.locks)
     }
 
     /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
     pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
+        let range = self.span(kind, range);
         match (self.mode, kind) {
-            (Mode::Cached | Mode::Uncached, Kind::Write) => self.locks.try_whole_shared(LockClass::Write).map(Some),
-            (Mode::Cached | Mode::Uncached, _) => Some(None),
-            (Mode::Direct, Kind::Write) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
-            (Mode::Direct, _) => self.locks.try_shared(range, LockClass::Read).map(Some),
             (Mode::Concurrent, Kind::Write) => self.locks.try_whole_shared(LockClass::Write).map(Some),
+            (_, Kind::Write) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
+            (Mode::Cached | Mode::Uncached, _) => Some(None),
+            (Mode::Direct, _) => self.locks.try_shared(range, LockClass::Read).map(Some),
             (Mode::Concurrent, _) => self.locks.try_whole_shared(LockClass::Read).map(Some),
         }
     }
@@ -98,8 +103,9 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::engine::OsMedium;
+    use crate::engine::{Blocking, OsMedium};
     use crate::file::trial::Trial;
+    use crate::lock::LockPolicy;
     use crate::queue::Queue;
     use crate::{Io, Limits, Need, OpenOptions};
 
@@ -122,6 +128,10 @@ mod tests {
         (file, plain.into())
     }
 
+    fn threads() -> Io {
+        Io::with_engine(Limits::default(), "blocking", |depth| Box::new(Blocking::new(depth))).unwrap()
+    }
+
     fn queue_all(io: &Io, file: &Arc<File>, kind: Kind) -> Vec<Result<usize, FileError>> {
         let mut queue = Queue::new(io, BLOCK, BLOCKS as usize).unwrap();
         for at in 0..BLOCKS {
@@ -136,9 +146,48 @@ mod tests {
         completions.into_iter().map(|completion| completion.outcome).collect()
     }
 
+    /// Opens of one file, which may differ in mode and policy.
+    fn opens<const N: usize>(how: [(Mode, LockPolicy); N]) -> [File; N] {
+        let plain = tempfile::tempfile_in("/var/tmp").unwrap();
+        how.map(|(mode, policy)| {
+            let fd = OwnedFd::from(plain.try_clone().unwrap());
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).mode(mode).lock_policy(policy).adopt(fd, "plain").unwrap()
+        })
+    }
+
+    #[test]
+    fn opens_of_different_policies_exclude_each_other() {
+        let [range, whole] = opens([(Mode::Direct, LockPolicy::Range), (Mode::Direct, LockPolicy::WholeFile)]);
+        let writing = range.lock(Kind::Write, 0..512);
+        assert!(whole.try_lock(Kind::Read, 8192..12288).is_none());
+        assert!(range.try_lock(Kind::Read, 8192..12288).is_some());
+        drop(writing);
+        let writing = whole.lock(Kind::Write, 0..512);
+        assert!(range.try_lock(Kind::Read, 8192..12288).is_none());
+        drop(writing);
+        assert_eq!(range.lock_stats().get(LockClass::Write).acquisitions, 2);
+    }
+
+    #[test]
+    fn a_write_through_the_cache_keeps_direct_ones_out_of_its_pages() {
+        let page = rustix::param::page_size() as u64;
+        for cached in [Mode::Cached, Mode::Uncached] {
+            let [direct, cached] = opens([(Mode::Direct, LockPolicy::Range), (cached, LockPolicy::Range)]);
+            let writing = direct.lock(Kind::Write, 0..512);
+            assert!(cached.try_lock(Kind::Write, page - 1..page).is_none());
+            assert!(cached.try_lock(Kind::Write, page..page + 1).is_some());
+            assert!(cached.try_lock(Kind::Read, 0..page).is_some());
+            drop(writing);
+            let _writing = cached.lock(Kind::Write, 600..700);
+            assert!(direct.try_lock(Kind::Write, 0..512).is_none());
+            assert!(direct.try_lock(Kind::Write, page..page + 512).is_some());
+        }
+    }
+
     #[test]
     fn a_queue_sees_that_direct_is_not_direct() {
-        let io = Io::new(Limits::default()).unwrap();
+        let io = threads();
         for kind in [Kind::Read, Kind::Write] {
             let (file, plain) = file_of_a_liar(&io, Need::Preferred);
             let file = Arc::new(file);
@@ -152,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_queue_fails_where_direct_is_required() {
-        let io = Io::new(Limits::default()).unwrap();
+        let io = threads();
         for kind in [Kind::Read, Kind::Write] {
             let (file, _plain) = file_of_a_liar(&io, Need::Required);
             let outcomes = queue_all(&io, &Arc::new(file), kind);
@@ -162,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_stream_sees_that_direct_is_not_direct() {
-        let io = Io::new(Limits::default()).unwrap();
+        let io = threads();
         let (file, plain) = file_of_a_liar(&io, Need::Preferred);
         let mut reader = crate::stream::Reader::new(file).unwrap();
         std::io::copy(&mut reader, &mut std::io::sink()).unwrap();

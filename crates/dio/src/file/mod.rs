@@ -37,9 +37,9 @@ use rustix::io::Errno;
 
 use crate::drive::run_here;
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
-use crate::geometry::{Geometry, align_down};
+use crate::geometry::{Geometry, align_down, align_up};
 use crate::io::Io;
-use crate::lock::{LockClass, LockGuard, LockStats, LockTable};
+use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
 
 pub use counters::{ByClass, Class, Counters, Reason};
 pub use error::{FileError, words, words_of};
@@ -66,6 +66,7 @@ pub struct File {
     geometry: Geometry,
     mode: Mode,
     need: Need,
+    lock_policy: LockPolicy,
     writable: bool,
     /// Why everything is uncached although direct I/O was asked for.
     refusal: Option<Reason>,
@@ -99,6 +100,7 @@ impl File {
             geometry,
             mode: options.mode,
             need: options.need,
+            lock_policy: options.lock_policy,
             writable: options.write,
             refusal: None,
             read_trial: Trial::new(proven),
@@ -229,7 +231,7 @@ impl File {
         if range.is_empty() {
             return Err(self.failed("punch a hole into", Errno::INVAL).at(at));
         }
-        let _guard = self.locks.exclusive(range.clone(), LockClass::Write);
+        let _guard = self.locks.exclusive(self.lock_policy.span(pages_around(range.clone())), LockClass::Write);
         self.before_zeroing()?;
         let edges = [range.start, range.end];
         patiently(|| self.medium.punch(range.clone()))
@@ -334,15 +336,22 @@ impl File {
         Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0 }
     }
 
+    /// What the lock of a range covers. Writes through the cache dirty whole pages, and a direct write of another block of
+    /// such a page, or the eviction after it, would race with them (`open(2)`, NOTES).
+    fn span(&self, kind: Kind, range: Range<u64>) -> Range<u64> {
+        let through_cache = kind == Kind::Write && !self.mode.wants_direct();
+        self.lock_policy.span(if through_cache { pages_around(range) } else { range })
+    }
+
     /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
-    /// they only keep out handles of other modes that patch a block beside them or extend the file.
+    /// writes also keep out direct ones of their pages, and whatever patches a block or changes the size.
     pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+        let range = self.span(kind, range);
         match (self.mode, kind) {
-            (Mode::Cached | Mode::Uncached, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
-            (Mode::Cached | Mode::Uncached, _) => None,
-            (Mode::Direct, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
-            (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
             (Mode::Concurrent, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
+            (_, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
+            (Mode::Cached | Mode::Uncached, _) => None,
+            (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
             (Mode::Concurrent, _) => Some(self.locks.whole_shared(LockClass::Read)),
         }
     }
@@ -372,6 +381,12 @@ impl Drop for File {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
         let _ = self.settle_now();
     }
+}
+
+/// The whole pages that hold a range of a file, as far as there are any bytes in it.
+fn pages_around(range: Range<u64>) -> Range<u64> {
+    let page = rustix::param::page_size() as u64;
+    if range.is_empty() { range } else { align_down(range.start, page)..align_up(range.end, page) }
 }
 
 /// Runs a call again that a signal interrupted before it did anything, as `fallocate(2)` on a large range.

@@ -3,7 +3,10 @@
 /// How bytes travel, and what excludes what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Through the page cache; the kernel's own locking.
+    /// Through the page cache; the kernel's own locking. A write also keeps direct reads and writes of this process out of
+    /// its pages, since a page that is dirtied while a direct write of another of its blocks is under way may undo that
+    /// write (`open(2)`, NOTES). Concurrent ones and copies ([`Copier`](crate::transfer::Copier)) take no ranges and are
+    /// not kept out, nor are other processes: those must not share pages with writes through the cache.
     Cached,
     /// Past the page cache. A read shares its byte range, a write has it alone, so overlapping operations are atomic to
     /// each other and disjoint ones run in parallel; what extends, truncates or is misaligned has the whole file. All
@@ -14,7 +17,7 @@ pub enum Mode {
     /// As `Direct`, without range locks: the caller orders its own overlapping operations, as databases do. Still
     /// excluded by what extends, truncates or writes misaligned. (AIX `O_CIO`.)
     Concurrent,
-    /// Through the page cache, leaving nothing there that was not there before; the kernel's own locking.
+    /// Through the page cache, leaving nothing there that was not there before; locked as `Cached`.
     Uncached,
 }
 

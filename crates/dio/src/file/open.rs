@@ -118,7 +118,7 @@ impl OpenOptions {
         self
     }
 
-    /// What a range lock covers; files opened with different policies do not exclude each other.
+    /// What the range locks of this open cover. Opens of one file under different policies exclude each other.
     pub fn lock_policy(&mut self, policy: LockPolicy) -> &mut Self {
         self.lock_policy = policy;
         self
@@ -195,7 +195,7 @@ impl OpenOptions {
             None => Io::shared().map_err(|error| no_io(path, &error))?,
         };
         self.check_limits(path, &io, &geometry)?;
-        let locks = crate::io::lock_table(&stat, self.lock_policy);
+        let locks = crate::io::lock_table(&stat);
         if self.mode != Mode::Cached {
             medium.no_read_ahead();
         }
@@ -224,7 +224,7 @@ impl OpenOptions {
             None => Io::shared().map_err(|error| no_io(name.as_ref(), &error))?,
         };
         self.check_limits(name.as_ref(), &io, &geometry)?;
-        let locks = crate::lock::LockTable::new(self.lock_policy);
+        let locks = crate::lock::LockTable::new();
         Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
     }
 

@@ -5,7 +5,7 @@
 //! | request | whole-file layer | range layer | made by |
 //! |---|---|---|---|
 //! | [`shared`](LockTable::shared) | shared | the range, shared | a direct read |
-//! | [`exclusive`](LockTable::exclusive) | shared | the range, exclusive | a direct write |
+//! | [`exclusive`](LockTable::exclusive) | shared | the range, exclusive | a direct write, a write through the cache |
 //! | [`whole_shared`](LockTable::whole_shared) | shared | nothing | a concurrent read or write |
 //! | [`whole`](LockTable::whole) | exclusive | everything | a resize, a misaligned write |
 //!
@@ -41,22 +41,30 @@ use queue::{Admission, Queue, Want};
 use stats::Counters;
 pub use stats::{ClassStats, LockClass, LockStats};
 
-/// How much of the file the lock of a range covers.
+/// How much of the file the lock of a range covers: a matter of who asks, so that askers of different policies exclude each
+/// other through one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LockPolicy {
     /// The range and no more.
     #[default]
     Range,
     /// The whole file: reads share it, a write has it alone, as with the inode lock of JFS2. For comparison.
-    ///
-    /// [`whole_shared`](LockTable::whole_shared) is the same under both policies.
     WholeFile,
+}
+
+impl LockPolicy {
+    /// The range to ask for in order to lock `range` under the policy. An empty one stays empty, and locks nothing.
+    pub fn span(self, range: Range<u64>) -> Range<u64> {
+        match self {
+            LockPolicy::WholeFile if !range.is_empty() => 0..u64::MAX,
+            _ => range,
+        }
+    }
 }
 
 /// The lock of one file, shared by everything in the process that has it open.
 #[derive(Debug)]
 pub struct LockTable {
-    policy: LockPolicy,
     state: Mutex<State>,
     hot: Hot,
 }
@@ -111,17 +119,11 @@ impl Waiter {
 
 impl LockTable {
     /// A table in which nothing is locked.
-    pub fn new(policy: LockPolicy) -> Arc<LockTable> {
+    pub fn new() -> Arc<LockTable> {
         Arc::new(LockTable {
-            policy,
             state: Mutex::new(State { queue: Queue::new(), wholes: 0, crowd: None }),
             hot: Hot::default(),
         })
-    }
-
-    /// The policy that the table was made with.
-    pub fn policy(&self) -> LockPolicy {
-        self.policy
     }
 
     /// The counters of every class.
@@ -135,7 +137,7 @@ impl LockTable {
     /// # Panics
     /// If the range ends before it starts.
     pub fn shared(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> LockGuard {
-        self.acquire(self.ranged(range, Want::Shared), class)
+        self.acquire(LockTable::ranged(range, Want::Shared), class)
     }
 
     /// Locks a range of bytes alone; waits for readers and writers. An empty range locks nothing, as
@@ -144,7 +146,7 @@ impl LockTable {
     /// # Panics
     /// If the range ends before it starts.
     pub fn exclusive(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> LockGuard {
-        self.acquire(self.ranged(range, Want::Exclusive), class)
+        self.acquire(LockTable::ranged(range, Want::Exclusive), class)
     }
 
     /// Locks the whole file alone, size included: waits for every other holder.
@@ -163,7 +165,7 @@ impl LockTable {
     /// # Panics
     /// If the range ends before it starts.
     pub fn try_shared(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> Option<LockGuard> {
-        self.try_acquire(self.ranged(range, Want::Shared), class)
+        self.try_acquire(LockTable::ranged(range, Want::Shared), class)
     }
 
     /// As [`exclusive`](Self::exclusive), but `None` where that would block.
@@ -171,7 +173,7 @@ impl LockTable {
     /// # Panics
     /// If the range ends before it starts.
     pub fn try_exclusive(self: &Arc<Self>, range: Range<u64>, class: LockClass) -> Option<LockGuard> {
-        self.try_acquire(self.ranged(range, Want::Exclusive), class)
+        self.try_acquire(LockTable::ranged(range, Want::Exclusive), class)
     }
 
     /// As [`whole`](Self::whole), but `None` where that would block.
@@ -184,17 +186,10 @@ impl LockTable {
         self.try_acquire(Want::Through, class)
     }
 
-    /// What the policy makes of a range. A reversed range is refused loudly: taken for an empty one it would lock nothing
-    /// and corrupt data.
-    fn ranged(&self, range: Range<u64>, want: fn(Range<u64>) -> Want) -> Want {
+    /// A reversed range is refused loudly: taken for an empty one it would lock nothing and corrupt data.
+    fn ranged(range: Range<u64>, want: fn(Range<u64>) -> Want) -> Want {
         assert!(range.start <= range.end, "a range to lock ends before it starts");
-        if range.is_empty() {
-            return Want::Through;
-        }
-        match self.policy {
-            LockPolicy::Range => want(range),
-            LockPolicy::WholeFile => want(0..u64::MAX),
-        }
+        if range.is_empty() { Want::Through } else { want(range) }
     }
 
     fn acquire(self: &Arc<Self>, want: Want, class: LockClass) -> LockGuard {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use LockClass::{Misaligned, Read, Resize, Write};
 
 fn table() -> Arc<LockTable> {
-    LockTable::new(LockPolicy::Range)
+    LockTable::new()
 }
 
 /// Nothing is held, queued or counted in the gate: the whole file can be had at once, and given back.
@@ -98,9 +98,9 @@ fn concurrent_operations_exclude_neither_each_other_nor_ranges() {
 #[test]
 fn an_empty_range_locks_only_the_layer_of_the_whole_file() {
     for policy in [LockPolicy::Range, LockPolicy::WholeFile] {
-        let t = LockTable::new(policy);
+        let t = table();
         let writer = t.exclusive(0..10, Write);
-        let empty = (t.exclusive(5..5, Write), t.shared(5..5, Read));
+        let empty = (t.exclusive(policy.span(5..5), Write), t.shared(policy.span(5..5), Read));
         drop(writer);
         assert!(t.try_exclusive(0..10, Write).is_some());
         assert!(t.try_whole(Resize).is_none());
@@ -120,13 +120,14 @@ fn a_reversed_range_is_refused() {
 
 #[test]
 fn the_policy_of_the_inode_lock_covers_the_file() {
-    let t = LockTable::new(LockPolicy::WholeFile);
-    assert_eq!(t.policy(), LockPolicy::WholeFile);
-    let reader = t.shared(0..1, Read);
+    let t = table();
+    let whole = |range| LockPolicy::WholeFile.span(range);
+    assert_eq!(LockPolicy::Range.span(3..7), 3..7);
+    let reader = t.shared(whole(0..1), Read);
     assert!(t.try_shared(100..101, Read).is_some());
     assert!(t.try_exclusive(100..101, Write).is_none());
     drop(reader);
-    let writer = t.exclusive(0..1, Write);
+    let writer = t.exclusive(whole(0..1), Write);
     assert!(t.try_shared(100..101, Read).is_none());
     assert!(t.try_exclusive(100..101, Write).is_none());
     assert!(t.try_whole_shared(Write).is_some());

@@ -130,10 +130,14 @@ impl Copier {
         let chunks = Chunks::new(job.ranges, block);
         let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
         {
-            let _source = job.source.lock_blocks(Kind::Read);
             // One thread must not ask for the same table twice: whoever waits in between would never be let in.
             let other = job.target.filter(|target| !target.shares_locks(job.source));
-            let _target = other.and_then(|target| target.lock_blocks(Kind::Write));
+            // In one order for all: copies in opposite directions, with a resize waiting between their two locks on each
+            // file, would wait for each other.
+            let mut asked = vec![(job.source, Kind::Read)];
+            asked.extend(other.map(|target| (target, Kind::Write)));
+            asked.sort_by_key(|(file, _)| file.lock_order());
+            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.lock_blocks(kind)).collect();
             self.pump(&mut run, watch)?;
         }
         self.complete = run.complete();

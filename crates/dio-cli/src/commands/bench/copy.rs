@@ -42,7 +42,7 @@ pub(super) struct CopyArgs {
     runs: usize,
 
     /// What is emptied before each run
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ColdArg::System)]
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ColdArg::File)]
     cold: ColdArg,
 
     /// Print one JSON object

@@ -35,7 +35,7 @@ pub(super) struct IncrementsArgs {
     steps: Vec<u64>,
 
     /// What is emptied before each run
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ColdArg::System)]
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = ColdArg::File)]
     cold: ColdArg,
 
     /// Print one JSON object
