@@ -8,7 +8,7 @@
 //! | [`transfer`] | the one copy loop: a block read is the block written |
 //! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
 //! | [`queue`] | many requests in flight, for storage engines |
-//! | [`file`] | open modes, locks, reads and writes at any alignment, resize, sync |
+//! | [`mod@file`] | open modes, locks, reads and writes at any alignment, resize, sync |
 //! | [`drive`] | short transfers, retries and draining, written once above every engine |
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
 //! | [`geometry`], [`residency`] | what a file demands and likes; which of its pages are cached |
