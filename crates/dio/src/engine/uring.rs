@@ -242,15 +242,20 @@ impl Engine for Uring {
 
     fn finish(&mut self, min: usize, done: &mut Vec<Done>) -> io::Result<()> {
         let wanted = done.len() + min.min(self.in_flight());
+        let mut looked = false;
         loop {
             self.take_completed(done);
             let missing = wanted.saturating_sub(done.len());
             let submission = self.ring.submission();
-            let idle = submission.is_empty() && !submission.taskrun();
+            let (queued, work) = (!submission.is_empty(), submission.taskrun());
             drop(submission);
-            if missing == 0 && idle {
+            // On a ring of one thread, completions wait for this thread to look. Once: the flag that says so can be left
+            // set when there is nothing any more (seen: all completions taken, and the flag never cleared).
+            let look = work && !looked && self.in_flight() > 0;
+            if missing == 0 && !queued && !look {
                 return Ok(());
             }
+            looked = true;
             match self.ring.submit_and_wait(missing) {
                 Ok(_) => {}
                 // EINTR: a signal; EAGAIN and EBUSY: completions must be taken before more can be submitted

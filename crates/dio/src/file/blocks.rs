@@ -103,7 +103,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::engine::{Blocking, OsMedium};
+    use crate::engine::OsMedium;
     use crate::file::trial::Trial;
     use crate::lock::LockPolicy;
     use crate::queue::Queue;
@@ -128,8 +128,8 @@ mod tests {
         (file, plain.into())
     }
 
-    fn threads() -> Io {
-        Io::with_engine(Limits::default(), "blocking", |depth| Box::new(Blocking::new(depth))).unwrap()
+    fn default_engine() -> Io {
+        Io::new(Limits::default()).unwrap()
     }
 
     fn queue_all(io: &Io, file: &Arc<File>, kind: Kind) -> Vec<Result<usize, FileError>> {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_queue_sees_that_direct_is_not_direct() {
-        let io = threads();
+        let io = default_engine();
         for kind in [Kind::Read, Kind::Write] {
             let (file, plain) = file_of_a_liar(&io, Need::Preferred);
             let file = Arc::new(file);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_queue_fails_where_direct_is_required() {
-        let io = threads();
+        let io = default_engine();
         for kind in [Kind::Read, Kind::Write] {
             let (file, _plain) = file_of_a_liar(&io, Need::Required);
             let outcomes = queue_all(&io, &Arc::new(file), kind);
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_stream_sees_that_direct_is_not_direct() {
-        let io = threads();
+        let io = default_engine();
         let (file, plain) = file_of_a_liar(&io, Need::Preferred);
         let mut reader = crate::stream::Reader::new(file).unwrap();
         std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
