@@ -3,8 +3,11 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+use rustix::io::Errno;
 
 use super::{Done, Engine, Op};
 
@@ -45,7 +48,9 @@ impl Shared {
             if let Some(mut op) = state.queue.pop_front() {
                 drop(state);
                 let medium = Arc::clone(&op.medium);
-                let result = medium.transfer(&mut op);
+                // A medium that panics fails its operation; who waits for it must not wait for ever.
+                let attempt = catch_unwind(AssertUnwindSafe(|| medium.transfer(&mut op)));
+                let result = attempt.unwrap_or(Err(Errno::IO));
                 state = self.lock();
                 state.done.push(Done { op, result });
                 self.completed.notify_one();
