@@ -81,6 +81,11 @@ struct Run<'a> {
     chunks: Chunks<'a>,
     /// The part of the last block that does not fill a block of the target.
     tail: Option<(u64, Vec<u8>)>,
+    /// Reads in flight, and how many may be: half of the blocks while there is something to write. With all of them
+    /// reading, a device that completes in bursts (a rate limit, interrupt coalescing) keeps the two sides in lockstep:
+    /// all read, then all write, and the disk never does both at once.
+    reading: usize,
+    most_reading: usize,
     /// What comes first decides the error that is reported.
     error: Option<TransferError>,
     /// Where the blocks start that have been taken up and are not written yet.
@@ -128,7 +133,9 @@ impl Copier {
             return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
         }
         let chunks = Chunks::new(job.ranges, block);
-        let mut run = Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new() };
+        let most_reading = if job.target.is_some() { self.pool.blocks().div_ceil(2) } else { self.pool.blocks() };
+        let mut run =
+            Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new(), reading: 0, most_reading };
         {
             // One thread must not ask for the same table twice: whoever waits in between would never be let in.
             let other = job.target.filter(|target| !target.shares_locks(job.source));
@@ -186,7 +193,11 @@ impl Copier {
             if let Some(pause) = run.job.pace.and_then(Pace::pause) {
                 return Some(pause);
             }
+            if run.reading >= run.most_reading {
+                break;
+            }
             let block = self.pool.try_take()?;
+            run.reading += 1;
             run.chunks.next();
             run.unwritten.insert(next.start);
             if let Some(pace) = run.job.pace {
@@ -203,6 +214,7 @@ impl Copier {
     /// A block has been read: it is shown to the watcher and written.
     fn block_read(&mut self, run: &mut Run<'_>, over: Finished, watch: &mut dyn Watch) {
         let (offset, expected) = (over.op.offset, over.op.tag);
+        run.reading -= 1;
         let (over, outcome) = run.job.source.block_done(over);
         let count = match outcome {
             Ok(count) => (count as u64).min(expected),
