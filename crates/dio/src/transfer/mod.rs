@@ -149,8 +149,6 @@ impl Copier {
         }
         self.complete = run.complete();
         if let Some(error) = run.error {
-            // The end of the last block was to be written after all others.
-            self.complete = run.tail.map_or(self.complete, |(offset, _)| self.complete.min(offset));
             return Err(error);
         }
         if let (Some((offset, bytes)), Some(target)) = (run.tail, job.target) {
@@ -279,7 +277,7 @@ impl Run<'_> {
         self.unwritten.remove(&offset);
     }
 
-    /// The offset before which nothing is missing.
+    /// The offset before which nothing is missing. A tail is written after all blocks.
     fn complete(&mut self) -> u64 {
         let end = self.job.ranges.last().map_or(0, |last| last.end);
         let next = self.chunks.peek().map_or(end, |chunk| chunk.start);
