@@ -12,6 +12,15 @@ use crate::engine::{Kind, Op};
 use crate::geometry::align_up;
 use crate::lock::{LockClass, LockGuard};
 
+/// A lock to ask for.
+pub(super) enum Claim {
+    Nothing,
+    /// Beside all other operations, but not beside one that has the whole file.
+    Beside(LockClass),
+    Shared(Range<u64>),
+    Exclusive(Range<u64>),
+}
+
 impl File {
     /// Multiple of bytes that offsets and lengths of blocks must have, for reading and for writing.
     pub fn block_align(&self) -> u64 {
@@ -71,13 +80,23 @@ impl File {
 
     /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
     pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
+        match self.claim(kind, range) {
+            Claim::Nothing => Some(None),
+            Claim::Beside(class) => self.locks.try_whole_shared(class).map(Some),
+            Claim::Shared(range) => self.locks.try_shared(range, LockClass::Read).map(Some),
+            Claim::Exclusive(range) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
+        }
+    }
+
+    /// What an operation inside the file locks, by mode.
+    pub(super) fn claim(&self, kind: Kind, range: Range<u64>) -> Claim {
         let range = self.span(kind, range);
         match (self.mode, kind) {
-            (Mode::Concurrent, Kind::Write) => self.locks.try_whole_shared(LockClass::Write).map(Some),
-            (_, Kind::Write) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
-            (Mode::Cached | Mode::Uncached, _) => Some(None),
-            (Mode::Direct, _) => self.locks.try_shared(range, LockClass::Read).map(Some),
-            (Mode::Concurrent, _) => self.locks.try_whole_shared(LockClass::Read).map(Some),
+            (Mode::Concurrent, Kind::Write) => Claim::Beside(LockClass::Write),
+            (_, Kind::Write) => Claim::Exclusive(range),
+            (Mode::Cached | Mode::Uncached, _) => Claim::Nothing,
+            (Mode::Direct, _) => Claim::Shared(range),
+            (Mode::Concurrent, _) => Claim::Beside(LockClass::Read),
         }
     }
 

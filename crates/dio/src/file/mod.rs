@@ -46,6 +46,7 @@ pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::OpenOptions;
 
+use blocks::Claim;
 use counters::Meter;
 use layout::Align;
 use syncs::Syncs;
@@ -346,13 +347,11 @@ impl File {
     /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
     /// writes also keep out direct ones of their pages, and whatever patches a block or changes the size.
     pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
-        let range = self.span(kind, range);
-        match (self.mode, kind) {
-            (Mode::Concurrent, Kind::Write) => Some(self.locks.whole_shared(LockClass::Write)),
-            (_, Kind::Write) => Some(self.locks.exclusive(range, LockClass::Write)),
-            (Mode::Cached | Mode::Uncached, _) => None,
-            (Mode::Direct, _) => Some(self.locks.shared(range, LockClass::Read)),
-            (Mode::Concurrent, _) => Some(self.locks.whole_shared(LockClass::Read)),
+        match self.claim(kind, range) {
+            Claim::Nothing => None,
+            Claim::Beside(class) => Some(self.locks.whole_shared(class)),
+            Claim::Shared(range) => Some(self.locks.shared(range, LockClass::Read)),
+            Claim::Exclusive(range) => Some(self.locks.exclusive(range, LockClass::Write)),
         }
     }
 
