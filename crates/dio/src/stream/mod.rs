@@ -3,6 +3,8 @@
 
 mod chunk;
 mod reader;
+mod writer;
 
 pub use chunk::Chunk;
 pub use reader::{ReadAhead, Reader};
+pub use writer::{WriteBehind, Writer};
