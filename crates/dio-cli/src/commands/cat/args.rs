@@ -1,6 +1,6 @@
 //! The grammar of `dio cat`: GNU cat's flags and those of every tool.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::{ArgAction, Args};
 
@@ -15,7 +15,7 @@ use crate::tool::IoArgs;
 pub struct CatArgs {
     /// Files to write, one after the other
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Show everything: -v -E -T
     #[arg(short = 'A', long)]

@@ -11,9 +11,10 @@ pub(crate) mod plain;
 mod splice;
 mod visible;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::fs::{FileType, Stat};
@@ -47,7 +48,7 @@ pub fn run(args: CatArgs) -> ExitCode {
         text: Vec::new(),
         tool: tool.clone(),
     };
-    let files = if args.files.is_empty() { vec![PathBuf::from("-")] } else { args.files };
+    let files = if args.files.is_empty() { vec!["-".into()] } else { args.files };
     if let Err(error) = cat.all(&files) {
         tool.write_failed(&error);
     }
@@ -71,12 +72,19 @@ impl Target {
 
     /// Whether `input` is the same regular file, with something left to read: it would be read for ever, for what is read
     /// grows by what is written.
-    fn is(&self, input: &Source) -> bool {
-        let Some(own) = &self.stat else { return false };
-        let Ok(its) = rustix::fs::fstat(input.descriptor()) else { return false };
-        FileType::from_raw_mode(own.st_mode) == FileType::RegularFile
-            && (own.st_dev, own.st_ino) == (its.st_dev, its.st_ino)
-            && input.position() < its.st_size as u64
+    fn is(&mut self, input: &Source) -> io::Result<bool> {
+        let Some(own) = &self.stat else { return Ok(false) };
+        let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        let regular = FileType::from_raw_mode(own.st_mode) == FileType::RegularFile;
+        if !regular || rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(own) != id(&its)) {
+            return Ok(false);
+        }
+        if let Some(sink) = &mut self.sink {
+            // Its size is what it would be if nothing were held back.
+            sink.flush()?;
+        }
+        let size = rustix::fs::fstat(input.descriptor())?.st_size as u64;
+        Ok(rustix::fs::tell(input.descriptor())? < size)
     }
 }
 
@@ -93,8 +101,8 @@ struct Cat {
 
 impl Cat {
     /// Writes out all files. An error is one of standard output.
-    fn all(&mut self, files: &[PathBuf]) -> io::Result<()> {
-        for path in files {
+    fn all(&mut self, files: &[OsString]) -> io::Result<()> {
+        for path in files.iter().map(Path::new) {
             match self.file(path) {
                 Ok(()) => {}
                 Err(Failure::Read(error)) => self.tool.file_error(path, &error),
@@ -113,7 +121,7 @@ impl Cat {
 
     fn file(&mut self, path: &Path) -> Result<(), Failure> {
         let mut input = self.tool.open(path).map_err(Failure::Read)?;
-        if self.output.is(&input) {
+        if self.output.is(&input).map_err(Failure::Write)? {
             self.tool.error(format_args!("{}: input file is output file", named(path)));
             return Ok(());
         }

@@ -1,7 +1,6 @@
 //! The grammar of `dio tee`: GNU tee's flags and those of every tool.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Command};
@@ -15,7 +14,7 @@ use crate::tool::IoArgs;
 pub struct TeeArgs {
     /// Files to write; - is a file of that name
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Write behind the end of FILEs instead of replacing what they hold
     #[arg(short, long)]

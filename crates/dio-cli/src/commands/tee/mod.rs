@@ -73,9 +73,9 @@ impl Tee {
             Ok(fd) => opened.push((fd, Path::new("-"), named("standard output"))),
             Err(error) => self.failed("standard output", &error),
         }
-        for path in &args.files {
+        for path in args.files.iter().map(Path::new) {
             match output::open(path, args.append) {
-                Ok(fd) => opened.push((fd, path.as_path(), named(path))),
+                Ok(fd) => opened.push((fd, path, named(path))),
                 Err(errno) => {
                     self.tool.error(format_args!("{}: {}", named(path), words(errno)));
                     if self.on_error.exits() {
