@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-pub use dio_test::{Rng, Seed, TestFs, file_systems, random_file, resident_pages, same_bytes, skip};
+pub use dio_test::{Rng, Seed, TestFs, file_systems};
 
 pub const MIB: usize = 1 << 20;
 

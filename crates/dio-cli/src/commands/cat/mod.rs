@@ -17,6 +17,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
+use dio::stream::Chunk;
 use rustix::fs::{FileType, Stat};
 
 pub use args::CatArgs;
@@ -129,6 +130,11 @@ impl Cat {
             let sink = self.output.sink().map_err(Failure::Write)?;
             splice::all(&self.tool, &input, sink).map_err(Failure::Write)?;
         }
+        let may_pause = input.file().is_none();
+        if may_pause {
+            // A file before this one may have left something.
+            self.note_held(0, true);
+        }
         while let Some(chunk) = self.next(&mut input)? {
             let sink = self.output.sink().map_err(Failure::Write)?;
             let length = chunk.len();
@@ -141,19 +147,27 @@ impl Cat {
                 }),
             };
             written.map_err(Failure::Write)?;
-            if let Some(held) = &mut self.held {
-                held.passed(length);
-            }
+            self.note_held(length, may_pause);
         }
         input.close().map_err(Failure::Read)
     }
 
+    /// A file was given `bytes`; it may not have them yet.
+    fn note_held(&mut self, bytes: usize, may_pause: bool) {
+        if self.output.sink.as_ref().is_none_or(|sink| sink.file().is_none()) {
+            return;
+        }
+        if self.held.is_none() && may_pause {
+            self.held = Some(Held::new(self.tool.stream_options().block, false));
+        }
+        if let Some(held) = &mut self.held {
+            held.passed(bytes);
+        }
+    }
+
     /// The next bytes. While they are waited for, a file gets what was held back.
-    fn next(&mut self, input: &mut Source) -> Result<Option<dio::stream::Chunk>, Failure> {
-        let may_pause = input.file().is_none();
-        if let Some(sink) = self.output.sink.as_mut().filter(|sink| may_pause && sink.file().is_some()) {
-            let block = self.tool.stream_options().block;
-            let held = self.held.get_or_insert_with(|| Held::new(block, false));
+    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
+        if let (Some(held), Some(sink)) = (&mut self.held, &mut self.output.sink) {
             loop {
                 match held.next(input).map_err(Failure::Read)? {
                     held::Next::Read => break,
