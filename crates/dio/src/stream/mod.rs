@@ -1,6 +1,10 @@
 //! The standard traits over direct files. The kernel's read-ahead is bypassed together with its cache, so it is done here:
 //! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
 
+mod chunk;
 mod reader;
+mod writer;
 
+pub use chunk::Chunk;
 pub use reader::{ReadAhead, Reader};
+pub use writer::{WriteBehind, Writer};
