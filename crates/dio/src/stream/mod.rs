@@ -2,6 +2,7 @@
 //! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
 
 mod chunk;
+pub mod pipe;
 mod reader;
 mod writer;
 
