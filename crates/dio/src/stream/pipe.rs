@@ -118,7 +118,7 @@ pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 /// Writes all of the bytes.
 ///
 /// # Errors
-/// As [`write`]; how much went before is not known then. [`io::ErrorKind::WriteZero`] for a descriptor that takes nothing.
+/// As [`write()`]; how much went before is not known then. [`io::ErrorKind::WriteZero`] for a descriptor that takes nothing.
 pub fn write_all(fd: impl AsFd, mut bytes: &[u8]) -> io::Result<()> {
     let fd = fd.as_fd();
     while !bytes.is_empty() {
