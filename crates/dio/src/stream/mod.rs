@@ -2,10 +2,17 @@
 //! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
 
 mod chunk;
+mod input;
+mod options;
+mod output;
 pub mod pipe;
+mod plain;
 mod reader;
 mod writer;
 
 pub use chunk::Chunk;
+pub use input::Input;
+pub use options::StreamOptions;
+pub use output::Output;
 pub use reader::{ReadAhead, Reader};
 pub use writer::{WriteBehind, Writer};

@@ -140,6 +140,11 @@ impl Reader {
         Ok(Some(Chunk::new(block, range)))
     }
 
+    /// Where in the file the next byte is.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Bytes of buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.pool.bytes()
