@@ -1,7 +1,7 @@
 //! Plain descriptors as they come: real pipes, sockets and terminals, blocking and not.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{IoSliceMut, Read, Seek, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
@@ -266,6 +266,23 @@ fn splicing_to_and_from_files_uses_their_positions_and_falls_back() {
     let (moved, read) = spliced(&from.into(), writer, None, Some(&reader), &mut seed.stream(1));
     assert_eq!(moved, bytes.len() as u64);
     assert!(read == bytes);
+}
+
+#[test]
+fn one_read_fills_several_pieces_of_memory() {
+    let (reader, writer) = new_pipe().unwrap();
+    make_non_blocking(&reader);
+    let late = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        pipe::write_all(&writer, b"0123456789").unwrap();
+        writer
+    });
+    let (mut first, mut second) = ([0; 4], [0; 100]);
+    let mut pieces = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+    assert_eq!(pipe::read_vectored(&reader, &mut pieces).unwrap(), 10);
+    assert_eq!((&first, &second[..6]), (b"0123", &b"456789"[..]));
+    drop(late.join().unwrap());
+    assert_eq!(pipe::read_vectored(&reader, &mut [IoSliceMut::new(&mut first)]).unwrap(), 0);
 }
 
 #[test]

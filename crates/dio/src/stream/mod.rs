@@ -6,7 +6,6 @@ mod input;
 mod options;
 mod output;
 pub mod pipe;
-mod plain;
 mod reader;
 mod writer;
 

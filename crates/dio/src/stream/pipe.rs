@@ -4,7 +4,7 @@
 //! parent and child share (`fcntl(2)`, `F_SETFL`), so clearing it would disturb the other side. Where the kernel answers
 //! `EAGAIN`, these functions wait with `poll(2)` and go on. Signals interrupt none of them.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ const COPY_BYTES: usize = 64 << 10;
 
 /// Most bytes asked of one splice(2); below the kernel's limit for any transfer (`MAX_RW_COUNT`, 2 GiB less a page).
 const SPLICE_BYTES: u64 = 1 << 30;
+
+/// What streams want a pipe to hold, so that each side is woken less often: what an ordinary user may have.
+pub const ENLARGED: usize = 1 << 20;
 
 /// Bytes that fit into a pipe; `None` for what is no pipe.
 pub fn capacity(fd: impl AsFd) -> Option<usize> {
@@ -32,6 +35,9 @@ pub fn capacity(fd: impl AsFd) -> Option<usize> {
 pub fn enlarge(fd: impl AsFd, wanted: usize) -> Option<usize> {
     let fd = fd.as_fd();
     let now = capacity(fd)?;
+    if wanted <= now {
+        return Some(now);
+    }
     let mut size = wanted.min(largest_pipe());
     while size > now {
         match fcntl_setpipe_size(fd, size) {
@@ -44,10 +50,10 @@ pub fn enlarge(fd: impl AsFd, wanted: usize) -> Option<usize> {
     Some(now)
 }
 
-/// The most that a pipe is enlarged to. The kernel's default is 1 MiB (`PIPE_MAX_SIZE` of `fs/pipe.c`).
+/// The most that a pipe is enlarged to. The kernel's default is 1 MiB (`pipe_max_size` of `fs/pipe.c`).
 fn largest_pipe() -> usize {
     let text = std::fs::read_to_string("/proc/sys/fs/pipe-max-size").unwrap_or_default();
-    text.trim().parse().unwrap_or(1 << 20)
+    text.trim().parse().unwrap_or(ENLARGED)
 }
 
 /// Waits until reading does not block: there are bytes, or an end or an error to report. False after `timeout` without
@@ -78,22 +84,30 @@ fn wait(fd: BorrowedFd<'_>, what: PollFlags, timeout: Option<Duration>) -> Resul
             Ok(0) => return Ok(false),
             Ok(_) if asked[0].revents().contains(PollFlags::NVAL) => return Err(Errno::BADF),
             Ok(_) => return Ok(true),
+            // Not again with the whole time.
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
 }
 
-/// Calls until the answer is neither `EINTR` nor `EAGAIN`, waiting for the descriptor in between.
-fn persist<R>(fd: BorrowedFd<'_>, what: PollFlags, mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+/// Calls again what a signal interrupted.
+pub(super) fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                wait(fd, what, None)?;
-            }
             answer => return answer,
         }
+    }
+}
+
+/// As [`uninterrupted`]; where the descriptor is non-blocking and not ready for `what`, waits until it is.
+fn patiently<R>(fd: BorrowedFd<'_>, what: PollFlags, mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+    loop {
+        match uninterrupted(&mut call) {
+            Err(Errno::AGAIN) => wait(fd, what, None)?,
+            answer => return answer,
+        };
     }
 }
 
@@ -103,7 +117,16 @@ fn persist<R>(fd: BorrowedFd<'_>, what: PollFlags, mut call: impl FnMut() -> Res
 /// What `read(2)` answers, except `EINTR` and `EAGAIN`.
 pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let fd = fd.as_fd();
-    Ok(persist(fd, PollFlags::IN, || rustix::io::read(fd, &mut *buffer))?)
+    Ok(patiently(fd, PollFlags::IN, || rustix::io::read(fd, &mut *buffer))?)
+}
+
+/// As [`read`], into several pieces of memory, one after the other.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_vectored(fd: impl AsFd, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let fd = fd.as_fd();
+    Ok(patiently(fd, PollFlags::IN, || rustix::io::readv(fd, into))?)
 }
 
 /// Writes some of the bytes, as one call does, and returns how many.
@@ -112,7 +135,7 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 /// What `write(2)` answers, except `EINTR` and `EAGAIN`: such as `EPIPE` when the reader is gone.
 pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     let fd = fd.as_fd();
-    Ok(persist(fd, PollFlags::OUT, || rustix::io::write(fd, bytes))?)
+    Ok(patiently(fd, PollFlags::OUT, || rustix::io::write(fd, bytes))?)
 }
 
 /// Writes all of the bytes.
