@@ -6,7 +6,7 @@ mod chunk;
 mod input;
 mod options;
 mod output;
-mod plain;
+pub mod pipe;
 mod reader;
 mod writer;
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::append::Appender;
 use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
-use super::{Writer, plain};
+use super::{Writer, pipe};
 use crate::file::{Class, Counters, File, Mode, Need, OpenOptions, SyncMethod};
 use crate::geometry::{Directness, Geometry};
 
@@ -43,7 +43,7 @@ impl Output {
         let name = name.as_ref().to_owned();
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
-            plain::enlarge(fd.as_fd());
+            pipe::enlarge(&fd, pipe::ENLARGED);
             let way = Way::Plain { position: 0, counters: Counters::default(), failed: None };
             return Ok(Output { name, given: fd, way });
         }
@@ -227,7 +227,8 @@ impl Write for Output {
                 if let Some(errno) = failed {
                     return Err((*errno).into());
                 }
-                let count = plain::write(self.given.as_fd(), bytes).inspect_err(|errno| *failed = Some(*errno))?;
+                let count =
+                    pipe::write(&self.given, bytes).inspect_err(|error| *failed = Errno::from_io_error(error))?;
                 *position += count as u64;
                 counters.write_requests += 1;
                 counters.written.add(Class::Piped, count as u64);
