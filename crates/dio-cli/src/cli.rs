@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cp, probe};
+use crate::commands::{bench, cache, cat, cp, probe, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -22,13 +22,15 @@ pub struct Cli {
 enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
+    Cat(cat::CatArgs),
+    Tee(tee::TeeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
 }
 
 /// Tools that tell a command line that makes no sense as the GNU tool of their name does, and their exit status then.
-const GNU: &[(&str, u8)] = &[("cp", 1)];
+const GNU: &[(&str, u8)] = &[("cp", 1), ("cat", 1), ("tee", 1)];
 
 /// Reads the command line and runs what it says; returns the exit status.
 ///
@@ -56,6 +58,8 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Cp(args) => cp::run(args),
+            Command::Cat(args) => cat::run(args),
+            Command::Tee(args) => tee::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),
