@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cp, probe};
+use crate::commands::{bench, cache, cp, probe, sum};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -25,10 +25,39 @@ enum Command {
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
+    Sum(sum::SumArgs),
+    /// Compute or check MD5 digests
+    Md5sum(sum::HashArgs),
+    /// Compute or check SHA-1 digests
+    Sha1sum(sum::HashArgs),
+    /// Compute or check SHA-224 digests
+    Sha224sum(sum::HashArgs),
+    /// Compute or check SHA-256 digests
+    Sha256sum(sum::HashArgs),
+    /// Compute or check SHA-384 digests
+    Sha384sum(sum::HashArgs),
+    /// Compute or check SHA-512 digests
+    Sha512sum(sum::HashArgs),
+    B2sum(sum::B2Args),
+    B3sum(sum::B3Args),
+    /// Compute or check a digest, by default the CRC of POSIX
+    Cksum(sum::SumArgs),
 }
 
 /// Tools that tell a command line that makes no sense as the GNU tool of their name does, and their exit status then.
-const GNU: &[(&str, u8)] = &[("cp", 1)];
+const GNU: &[(&str, u8)] = &[
+    ("cp", 1),
+    ("sum", 1),
+    ("md5sum", 1),
+    ("sha1sum", 1),
+    ("sha224sum", 1),
+    ("sha256sum", 1),
+    ("sha384sum", 1),
+    ("sha512sum", 1),
+    ("b2sum", 1),
+    ("b3sum", 1),
+    ("cksum", 1),
+];
 
 /// Reads the command line and runs what it says; returns the exit status.
 ///
@@ -59,6 +88,16 @@ impl Cli {
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Sum(args) => sum::run(args),
+            Command::Md5sum(args) => sum::run_hash(sum::Hash::Md5, args),
+            Command::Sha1sum(args) => sum::run_hash(sum::Hash::Sha1, args),
+            Command::Sha224sum(args) => sum::run_hash(sum::Hash::Sha224, args),
+            Command::Sha256sum(args) => sum::run_hash(sum::Hash::Sha256, args),
+            Command::Sha384sum(args) => sum::run_hash(sum::Hash::Sha384, args),
+            Command::Sha512sum(args) => sum::run_hash(sum::Hash::Sha512, args),
+            Command::B2sum(args) => sum::run_b2(args),
+            Command::B3sum(args) => sum::run_b3(args),
+            Command::Cksum(args) => sum::run_cksum(args),
         }
     }
 }

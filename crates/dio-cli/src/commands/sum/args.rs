@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use super::tool::IoArgs;
+use crate::tool::IoArgs;
 
 /// Compute or check digests, many of them in one read of each file
 #[derive(Args, Clone, Debug)]
@@ -19,6 +19,14 @@ pub struct SumArgs {
     /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256]
     #[arg(short, long, value_name = "LIST", action = clap::ArgAction::Append)]
     pub algorithm: Vec<String>,
+
+    /// Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes
+    #[arg(short, overrides_with = "sysv")]
+    pub r: bool,
+
+    /// Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes
+    #[arg(short, long, overrides_with = "r")]
+    pub sysv: bool,
 
     /// Length of blake2b or blake3 in bits, a multiple of 8
     #[arg(short, long, value_name = "BITS", allow_hyphen_values = true)]
@@ -122,27 +130,6 @@ pub struct B3Args {
     /// What it has in common with the others
     #[command(flatten)]
     pub hash: HashArgs,
-}
-
-/// Compute the 16-bit sums of BSD and System V
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct PlainSumArgs {
-    /// Files to read; standard input without any, or where FILE is -
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-
-    /// BSD's sum, blocks of 1024 bytes (the default)
-    #[arg(short, overrides_with = "sysv")]
-    pub r: bool,
-
-    /// System V's sum, blocks of 512 bytes
-    #[arg(short, long, overrides_with = "r")]
-    pub sysv: bool,
-
-    /// How bytes are read
-    #[command(flatten)]
-    pub io: IoArgs,
 }
 
 /// Flags that only make sense when digests are checked.

@@ -4,7 +4,11 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /// `bytes` in lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|&byte| [byte >> 4, byte & 15]).map(|digit| char::from(b"0123456789abcdef"[digit as usize])).collect()
+    bytes
+        .iter()
+        .flat_map(|&byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(b"0123456789abcdef"[digit as usize]))
+        .collect()
 }
 
 /// The bytes that `text` spells in hexadecimal digits of either case, and in nothing else.

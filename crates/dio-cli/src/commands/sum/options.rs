@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::args::{B2Args, B3Args, Checks, HashArgs, Mark, PlainSumArgs, SumArgs};
+use super::args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
 use super::digest::{Algorithm, Kind};
 use super::format::{Format, Style};
 use super::list::Accept;
+use crate::tool::Mode;
 
 /// A command line that makes no sense, found before any file is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +99,27 @@ pub(crate) struct Options {
     pub(crate) threads: Option<usize>,
 }
 
+/// Which command takes `-a`: they differ in the digest that they compute when none is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `dio sum`: of any number of digests, SHA-256 by default.
+    Dio,
+    /// `sum`, called by a link of that name.
+    Sum,
+    /// `cksum`: of one digest, the last that is said.
+    Cksum,
+}
+
+impl Family {
+    fn default_algorithm(self) -> Algorithm {
+        match self {
+            Self::Dio => Algorithm::Sha256,
+            Self::Sum => Algorithm::Bsd,
+            Self::Cksum => Algorithm::Crc,
+        }
+    }
+}
+
 /// A command line in the terms that all of these commands share.
 struct Given {
     kinds: Vec<Kind>,
@@ -133,7 +155,7 @@ impl Given {
             base64: false,
             checks,
             strict: io.strict,
-            strict_elsewhere: io.mode.is_some(),
+            strict_elsewhere: io.mode != Mode::Auto,
             files,
             threads: None,
         }
@@ -204,18 +226,19 @@ impl Given {
 }
 
 impl Options {
-    /// Of `dio sum`, or of `cksum`, which has one algorithm, the last one said, and `crc` by default.
-    pub(crate) fn sum(args: SumArgs, cksum: bool) -> Result<Self, UsageError> {
+    /// Of `dio sum` and `cksum`.
+    pub(crate) fn sum(args: SumArgs, family: Family) -> Result<Self, UsageError> {
         let bits = args.length.as_deref().map(bits).transpose()?.filter(|&bits| bits != 0);
-        let specified = !args.algorithm.is_empty();
-        let algorithms = if cksum {
-            match args.algorithm.last() {
-                Some(name) => vec![named(name)?],
-                None => vec![Algorithm::Crc],
-            }
-        } else {
-            algorithms(&args.algorithm)?
-        };
+        let mut algorithms = algorithms(&args.algorithm)?;
+        algorithms.extend(args.r.then_some(Algorithm::Bsd));
+        algorithms.extend(args.sysv.then_some(Algorithm::Sysv));
+        if family == Family::Cksum {
+            algorithms.drain(..algorithms.len().saturating_sub(1));
+        }
+        let specified = !algorithms.is_empty();
+        if !specified {
+            algorithms.push(family.default_algorithm());
+        }
         let kinds = with_length(&algorithms, bits, args.length.as_deref())?;
         let hash = HashArgs { files: args.files, marks: args.marks, zero: args.zero, checks: args.checks, io: args.io };
         let given = Given::hash(Algorithm::Crc.into(), hash);
@@ -252,19 +275,6 @@ impl Options {
         let given = Given::hash(Kind { algorithm, bytes }, args.hash);
         Given { bare: args.no_names, raw: args.raw, threads, ..given }.resolve()
     }
-
-    /// Of `sum` as GNU's.
-    pub(crate) fn plain(args: PlainSumArgs) -> Result<Self, UsageError> {
-        let algorithm = if args.sysv { Algorithm::Sysv } else { Algorithm::Bsd };
-        let hash = HashArgs {
-            files: args.files,
-            marks: Default::default(),
-            zero: false,
-            checks: Checks::default(),
-            io: args.io,
-        };
-        Given { strict_elsewhere: true, ..Given::hash(algorithm.into(), hash) }.resolve()
-    }
 }
 
 fn named(name: &str) -> Result<Algorithm, UsageError> {
@@ -282,7 +292,7 @@ fn algorithms(lists: &[String]) -> Result<Vec<Algorithm>, UsageError> {
             }
         }
     }
-    Ok(if found.is_empty() { vec![Algorithm::Sha256] } else { found })
+    Ok(found)
 }
 
 /// The argument of `--length`.

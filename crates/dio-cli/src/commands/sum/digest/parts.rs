@@ -1,11 +1,13 @@
 //! Digests whose parts can be worked on by several threads and joined in order: the CRCs, because they are linear;
 //! BLAKE3, because it is a tree of chunks of 1024 bytes (section 2.1 of its paper); System V's sum.
 
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root_xof};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root_xof,
+};
 use crc_fast::CrcAlgorithm;
 
 use super::hasher::{byte_sum, crc_bytes, length_octets, sysv_bytes};
-use super::{Algorithm, Hasher, Kind, Sum};
+use super::{Algorithm, Kind, Sum};
 
 /// What one part of the input comes to.
 pub(crate) enum Part {
@@ -111,8 +113,7 @@ impl Joiner {
                 let octets = self.length.to_le_bytes();
                 let octets = length_octets(&octets);
                 let last = crc_fast::checksum(CrcAlgorithm::Crc32Cksum, octets);
-                let joined =
-                    crc_fast::checksum_combine(CrcAlgorithm::Crc32Cksum, crc, last, octets.len() as u64);
+                let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc32Cksum, crc, last, octets.len() as u64);
                 crc_bytes(joined)
             }
             State::Crc(crc) => crc_bytes(crc),
@@ -145,7 +146,7 @@ fn merge_equal(stack: &mut Vec<(ChainingValue, u64)>) {
 /// The digest of bytes in memory.
 #[cfg(test)]
 pub(super) fn whole(kind: Kind, bytes: &[u8]) -> Sum {
-    let mut hasher = Hasher::new(kind);
+    let mut hasher = super::Hasher::new(kind);
     hasher.update(bytes);
     hasher.finish()
 }
