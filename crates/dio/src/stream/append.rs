@@ -7,12 +7,12 @@
 //! through the page cache, which forgets it.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::plain;
+use super::pipe;
 use crate::block::{Block, Pool};
 use crate::file::{Class, Counters, File, Reason};
 use crate::geometry::{align_down, align_up};
@@ -128,7 +128,7 @@ impl Appender {
     fn append_directly(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(direct) = &self.direct else { return Ok(0) };
         self.written.write_requests += 1;
-        match plain::write(direct.as_fd(), bytes) {
+        match pipe::uninterrupted(|| rustix::io::write(direct, bytes)) {
             Ok(count) => {
                 self.written.written.add(Class::Direct, count as u64);
                 Ok(count)
