@@ -208,11 +208,7 @@ impl Reader {
         let range = self.fetch.range_at(position, self.detector.demand(position, hint));
         let (plan, unit) = (self.detector.plan(), self.fetch.sizes().bounds.unit);
         self.detector.fetched(range.end);
-        let more = !again
-            && !self.fetch.is_suspect(position)
-            && self.fetch.worth_ahead(range.end)
-            && self.detector.wanted(self.fetch.known_end()).is_some();
-        if more {
+        if !again && !self.fetch.is_suspect(position) && self.wanted().is_some() {
             let range = self.fetch.demand(range, plan)?;
             self.detector.fetched(range.end);
             self.read_ahead()?;
@@ -230,14 +226,21 @@ impl Reader {
     /// Asks for what the consumer will want, as far as there is memory. Nothing waits here: the requests are only handed to
     /// the kernel.
     fn read_ahead(&mut self) -> io::Result<()> {
-        let end = self.fetch.known_end();
-        while let Some(range) = self.detector.wanted(end) {
-            if !self.fetch.worth_ahead(range.start) || !self.fetch.ahead(&range, self.detector.plan())? {
+        while let Some(range) = self.wanted() {
+            if !self.fetch.ahead(&range, self.detector.plan(), self.detector.others())? {
                 break;
             }
             self.detector.asked(&range);
         }
         self.fetch.collect(0)
+    }
+
+    /// What is worth reading ahead next.
+    fn wanted(&self) -> Option<Range<u64>> {
+        let end = self.fetch.known_end();
+        let range = self.detector.wanted(end)?;
+        let left = if self.pattern() == Pattern::Forward { end.saturating_sub(range.start) } else { end };
+        self.fetch.worth_ahead(left).then_some(range)
     }
 
     /// Reads into the caller's memory what fills it in whole blocks and has not been asked for; `None` where there is
@@ -342,7 +345,8 @@ impl Reader {
         }
         (self.base, self.at, self.until) = (position, 0, 0);
         if let Some(held) = self.current.take() {
-            self.fetch.shelf.put_back(held);
+            let behind = matches!(self.detector.pattern(), Pattern::Backward | Pattern::Strided { .. });
+            self.fetch.shelf.put_back(held, behind);
         }
     }
 

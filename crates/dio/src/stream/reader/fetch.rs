@@ -103,9 +103,9 @@ impl Fetcher {
         self.size.unwrap_or(i64::MAX as u64 / 2)
     }
 
-    /// Whether a ring is worth making for what the file has behind `position`.
-    pub(super) fn worth_ahead(&self, position: u64) -> bool {
-        self.driver.is_some() || self.known_end().saturating_sub(position) > LEAST_AHEAD
+    /// Whether a ring is worth making for what is `left` of the file.
+    pub(super) fn worth_ahead(&self, left: u64) -> bool {
+        self.driver.is_some() || left > LEAST_AHEAD
     }
 
     /// Whether a request failed around `position`.
@@ -148,11 +148,11 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         let small = self.shelf.small_len();
         loop {
-            if let Some(block) = self.shelf.memory(len, plan, true)? {
+            if let Some(block) = self.shelf.memory(len, plan, None)? {
                 return Ok((range, block));
             }
             if len > small && small > 0 {
-                if let Some(block) = self.shelf.memory(small, plan, true)? {
+                if let Some(block) = self.shelf.memory(small, plan, None)? {
                     return Ok((range.start..range.start + small as u64, block));
                 }
             }
@@ -166,7 +166,7 @@ impl Fetcher {
     }
 
     /// Starts requests for what is not held of a range, as far as there is memory; true when all of it is held then.
-    pub(super) fn ahead(&mut self, range: &Range<u64>, plan: u32) -> io::Result<bool> {
+    pub(super) fn ahead(&mut self, range: &Range<u64>, plan: u32, others: &[u32]) -> io::Result<bool> {
         let mut at = align_down(range.start, self.unit());
         while at < range.end {
             if let Some(end) = self.shelf.covered(at) {
@@ -178,7 +178,12 @@ impl Fetcher {
             if self.suspects.iter().any(|suspect| suspect.start < end && at < suspect.end) {
                 return Ok(false);
             }
-            let Some(block) = self.shelf.memory((end - at) as usize, plan, false)? else { return Ok(false) };
+            let small = end.min(at + self.shelf.small_len() as u64);
+            let mut memory = (end, self.shelf.memory((end - at) as usize, plan, Some(others))?);
+            if memory.1.is_none() && at < small && small < end {
+                memory = (small, self.shelf.memory((small - at) as usize, plan, Some(others))?);
+            }
+            let (end, Some(block)) = memory else { return Ok(false) };
             self.submit(at..end, block, plan)?;
             at = end;
         }

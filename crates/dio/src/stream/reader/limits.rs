@@ -11,8 +11,8 @@ use crate::geometry::{align_down, align_up};
 
 /// How far to read ahead, in bytes.
 ///
-/// A reader never needs more memory than [`super::Reader::buffer_bytes`], which follows from these numbers: about twice
-/// `max`, one `request` and the chunks lent. Many readers of one file want a smaller `max`.
+/// A reader never needs more memory than [`super::Reader::buffer_bytes`], which follows from these numbers: at most three
+/// times `max`, one `request` and the chunks lent. Many readers of one file want a smaller `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadAhead {
     /// The first request at the start of a stream. Random reads ask for what is wanted and no more.
@@ -85,8 +85,8 @@ fn queue_of(file: &File) -> Option<Queue> {
     })
 }
 
-/// Most small blocks of a reader: enough for the streams that it tells apart.
-const MOST_SMALL: usize = 128;
+/// Most small blocks of a reader: three for each of 64 interleaved streams, two ahead and one being consumed.
+const MOST_SMALL: usize = 192;
 
 /// The limits in whole blocks of a file.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +106,7 @@ impl Sizes {
         let request = whole(limits.request);
         let min = whole(limits.min).min(request);
         let max = align_down(limits.max as u64, unit).max(request);
-        let small = if min < request { (max / min) as usize } else { 0 };
+        let small = if min < request { (2 * max / min) as usize } else { 0 };
         let small = if small > 0 { small.min(MOST_SMALL) + 2 + limits.lent } else { 0 };
         let large = max.div_ceil(request) as usize + 1 + limits.lent;
         let bounds = Bounds { unit, min, max, request };

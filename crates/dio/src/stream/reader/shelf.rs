@@ -133,22 +133,22 @@ impl Shelf {
     }
 
     /// Memory for a request of `len` bytes that is made for a stream: a free block, or one that the consumer has left
-    /// behind, or one that was read ahead for another stream; for what the consumer waits for (`now`), any but those in
-    /// flight.
-    pub(super) fn memory(&mut self, len: usize, plan: u32, now: bool) -> io::Result<Option<Block>> {
+    /// behind, or one that was read ahead for a stream that is not among the `others`; where there are none, which is for
+    /// what the consumer waits for, any but those in flight.
+    pub(super) fn memory(&mut self, len: usize, plan: u32, others: Option<&[u32]>) -> io::Result<Option<Block>> {
         let class = self.class_for(len);
         loop {
             if let Some(block) = self.pool_for(len)?.try_take() {
                 return Ok(Some(block));
             }
-            if !self.give_up(class, plan, now) {
+            if !self.give_up(class, plan, others) {
                 return Ok(None);
             }
         }
     }
 
     /// Drops a block of a class that is needed least; false if there is none to drop.
-    fn give_up(&mut self, class: usize, plan: u32, now: bool) -> bool {
+    fn give_up(&mut self, class: usize, plan: u32, others: Option<&[u32]>) -> bool {
         while let Some((start, ticket)) = self.classes[class].left.pop_front() {
             if self.places.get(&start).is_some_and(|place| place.ticket == ticket) {
                 self.remove(start);
@@ -157,7 +157,10 @@ impl Shelf {
         }
         let capacity = self.classes[class].pool.as_ref().map_or(0, Pool::block_len);
         let droppable = |place: &Place| match &place.state {
-            State::Ready(held) => held.block.capacity() == capacity && (now || place.plan != plan),
+            State::Ready(held) => {
+                let kept = |others: &[u32]| place.plan == plan || others.contains(&place.plan);
+                held.block.capacity() == capacity && !others.is_some_and(kept)
+            }
             State::InFlight | State::Out => false,
         };
         let candidates = self.places.iter().filter(|(_, place)| droppable(place));
@@ -214,12 +217,17 @@ impl Shelf {
         self.places.range(..=position).next_back().is_some_and(|(_, place)| place.end > position)
     }
 
-    /// The consumer has left a block.
-    pub(super) fn put_back(&mut self, held: Held) {
+    /// The consumer has left a block, which it needs no more as far as is known when it has seen it to the end or when it
+    /// is `behind` for another reason.
+    pub(super) fn put_back(&mut self, held: Held, behind: bool) {
         let (start, capacity) = (held.start, held.block.capacity());
+        let behind = behind || align_up(held.seen.end as u64, self.unit) >= held.len() as u64;
         self.tickets += 1;
         let Some(place) = self.places.get_mut(&start) else { return };
         (place.ticket, place.state) = (self.tickets, State::Ready(held));
+        if !behind {
+            return;
+        }
         let Some(class) = self.classes.iter_mut().find(|class| class.pool_len() == capacity) else { return };
         class.left.push_back((start, self.tickets));
         if class.left.len() > 8 * class.count.max(32) {
