@@ -122,6 +122,67 @@ fn random_reads_through_every_engine_and_through_none() {
 }
 
 #[test]
+fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
+    let Some(directory) = disk_directory() else { return };
+    for tool in ["cat", "tee"] {
+        if !Command::new(env!("CARGO_BIN_EXE_dio")).args([tool, "--help"]).output().unwrap().status.success() {
+            dio_test::skip!("this dio has no {tool}");
+            return;
+        }
+    }
+    // Large enough to go direct at both ends.
+    let arguments = ["pipeline", "--cold", "file", "--size", "9M", "--runs", "1", "--cmd", "tr a-z b-za", "--json"];
+    let report = json(&bench(&arguments, directory.path()));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!((&report["file_bytes"], &report["cold"]), (&(9 * MIB).into(), &"file".into()));
+    let ends: Vec<&Value> = rows.iter().map(|row| &row["ends"]).collect();
+    assert_eq!(ends, ["plain", "input", "both"]);
+    for (row, (source_is_direct, target_is_direct)) in rows.iter().zip([(false, false), (true, false), (true, true)]) {
+        assert_eq!(row["target_bytes"], 9 * MIB);
+        assert_eq!(
+            (row["source_pages_after"] == 0, row["target_pages_after"] == 0),
+            (source_is_direct, target_is_direct)
+        );
+        assert!(row["cpu_seconds"].is_f64() && row["samples"][0]["wall_seconds"].is_f64());
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn an_interrupted_pipeline_ends_its_commands() {
+    let Some(directory) = disk_directory() else { return };
+    let note = directory.path().join("note");
+    // By a name of its own first, so that the note is never seen half written.
+    let command = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", note.display());
+    let work = directory.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_dio"))
+        .args(["bench", "pipeline", "--cold", "file", "--size", "1M", "--cmd", &command, "--dir"])
+        .arg(&work)
+        .spawn()
+        .unwrap();
+    let pid = loop {
+        match std::fs::read_to_string(&note) {
+            Ok(text) => break text.trim().to_owned(),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let number = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(number, rustix::process::Signal::INT).unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&bench.wait().unwrap()), Some(2));
+    assert!(is_empty(&work));
+    // A zombie has ended too; whoever inherited it may be slow to look.
+    let ended = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    for _ in 0..1000 {
+        if ended() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("process {pid} still runs");
+}
+
+#[test]
 fn what_cannot_be_measured_is_an_error() {
     let output = bench(&["increments", "--runs", "0"], Path::new("/var/tmp"));
     assert_eq!(output.status.code(), Some(1));
