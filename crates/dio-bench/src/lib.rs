@@ -11,6 +11,7 @@ pub mod increments;
 pub mod measure;
 pub mod random;
 pub mod stats;
+pub mod streams;
 pub mod table;
 pub mod units;
 

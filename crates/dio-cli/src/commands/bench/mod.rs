@@ -3,6 +3,7 @@
 mod copy;
 mod increments;
 mod random;
+mod streams;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ enum Workload {
     Increments(increments::IncrementsArgs),
     Copy(copy::CopyArgs),
     Random(random::RandomArgs),
+    Streams(streams::StreamsArgs),
 }
 
 /// What is emptied before a run.
@@ -57,6 +59,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
         Workload::Random(args) => random::run(args),
+        Workload::Streams(args) => streams::run(args),
     });
     // The measuring thread is left alone; a signal is looked for beside it.
     let stop = Stop::on_signals();
