@@ -55,14 +55,14 @@ impl From<ColdArg> for Cold {
 
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
+    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
+    let stop = Stop::on_signals();
     let work = std::thread::spawn(move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
         Workload::Random(args) => random::run(args),
         Workload::Streams(args) => streams::run(args),
     });
-    // The measuring thread is left alone; a signal is looked for beside it.
-    let stop = Stop::on_signals();
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {
