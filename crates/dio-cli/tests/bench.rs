@@ -121,6 +121,67 @@ fn random_reads_through_every_engine_and_through_none() {
     assert!(is_empty(directory.path()));
 }
 
+/// What each workload of `streams` is called, its bytes, and its ways.
+fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
+    [
+        ("read in steps of 1 B", 64 << 10, &["stream", "read(2)"]),
+        ("read in steps of 1 B, buffered", 6 * MIB, &["stream", "BufReader"]),
+        ("read in steps of 4 KiB", 6 * MIB, &["stream", "read(2)"]),
+        ("write in steps of 1 B", 64 << 10, &["stream", "write(2)"]),
+        ("write in steps of 1 B, buffered", 6 * MIB, &["stream", "BufWriter"]),
+        ("write in steps of 4 KiB", 6 * MIB, &["stream", "write(2)"]),
+        // Of each seventh of the file, whole pieces.
+        ("7 streams in turns of 64 KiB", 7 * 13 * (64 << 10), &["streams", "limit", "page cache"]),
+        ("random reads of 4 KiB", 100 * 4096, &["stream", "read_at"]),
+    ]
+}
+
+#[test]
+fn streams_reports_every_workload_and_leaves_nothing() {
+    let Some(directory) = disk_directory() else { return };
+    let sizes = ["streams", "--cold", "file", "--size", "6M", "--small-size", "64K", "--streams", "7"];
+    let more = ["--stream-memory", "256K", "--reads", "100", "--runs", "2", "--json"];
+    let report = json(&bench(&[&sizes[..], &more].concat(), directory.path()));
+    let workloads = report["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), stream_workloads().len());
+    for (workload, (name, bytes, ways)) in workloads.iter().zip(stream_workloads()) {
+        assert_eq!((&workload["name"], &workload["bytes"]), (&name.into(), &bytes.into()));
+        let found = workload["ways"].as_array().unwrap();
+        assert_eq!(found.iter().map(|way| way["name"].as_str().unwrap()).collect::<Vec<_>>(), ways);
+        assert_eq!(found[0]["stream_ratio"], 1.0);
+        for way in found {
+            let direct = ["stream", "streams", "limit", "read_at"].contains(&way["name"].as_str().unwrap());
+            // Nothing of what went direct is in the cache; all of what went through it is.
+            let pages = way["pages_after"].as_u64().unwrap();
+            assert!(if direct { pages == 0 } else { pages * 4096 >= bytes }, "{name}: {way}");
+            assert_eq!(way["samples"].as_array().unwrap().len(), 2);
+            assert!(way["seconds"].as_f64().unwrap() > 0.0 && way["stream_ratio"].as_f64().unwrap() > 0.0);
+            assert_eq!(way["in_vain_part"].is_null(), name.starts_with("write"), "{name}: {way}");
+        }
+    }
+    let alone = &workloads[7]["ways"][1];
+    assert!(alone["in_vain_part"].as_f64().unwrap() < 0.7, "one by one, reads bring what was asked for: {alone}");
+    assert_eq!(workloads[6]["ways"][0]["buffer_bytes"], 7 * (256 << 10));
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn streams_measures_parts_of_an_existing_file_and_prints_a_table() {
+    let Some(directory) = disk_directory() else { return };
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 300_001]).unwrap();
+    let file = path.to_str().unwrap();
+    let arguments =
+        ["streams", "--cold", "file", "--parts", "random,read", "--steps", "10000", "--reads", "5", "--file", file];
+    let output = bench(&arguments, directory.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("read in steps of 9.8 KiB") && text.contains("random reads of 4 KiB"), "{text}");
+    assert!(!text.contains("write in") && !text.contains("in turns of"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
     let Some(directory) = disk_directory() else { return };
