@@ -119,7 +119,19 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
     within(Duration::from_secs(3), "it writes", || dir.path().join("copy").exists());
     std::thread::sleep(Duration::from_millis(300));
     running.signal(Signal::TERM);
-    within(Duration::from_secs(4), "it ends", || running.0.try_wait().unwrap().is_some());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(running.0.try_wait().unwrap().is_none(), "it does not wait at all");
+    within(Duration::from_secs(5), "it ends", || running.0.try_wait().unwrap().is_some());
+    // The second signal is obeyed at once.
+    let mut running = tool("tee");
+    running.arg(dir.path().join("other")).stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped());
+    let mut running = pass::Started(running.spawn().unwrap());
+    within(Duration::from_secs(3), "it writes", || dir.path().join("other").exists());
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal(Signal::INT);
+    within(Duration::from_secs(1), "it ends", || running.0.try_wait().unwrap().is_some());
 }
 
 #[test]
