@@ -7,13 +7,28 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::called_as;
 
-/// Tells what is wrong with the command line of `command`, and returns `status`.
-pub(crate) fn refuse(command: &str, error: &clap::Error, status: u8) -> ExitCode {
+/// Tells what is wrong with the command line of the subcommand `command` of `grammar`, and returns `status`.
+pub(crate) fn refuse(grammar: &clap::Command, command: &str, error: &clap::Error, status: u8) -> ExitCode {
     let name = called_as(command);
+    let what = ambiguous(grammar.find_subcommand(command), error).unwrap_or_else(|| what(error));
     let mut err = io::stderr().lock();
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(err, "{name}: {}\nTry '{name} --help' for more information.", what(error));
+    let _ = writeln!(err, "{name}: {what}\nTry '{name} --help' for more information.");
     ExitCode::from(status)
+}
+
+/// An option that is the beginning of several, which clap takes for an unknown one.
+fn ambiguous(command: Option<&clap::Command>, error: &clap::Error) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let given = given.split('=').next()?.strip_prefix("--")?;
+    let longs = command?.get_arguments().filter_map(clap::Arg::get_long);
+    let possible: Vec<String> =
+        longs.filter(|long| long.starts_with(given)).map(|long| format!(" '--{long}'")).collect();
+    (possible.len() > 1).then(|| format!("option '--{given}' is ambiguous; possibilities:{}", possible.concat()))
 }
 
 /// What is wrong, in one line.
