@@ -1,6 +1,6 @@
 //! The grammar of `dio sum`, of the `md5sum` family, `cksum` and `sum`. Nothing is decided here; see `options`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches};
@@ -13,7 +13,7 @@ use crate::tool::IoArgs;
 pub struct SumArgs {
     /// Files to read; standard input without any, or where FILE is -
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc,
     /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256]
@@ -71,7 +71,7 @@ pub struct SumArgs {
 pub struct HashArgs {
     /// Files to read; standard input without any, or where FILE is -
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Marks of a line
     #[command(flatten)]

@@ -129,11 +129,12 @@ struct Session<'a> {
 /// Checks the list in the file `list`; whether all of it is well.
 pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers: &Helpers) -> bool {
     let is_stdin = list == Path::new("-");
+    let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
         Ok(lines) => lines,
         // GNU opens a directory and finds only when it reads that it is one.
         Err(error) if errno_of(&error) == Errno::ISDIR => {
-            tool.error(format_args!("{}: read error", named(list)));
+            tool.error(format_args!("{shown}: read error"));
             return false;
         }
         Err(error) => {
@@ -141,7 +142,6 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
             return false;
         }
     };
-    let shown = if is_stdin { named("standard input") } else { named(list) };
     let mut session = Session { tool, check, list: shown, tally: Tally::default() };
     let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
     let workers = if helpers.cpus() > 1 { helpers.cpus() } else { 0 };
