@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cp, probe, sum};
+use crate::commands::{bench, cache, cat, cp, probe, sum, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -22,6 +22,8 @@ pub struct Cli {
 enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
+    Cat(cat::CatArgs),
+    Tee(tee::TeeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
@@ -44,21 +46,6 @@ enum Command {
     Cksum(sum::SumArgs),
 }
 
-/// Tools that tell a command line that makes no sense as the GNU tool of their name does, and their exit status then.
-const GNU: &[(&str, u8)] = &[
-    ("cp", 1),
-    ("sum", 1),
-    ("md5sum", 1),
-    ("sha1sum", 1),
-    ("sha224sum", 1),
-    ("sha256sum", 1),
-    ("sha384sum", 1),
-    ("sha512sum", 1),
-    ("b2sum", 1),
-    ("b3sum", 1),
-    ("cksum", 1),
-];
-
 /// Reads the command line and runs what it says; returns the exit status.
 ///
 /// A command line that makes no sense is status 2, but for the tools that have a GNU model: there it is the model's, and
@@ -70,9 +57,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => return cli.run(),
         Err(error) => error,
     };
-    let gnu = GNU.iter().find(|(name, _)| args.get(1).is_some_and(|command| command == name));
+    let gnu = args.get(1).and_then(|command| tool::gnu(command));
     if let (true, Some((command, status))) = (error.use_stderr(), gnu) {
-        return tool::refuse(command, &error, *status);
+        return tool::refuse(command, &error, status);
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
@@ -85,6 +72,8 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Cp(args) => cp::run(args),
+            Command::Cat(args) => cat::run(args),
+            Command::Tee(args) => tee::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

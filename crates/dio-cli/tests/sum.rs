@@ -177,7 +177,9 @@ fn files_that_cannot_be_read() {
     place.write("a", "a").write("b", "b");
     std::fs::create_dir(place.path().join("d")).unwrap();
     for command in ["md5sum", "cksum", "sum", "b2sum", "cksum -a sm3"] {
-        place.same(&format!("{command} a nope b d a"));
+        // cksum 9.1 takes a directory for an empty file; others of its versions do not.
+        let directory = if command == "cksum" { "" } else { "d" };
+        place.same(&format!("{command} a nope b {directory} a"));
         place.same(&format!("{command} nope"));
         place.same_with(command, &[b"", b"no such", b"a", b"it's", b"n\no", b"$x"], b"");
     }

@@ -43,7 +43,12 @@ fn lists() -> Place {
         ("openssl", format!("MD5(a)= {MD5}\n")),
         ("toolong", format!("MD5 (a) = {MD5}f\n{MD5}f  a\n")),
         ("tooshort", format!("MD5 (a) = {0}\n{0}  a\n", &MD5[2..])),
-        ("loose", format!("MD5 (a) ={MD5}\nMD5 (a)  = \t{MD5}\nMD5 (a) {MD5}\nMD5(a) = {MD5} \nMD5  (a) = {MD5}\n")),
+        (
+            "loose",
+            format!(
+                "MD5 (a) ={MD5}\nMD5 (a)  = \t{MD5}\nMD5 (a) {MD5}\nMD5(a) = {MD5} \nMD5  (a) = {MD5}\nMD5\t (a) = {MD5}\nMD5 \t(a) = {MD5}\n"
+            ),
+        ),
         ("others", format!("SHA1 (a) = {MD5}\nBLAKE2b-7 (a) = {MD5}\nCRC (a) = {MD5}\nNOPE (a) = {MD5}\n")),
         ("bits", "BLAKE2b-8 (a) = zz\nBLAKE2b-520 (a) = 00\nBLAKE2b- (a) = 00\nBLAKE2b-8 (a) = 00\n".to_owned()),
         ("nonames", format!("{MD5}\n{MD5} \n{MD5}  \nMD5 () = {MD5}\n")),

@@ -266,7 +266,7 @@ mod tests {
     use crate::commands::sum::digest::Algorithm;
 
     fn steps(list: &str, group: bool) -> Vec<String> {
-        let accept = Accept { algorithms: vec![Algorithm::Crc32c], base64: false };
+        let accept = Accept { algorithms: vec![Algorithm::Crc32c], general: false };
         let mut steps = Steps::new(list.as_bytes(), &accept, true, group);
         let mut found = Vec::new();
         while let Some(step) = steps.step().unwrap() {

@@ -195,7 +195,7 @@ impl Given {
         let named = !self.files.is_empty();
         let format = Format { style, base64: self.base64, zero: self.zero, named };
         let algorithms = if self.specified { self.kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
-        let accept = Accept { algorithms, base64: self.general };
+        let accept = Accept { algorithms, general: self.general };
         let Checks { ignore_missing, quiet, status, warn, .. } = self.checks;
         let check = check.then_some(Check { accept, ignore_missing, quiet, status, strict: self.strict, warn });
         let files = if named { self.files.into_iter().map(PathBuf::from).collect() } else { vec!["-".into()] };

@@ -47,7 +47,7 @@ fn published_vectors() {
 
 #[test]
 fn pieces_come_to_the_same_as_the_whole() {
-    let bytes: Vec<u8> = (0u32..5000).map(|i| (i * i >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0u32..5000).map(|i| ((i * i) >> 3) as u8).collect();
     for algorithm in Algorithm::ALL {
         for piece in [1, 63, 64, 65, 127, 1000, 4999] {
             let mut hasher = Hasher::new(algorithm.into());
