@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use dio::pipeline::Pipeline;
 use dio::stream::Chunk;
@@ -18,12 +19,14 @@ const WORTHWHILE: u64 = 4 << 20;
 pub(crate) struct Helpers {
     cpus: usize,
     free: AtomicUsize,
+    /// Held by whoever reads standard input, so that two who want it do not get a part each.
+    stdin: Mutex<()>,
 }
 
 impl Helpers {
     /// As many as pay with so many CPUs: more than there are, since some digests are done before others.
     pub(crate) fn new(cpus: usize) -> Self {
-        Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }) }
+        Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
     }
 
     /// How many CPUs there are to use.
@@ -78,10 +81,12 @@ impl Blocks for Source {
 /// # Errors
 /// What opening and reading answer.
 pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
+    let is_stdin = path == Path::new("-");
+    let _mine = is_stdin.then(|| helpers.stdin.lock().unwrap_or_else(PoisonError::into_inner));
     let mut source = tool.open(path)?;
     let large = source.len().is_some_and(|size| size >= WORTHWHILE);
     let plain = source.file().is_none();
-    if let ([kind], true) = (kinds, large && path != Path::new("-"))
+    if let ([kind], true) = (kinds, large && !is_stdin)
         && kind.in_parts()
     {
         if let Some(sum) = in_parts(&mut source, *kind, helpers)? {
