@@ -26,12 +26,12 @@ pub struct Input {
 #[derive(Debug)]
 enum Way {
     File {
-        reader: Reader,
+        reader: Box<Reader>,
         /// The descriptor that was given, whose position follows what is consumed.
         given: OwnedFd,
         size: u64,
     },
-    Plain(Plain),
+    Plain(Box<Plain>),
 }
 
 /// What is read as it comes.
@@ -89,14 +89,15 @@ impl Input {
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }
-        Ok(Input { name, way: Way::File { reader, given: fd, size } })
+        Ok(Input { name, way: Way::File { reader: Box::new(reader), given: fd, size } })
     }
 
     fn plain(fd: OwnedFd, name: PathBuf, how: &StreamOptions, class: Class) -> io::Result<Input> {
         pipe::enlarge(&fd, pipe::ENLARGED);
         let pool = Pool::new(how.block, how.depth + 3)?;
         let (block, counters) = (how.block, Counters::default());
-        let way = Way::Plain(Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class });
+        let plain = Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
+        let way = Way::Plain(Box::new(plain));
         Ok(Input { name, way })
     }
 
