@@ -223,6 +223,8 @@ fn command_lines_that_make_no_sense() {
     ] {
         place.same(line);
     }
+    let list = place.dio("cksum -a md5,sha1 a");
+    assert!(list.errors().starts_with("dio cksum: invalid argument ‘md5,sha1’ for ‘--algorithm’\n"), "{list:?}");
     let wrong = place.dio("sum -a md5,nope a");
     assert_eq!(wrong.status, Some(1));
     assert!(wrong.errors().starts_with("dio sum: invalid argument ‘nope’ for ‘--algorithm’\n"), "{wrong:?}");

@@ -16,7 +16,7 @@ pub struct SumArgs {
     pub files: Vec<OsString>,
 
     /// Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc,
-    /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256]
+    /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]
     #[arg(short, long, value_name = "LIST", action = clap::ArgAction::Append)]
     pub algorithm: Vec<String>,
 
@@ -135,7 +135,7 @@ pub struct B3Args {
 /// Flags that only make sense when digests are checked.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Checks {
-    /// Read digests from the FILEs and check them
+    /// Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure
     #[arg(short, long)]
     pub check: bool,
 

@@ -234,7 +234,10 @@ impl Options {
     /// Of `dio sum` and `cksum`.
     pub(crate) fn sum(args: SumArgs, family: Family) -> Result<Self, UsageError> {
         let bits = args.length.as_deref().map(bits).transpose()?.filter(|&bits| bits != 0);
-        let mut algorithms = algorithms(&args.algorithm)?;
+        let mut algorithms = match family {
+            Family::Cksum => args.algorithm.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
+            Family::Dio | Family::Sum => algorithms(&args.algorithm)?,
+        };
         algorithms.extend(args.r.then_some(Algorithm::Bsd));
         algorithms.extend(args.sysv.then_some(Algorithm::Sysv));
         if family == Family::Cksum {
