@@ -144,8 +144,7 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
     };
     let mut session = Session { tool, check, list: shown, tally: Tally::default() };
     let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
-    let workers = if helpers.cpus() > 1 { helpers.cpus() } else { 0 };
-    let run = Pipeline::new(workers).run(
+    let run = Pipeline::new(helpers.files()).run(
         || steps.step().map_err(|_| Trouble::List),
         || |step| Ok(compare(tool, step, helpers)),
         |done| session.tell(done).map_err(Trouble::Output),

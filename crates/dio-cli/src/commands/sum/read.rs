@@ -15,6 +15,9 @@ use crate::tool::{Source, Tool};
 /// Files shorter than this are worked on by one thread: starting more takes longer than they save.
 const WORTHWHILE: u64 = 4 << 20;
 
+/// Most files that are read at a time: each takes the buffers of a stream.
+const MOST_FILES: usize = 16;
+
 /// Threads that files worked on at the same time share, so that their number does not multiply.
 pub(crate) struct Helpers {
     cpus: usize,
@@ -29,9 +32,9 @@ impl Helpers {
         Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
     }
 
-    /// How many CPUs there are to use.
-    pub(crate) fn cpus(&self) -> usize {
-        self.cpus
+    /// How many files to work on at a time; 0 where one thread does it all.
+    pub(crate) fn files(&self) -> usize {
+        if self.cpus > 1 { self.cpus.min(MOST_FILES) } else { 0 }
     }
 
     /// Up to `wanted` threads, given back when the loan is dropped.
