@@ -4,7 +4,6 @@ use crc_fast::CrcAlgorithm;
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::md5::Md5;
 use super::{Algorithm, Kind};
 
 /// A finished digest.
@@ -25,7 +24,7 @@ pub(crate) struct Hasher {
 
 /// The large ones are boxed: a hasher is moved to its thread.
 enum State {
-    Md5(Md5),
+    Md5(md5::Md5),
     Sha1(sha1::Sha1),
     Sha224(sha2::Sha224),
     Sha256(sha2::Sha256),
@@ -44,7 +43,7 @@ impl Hasher {
     /// A digest of nothing yet.
     pub(crate) fn new(kind: Kind) -> Self {
         let state = match kind.algorithm {
-            Algorithm::Md5 => State::Md5(Md5::new()),
+            Algorithm::Md5 => State::Md5(md5::Md5::new()),
             Algorithm::Sha1 => State::Sha1(sha1::Sha1::new()),
             Algorithm::Sha224 => State::Sha224(sha2::Sha224::new()),
             Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
@@ -91,7 +90,7 @@ impl Hasher {
     pub(crate) fn finish(self) -> Sum {
         let length = self.length;
         let bytes = match self.state {
-            State::Md5(state) => state.finish().to_vec(),
+            State::Md5(state) => state.finalize().to_vec(),
             State::Sha1(state) => state.finalize().to_vec(),
             State::Sha224(state) => state.finalize().to_vec(),
             State::Sha256(state) => state.finalize().to_vec(),

@@ -1,7 +1,6 @@
 //! The digests: which there are, and computing one piece by piece or in parts on several threads.
 
 mod hasher;
-mod md5;
 mod parts;
 
 pub(crate) use hasher::{Hasher, Sum};
