@@ -68,6 +68,8 @@ pub struct Writer {
     current: Option<Block>,
     base: u64,
     from: usize,
+    /// Bytes until the block being filled is full; 0 after an error, so that small steps find it too.
+    room: usize,
     queue: VecDeque<Queued>,
     /// Blocks in flight, those of a joined request counted singly.
     in_flight: usize,
@@ -105,6 +107,7 @@ impl Writer {
             current: None,
             base: 0,
             from: 0,
+            room: 0,
             queue: VecDeque::new(),
             in_flight: 0,
             lane: Lane::Idle,
@@ -180,6 +183,7 @@ impl Writer {
     }
 
     fn latch(&mut self, error: FileError) -> io::Error {
+        self.room = 0;
         self.error.get_or_insert(error).clone().into()
     }
 
@@ -208,7 +212,8 @@ impl Writer {
         let at = block.filled().len().max(from);
         let count = bytes.len().min(limit - at);
         block.copy_in(at, &bytes[..count]);
-        if at + count == limit {
+        self.room = limit - at - count;
+        if self.room == 0 {
             self.pass_on()?;
         }
         Ok(count)
@@ -287,7 +292,7 @@ impl Writer {
             // The engine itself failed. Dropping it waits for what it still has.
             self.driver = None;
             self.in_flight = 0;
-            self.error.get_or_insert(FileError::new("run I/O on", self.file.path(), Errno::IO));
+            let _ = self.latch(FileError::new("run I/O on", self.file.path(), Errno::IO));
         }
         for over in std::mem::take(&mut self.finished) {
             self.in_flight = self.in_flight.saturating_sub(over.op.tag as usize);
@@ -345,12 +350,22 @@ impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.current {
             // The way of small steps: what does not fill the block concerns nothing else.
-            Some(block) if self.error.is_none() && bytes.len() < self.limits.block - block.filled().len() => {
+            Some(block) if bytes.len() < self.room => {
+                self.room -= bytes.len();
                 block.push(bytes);
                 Ok(bytes.len())
             }
             _ => self.write_into_block(bytes),
         }
+    }
+
+    #[inline]
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.write(bytes)?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
     }
 
     /// Waits until everything written so far is in the file.

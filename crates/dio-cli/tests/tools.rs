@@ -1,0 +1,202 @@
+//! What all tools have in common: links, pipelines, receipts, memory that is small, and ends that come suddenly.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use dio_test::{Seed, file_systems, random_file, resident_pages, same_bytes, skip};
+use tempfile::TempDir;
+
+const DIO: &str = env!("CARGO_BIN_EXE_dio");
+
+fn scratch() -> TempDir {
+    tempfile::tempdir_in("/var/tmp").unwrap()
+}
+
+/// Runs a script of the shell in `dir`, with dio in the path.
+fn sh(dir: &Path, script: &str) -> Output {
+    let bin = Path::new(DIO).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("LC_ALL", "C.UTF-8")
+        .output()
+        .unwrap()
+}
+
+fn well(dir: &Path, script: &str) -> String {
+    let output = sh(dir, script);
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_link_is_the_tool_of_its_name() {
+    let dir = scratch();
+    fs::write(dir.path().join("file"), "one\ntwo\n").unwrap();
+    for name in ["cat", "cp", "dd", "md5sum", "sha256sum", "cksum", "split", "tee"] {
+        std::os::unix::fs::symlink(DIO, dir.path().join(name)).unwrap();
+        let refused = sh(dir.path(), &format!("./{name} --no-such-option < /dev/null"));
+        let said = String::from_utf8(refused.stderr).unwrap();
+        let own = if name == "dd" { "unrecognized operand" } else { "unrecognized option" };
+        // GNU's dd has options of getopt too.
+        assert!(said.starts_with(&format!("{name}: ")) && (said.contains(own) || said.contains("option")), "{said}");
+        assert_eq!(refused.status.code(), Some(1), "{name}");
+    }
+    assert_eq!(well(dir.path(), "./cat -n file | tail -1"), "     2\ttwo\n");
+    assert_eq!(well(dir.path(), "./md5sum < file"), well(dir.path(), "md5sum < file"));
+    // A hard link and a copy under another name are dio.
+    fs::hard_link(DIO, dir.path().join("other"))
+        .or_else(|_| fs::copy(DIO, dir.path().join("other")).map(drop))
+        .unwrap();
+    assert_eq!(well(dir.path(), "./other cat file"), "one\ntwo\n");
+}
+
+#[test]
+fn a_pipeline_of_tools_passes_every_byte() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        random_file(dir.path().join("big"), 5_000_001, 3);
+        let script = "dio cat big | dio tee copy | dio dd bs=777 status=none | dio split -b 1M --filter='dio cat >> $FILE' - \
+                      part. && cat part.* > joined && dio sha256sum < joined && sha256sum < big";
+        let sums = well(dir.path(), script);
+        let lines: Vec<&str> = sums.lines().collect();
+        assert_eq!(lines[0], lines[1], "{}", fs.name);
+        same_bytes(dir.path().join("big"), dir.path().join("copy"));
+        if fs.name == "host" || fs.name == "ext4" {
+            assert_eq!(resident_pages(dir.path().join("copy")), 0, "{}", fs.name);
+        }
+    }
+}
+
+#[test]
+fn every_tool_writes_the_receipt_that_is_documented() {
+    let dir = scratch();
+    random_file(dir.path().join("big"), 3_000_000, 1);
+    well(dir.path(), "dd if=big iflag=nocache count=0 status=none; sync");
+    for (tool, script) in [
+        ("cat", "dio cat --receipt r big > out"),
+        ("dd", "dio dd --receipt r if=big of=out status=none"),
+        ("tee", "dio tee --receipt r out < big > /dev/null"),
+        ("split", "dio split --receipt r -b 3M big out"),
+        ("sum", "dio sum -a md5 --receipt r big > out"),
+    ] {
+        well(dir.path(), script);
+        let receipt: serde_json::Value = serde_json::from_slice(&fs::read(dir.path().join("r")).unwrap()).unwrap();
+        assert_eq!(receipt["command"], tool, "{receipt:#}");
+        assert_eq!(receipt["bytes_read"], 3_000_000, "{receipt:#}");
+        assert_eq!(receipt["read"]["direct"].as_u64().unwrap(), 3_000_000, "{receipt:#}");
+        let files = receipt["files"].as_array().unwrap();
+        let of = |role: &str| files.iter().find(|file| file["role"] == role).unwrap_or_else(|| panic!("{receipt:#}"));
+        assert_eq!(of("source")["mode"], "direct");
+        if tool != "sum" {
+            assert_eq!(of("target")["pages_after"], 0, "{receipt:#}");
+            assert!(receipt["write"]["direct"].as_u64().unwrap() > 2_900_000, "{receipt:#}");
+        }
+        assert!((1..128 << 20).contains(&receipt["peak_buffer_bytes"].as_u64().unwrap()), "{receipt:#}");
+    }
+}
+
+#[test]
+fn strict_refuses_what_cannot_be_direct() {
+    for fs in file_systems().into_iter().filter(|fs| fs.name == "tmpfs") {
+        let dir = fs.dir();
+        fs::write(dir.path().join("file"), vec![1; 200_000]).unwrap();
+        for script in ["dio cat --strict file", "dio dd --strict if=file", "dio sum --mode direct --strict -a md5 file"]
+        {
+            let output = sh(dir.path(), script);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && said.contains("not supported"), "{script}: {said}");
+        }
+    }
+}
+
+/// A control group with a limit on memory; processes leave it before it goes.
+struct Group(PathBuf);
+
+impl Group {
+    /// `None` where there is no controller that we may use, said aloud.
+    fn new(limit: u64) -> Option<Group> {
+        let base = Path::new("/sys/fs/cgroup/memory");
+        let name = base.join(format!("dio-tools-{}", std::process::id()));
+        let made =
+            fs::create_dir(&name).and_then(|()| fs::write(name.join("memory.limit_in_bytes"), limit.to_string()));
+        match made {
+            Ok(()) => Some(Group(name)),
+            Err(error) => {
+                let _ = fs::remove_dir(&name);
+                skip!("no control group for memory: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn files_larger_than_the_memory_pass_through() {
+    let Some(group) = Group::new(96 << 20) else { return };
+    let dir = scratch();
+    random_file(dir.path().join("big"), 300 << 20, 5);
+    let enter = format!("echo $$ > {}/cgroup.procs && exec", group.0.display());
+    for script in [
+        "dio cat big > out",
+        "dio dd if=big of=out bs=4k status=none",
+        "dio tee out < big > /dev/null",
+        "dio split -b 1G big out && mv outaa out",
+    ] {
+        let (first, rest) = script.split_once(" && ").map_or((script, "true"), |(first, rest)| (first, rest));
+        let _ = fs::remove_file(dir.path().join("out"));
+        well(dir.path(), &format!("sh -c '{enter} {first}' && {rest}"));
+        same_bytes(dir.path().join("big"), dir.path().join("out"));
+    }
+    let ours = well(dir.path(), &format!("sh -c '{enter} dio sum -a md5,sha256,blake3 --untagged big'"));
+    assert!(ours.starts_with(well(dir.path(), "md5sum big").trim_end()), "{ours}");
+}
+
+#[test]
+fn what_is_killed_leaves_a_beginning_of_its_output() {
+    let seed = Seed::new();
+    let mut random = seed.rng();
+    let dir = scratch();
+    random_file(dir.path().join("big"), 600 << 20, 9);
+    let big = fs::read(dir.path().join("big")).unwrap();
+    let mut cut = 0;
+    for script in ["cat big", "tee out2 < big", "dd if=big bs=64k", "cat big | cat"] {
+        for _ in 0..4 {
+            let _ = fs::remove_file(dir.path().join("out"));
+            let script = format!("exec {DIO} {} > out", script.replace("| cat", &format!("| {DIO} cat")));
+            let script = if script.contains('|') { script.replacen("exec ", "", 1) } else { script };
+            let mut child = Command::new("setsid")
+                .args(["sh", "-c", &script])
+                .current_dir(dir.path())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            std::thread::sleep(Duration::from_millis(random.range(1..400)));
+            // The session is ours: its leader is the child.
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let status = child.wait().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let out = fs::read(dir.path().join("out")).unwrap_or_default();
+            assert!(out.len() <= big.len() && out == big[..out.len()], "{script}: {} bytes, {seed:?}", out.len());
+            cut += usize::from(status.signal().is_some() && !out.is_empty() && out.len() < big.len());
+        }
+    }
+    assert!(cut > 0, "no run was cut in the middle: {seed:?}");
+}
