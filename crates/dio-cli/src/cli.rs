@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{bench, cache, cp, probe};
+use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
 #[derive(Debug, Parser)]
@@ -26,18 +27,23 @@ enum Command {
     Bench(bench::BenchArgs),
 }
 
+/// Tools that tell a command line that makes no sense as the GNU tool of their name does, and their exit status then.
+const GNU: &[(&str, u8)] = &[("cp", 1)];
+
 /// Reads the command line and runs what it says; returns the exit status.
 ///
-/// A command line that makes no sense is status 2, but 1 for `dio cp`, as with GNU cp, and told in its words.
+/// A command line that makes no sense is status 2, but for the tools that have a GNU model: there it is the model's, and
+/// told in its words. Called by a link that has a tool's name, the program is that tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
+    let args = tool::resolve(args);
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return cli.run(),
         Err(error) => error,
     };
-    if error.use_stderr() && args.get(1).is_some_and(|command| command == "cp") {
-        return cp::refuse(&error);
+    let gnu = GNU.iter().find(|(name, _)| args.get(1).is_some_and(|command| command == name));
+    if let (true, Some((command, status))) = (error.use_stderr(), gnu) {
+        return tool::refuse(command, &error, *status);
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();

@@ -6,3 +6,4 @@ pub mod quote;
 pub mod receipt;
 pub mod size;
 pub mod stop;
+pub mod tool;

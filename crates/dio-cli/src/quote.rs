@@ -40,6 +40,29 @@ pub fn quoted(name: impl AsRef<OsStr>) -> String {
     out
 }
 
+/// `name` at the start of a message, before a colon: as it is where a shell would take it so, else as [`quoted`]
+/// (gnulib's `quotef`).
+pub fn named(name: impl AsRef<OsStr>) -> String {
+    let name = name.as_ref();
+    match name.to_str() {
+        Some(text) if plain(text) => text.to_owned(),
+        _ => quoted(name),
+    }
+}
+
+/// Whether a shell would take the text as it is, and a reader would not take a part of it for the message.
+fn plain(text: &str) -> bool {
+    let special = |(i, c): (usize, char)| match c {
+        '#' | '~' | '=' => i == 0,
+        '{' | '}' => text.len() == 1,
+        '!' | '"' | '$' | '&' | '\'' | '(' | ')' | '*' | ':' | ';' | '<' | '>' | '[' | '\\' | '^' | '`' | '|' | '?' => {
+            true
+        }
+        c => c == ' ' || c.is_control(),
+    };
+    !text.is_empty() && !text.char_indices().any(special)
+}
+
 /// Whether a name that contains `'` means the same between double quotes.
 fn plain_in_double_quotes(name: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(name) else { return false };
@@ -99,6 +122,14 @@ mod tests {
             assert_eq!(quoted(name), shown, "{name:?}");
         }
         assert_eq!(quoted(OsStr::from_bytes(b"a\xffb")), "'a'$'\\377''b'");
+    }
+
+    #[test]
+    fn names_before_a_colon_are_quoted_where_they_must_be() {
+        for (name, shown) in [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("#a", "'#a'"), ("a#", "a#")]
+        {
+            assert_eq!(named(name), shown, "{name:?}");
+        }
     }
 
     #[test]

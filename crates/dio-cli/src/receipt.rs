@@ -7,7 +7,7 @@
 //! | `durable` | whether everything written was on the medium on exit |
 //! | `engine` | `uring` or `blocking` |
 //! | `bytes_read`, `bytes_written` | bytes of contents, holes and clones not counted |
-//! | `read`, `write` | those bytes by class: `direct`, `bounced`, `uncached`, `cached`; beside them `reflinked` and `holes`, bytes that did not have to move |
+//! | `read`, `write` | those bytes by class: `direct`, `bounced`, `uncached`, `cached`, `piped` (pipes, terminals, sockets); beside them `reflinked` and `holes`, bytes that did not have to move |
 //! | `requests` | `read`, `write` and `sync` requests to the kernel |
 //! | `peak_buffer_bytes` | most memory in buffers at a time |
 //! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dio::file::{ByClass, Class, Counters};
+use dio::file::{ByClass, Class, Counters, Reason};
 use dio::residency::resident_pages;
 use serde::Serialize;
 
@@ -32,6 +32,8 @@ pub struct Classes {
     pub uncached: u64,
     /// Through the page cache.
     pub cached: u64,
+    /// Through pipes, terminals and sockets.
+    pub piped: u64,
     /// Shared with the source instead of copied.
     pub reflinked: u64,
     /// Holes, which hold no bytes.
@@ -44,10 +46,11 @@ impl Classes {
         self.bounced += bytes.get(Class::Bounced);
         self.uncached += bytes.get(Class::Uncached);
         self.cached += bytes.get(Class::Cached);
+        self.piped += bytes.get(Class::Piped);
     }
 
     fn moved(&self) -> u64 {
-        self.direct + self.bounced + self.uncached + self.cached
+        self.direct + self.bounced + self.uncached + self.cached + self.piped
     }
 }
 
@@ -107,6 +110,17 @@ struct Receipt<'a> {
     files: &'a [FileLine],
 }
 
+/// How bytes travelled: the name of their class and, where it is not direct, why.
+pub(crate) type Way = (&'static str, Option<&'static str>);
+
+/// The class of most bytes, and why it is not direct.
+pub(crate) fn main_way(bytes: &ByClass, counters: &Counters) -> Way {
+    // Of equals the last is taken, so the better classes come last.
+    let most = Class::ALL.into_iter().rev().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
+    let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
+    (most.name(), reason)
+}
+
 /// Gathers, from several threads, what a receipt will say.
 #[derive(Debug)]
 pub struct Ledger {
@@ -120,6 +134,7 @@ struct Totals {
     read: Classes,
     write: Classes,
     requests: Requests,
+    buffer_bytes: u64,
     peak_buffer_bytes: u64,
     files: Vec<FileLine>,
 }
@@ -164,9 +179,17 @@ impl Ledger {
         totals.write.reflinked += bytes;
     }
 
-    /// Adds to the memory in buffers; buffers live until the command ends.
+    /// Adds to the memory in buffers.
     pub fn count_buffers(&self, bytes: u64) {
-        self.lock().peak_buffer_bytes += bytes;
+        let mut totals = self.lock();
+        totals.buffer_bytes += bytes;
+        totals.peak_buffer_bytes = totals.peak_buffer_bytes.max(totals.buffer_bytes);
+    }
+
+    /// Buffers that were counted are no more.
+    pub fn release_buffers(&self, bytes: u64) {
+        let mut totals = self.lock();
+        totals.buffer_bytes = totals.buffer_bytes.saturating_sub(bytes);
     }
 
     /// Lists a file.

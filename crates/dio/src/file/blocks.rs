@@ -68,6 +68,11 @@ impl File {
         (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
     }
 
+    /// Keeps everyone else out while a block in flight makes the file longer.
+    pub(crate) fn lock_extension(&self) -> LockGuard {
+        self.locks.whole(LockClass::Resize)
+    }
+
     /// A place in an order of all files of the process, the same for all opens of one file.
     pub(crate) fn lock_order(&self) -> usize {
         std::sync::Arc::as_ptr(&self.locks).addr()

@@ -13,11 +13,13 @@ pub enum Class {
     Uncached,
     /// Through the page cache.
     Cached,
+    /// Through a pipe, terminal or socket, which have no pages.
+    Piped,
 }
 
 impl Class {
     /// All classes, in the order of the tables.
-    pub const ALL: [Class; 4] = [Class::Direct, Class::Bounced, Class::Uncached, Class::Cached];
+    pub const ALL: [Class; 5] = [Class::Direct, Class::Bounced, Class::Uncached, Class::Cached, Class::Piped];
 
     /// The name in receipts.
     pub fn name(self) -> &'static str {
@@ -26,6 +28,7 @@ impl Class {
             Class::Bounced => "bounced",
             Class::Uncached => "uncached",
             Class::Cached => "cached",
+            Class::Piped => "piped",
         }
     }
 }
@@ -73,7 +76,7 @@ impl Reason {
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByClass([u64; 4]);
+pub struct ByClass([u64; Class::ALL.len()]);
 
 impl ByClass {
     /// Bytes of one class.
@@ -139,8 +142,8 @@ impl Counters {
 /// The live counters of one file. Statistics only: no order between them is promised.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    read: [AtomicU64; 4],
-    written: [AtomicU64; 4],
+    read: [AtomicU64; Class::ALL.len()],
+    written: [AtomicU64; Class::ALL.len()],
     pub(crate) read_requests: AtomicU64,
     pub(crate) write_requests: AtomicU64,
     pub(crate) syncs: AtomicU64,

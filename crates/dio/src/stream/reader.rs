@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
+use super::chunk::Chunk;
 use crate::block::{Block, Pool};
 use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
@@ -19,11 +20,13 @@ pub struct ReadAhead {
     pub max: usize,
     /// The largest single request.
     pub request: usize,
+    /// Chunks that the consumer may hold while it reads on (see [`Reader::next_chunk`]); each costs a block of memory.
+    pub lent: usize,
 }
 
 impl Default for ReadAhead {
     fn default() -> ReadAhead {
-        ReadAhead { min: 64 << 10, max: 8 << 20, request: 1 << 20 }
+        ReadAhead { min: 64 << 10, max: 8 << 20, request: 1 << 20, lent: 0 }
     }
 }
 
@@ -61,6 +64,8 @@ pub struct Reader {
     current: Option<Block>,
     consumed: usize,
     short: bool,
+    /// The block that was being consumed went to the consumer as a whole.
+    taken: bool,
     /// The offset of the consumer.
     position: u64,
     finished: Vec<Finished>,
@@ -84,9 +89,9 @@ impl Reader {
         let file = file.into();
         let request = file.whole_blocks(limits.request.max(1) as u64) as usize;
         let min = (file.whole_blocks(limits.min.max(1) as u64) as usize).min(request);
-        let limits = ReadAhead { min, max: limits.max.max(request), request };
+        let limits = ReadAhead { min, max: limits.max.max(request), request, lent: limits.lent };
         // One block is with the consumer while the others are ahead of it.
-        let depth = limits.max.div_ceil(request) + 1;
+        let depth = limits.max.div_ceil(request) + 1 + limits.lent;
         let pool = Pool::new(request, depth)?;
         let mut driver = file.io().driver(depth);
         // Unregistered buffers cost a little speed; nothing else.
@@ -104,6 +109,7 @@ impl Reader {
             current: None,
             consumed: 0,
             short: false,
+            taken: false,
             position: 0,
             finished: Vec::new(),
             at_end: false,
@@ -115,6 +121,30 @@ impl Reader {
         &self.file
     }
 
+    /// The next bytes of the file with the block that holds them, or `None` at its end.
+    ///
+    /// The consumer may hold [`ReadAhead::lent`] chunks; the call waits until one is dropped when it holds more, which
+    /// must then happen in another thread.
+    ///
+    /// # Errors
+    /// As reading.
+    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
+        if self.fill_buf()?.is_empty() {
+            return Ok(None);
+        }
+        let block = self.current.take().expect("it was filled just now");
+        let range = self.consumed..block.filled().len();
+        self.position += range.len() as u64;
+        self.consumed = 0;
+        self.taken = true;
+        Ok(Some(Chunk::new(block, range)))
+    }
+
+    /// Where in the file the next byte is.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Bytes of buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.pool.bytes()
@@ -123,7 +153,11 @@ impl Reader {
     /// Starts requests until the window is full.
     fn read_ahead(&mut self) -> io::Result<()> {
         while !self.at_end && (self.ahead.is_empty() || self.bytes_ahead < self.window) {
-            let Some(block) = self.pool.try_take() else { break };
+            let block = match self.pool.try_take() {
+                Some(block) => block,
+                None if !self.ahead.is_empty() => break,
+                None => self.pool.take_many(1).pop().expect("one block was asked for"),
+            };
             let len = self.window.clamp(self.limits.min, self.limits.request);
             let len = self.file.whole_blocks(len as u64) as usize;
             let tag = self.front_tag + self.ahead.len() as u64;
@@ -158,7 +192,8 @@ impl Reader {
     fn advance(&mut self) -> io::Result<bool> {
         // The file may have grown since a block came short: what was found behind that block does not follow its end.
         let broken = std::mem::take(&mut self.short) && !self.ahead.is_empty();
-        let fresh = self.current.take().is_none() || broken;
+        let in_order = std::mem::take(&mut self.taken) | self.current.take().is_some();
+        let fresh = !in_order || broken;
         if broken {
             self.restart(self.position)?;
         }
@@ -202,6 +237,7 @@ impl Reader {
         self.current = None;
         self.consumed = 0;
         self.short = false;
+        self.taken = false;
         self.position = position;
         self.next = align_down(position, self.file.block_align());
         Ok(())
@@ -339,7 +375,7 @@ mod tests {
         let geometry = Geometry::fixed(512, 512).unwrap();
         let file = OpenOptions::new().read(true).io(&io).open_medium("growing", Arc::new(Growing::default()), geometry);
         // The first window holds several requests.
-        let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096 };
+        let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096, lent: 0 };
         let mut reader = Reader::with_read_ahead(file.unwrap(), limits).unwrap();
         reader.window = limits.max;
         let mut found = Vec::new();

@@ -6,6 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueEnum};
 
 use crate::size::{parse_positive_size, parse_rate, parse_size};
+use crate::tool::{Mode, When};
 
 /// Copy SOURCE to DEST, or several SOURCEs into a DIRECTORY, past the page cache and durably
 #[derive(Args, Clone, Debug)]
@@ -120,17 +121,6 @@ pub struct CpArgs {
     pub receipt: Option<PathBuf>,
 }
 
-/// A WHEN argument.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// Where it is useful
-    Auto,
-    /// In every case
-    Always,
-    /// In no case
-    Never,
-}
-
 /// The argument of `--update`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -140,19 +130,6 @@ pub enum Update {
     Older,
     /// Replace every file
     All,
-}
-
-/// The argument of `--mode`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Direct for large files, uncached for small ones
-    Auto,
-    /// Between the disk and dio's buffers
-    Direct,
-    /// Through the page cache, dropped at once
-    Uncached,
-    /// Through the page cache
-    Cached,
 }
 
 /// What `--preserve` and `--no-preserve` name.

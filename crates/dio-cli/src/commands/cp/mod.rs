@@ -17,7 +17,6 @@ mod open;
 mod operands;
 mod options;
 mod parents;
-mod progress;
 mod queue;
 mod report;
 mod session;
@@ -25,32 +24,13 @@ mod tree;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
-pub use args::{Attribute, CpArgs, Flag, Mode, Ordered, Update, When};
+pub use args::{Attribute, CpArgs, Flag, Ordered, Update};
 
 use operands::{PlaceError, Walk};
 use options::CpOptions;
 use queue::Work;
 use report::Report;
 use session::Session;
-
-/// Tells a command line that could not be read in the manner of GNU cp, and returns its exit status.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    // The first paragraph says what is wrong and which values there are; the rest is for `--help`.
-    let what = text.split("\n\n").next().unwrap_or_default();
-    let what = what.strip_prefix("error: ").unwrap_or(what).trim_end();
-    let report = Report::new(false);
-    match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => match option.strip_prefix("--") {
-            Some(_) => report.wrong_usage(format_args!("unrecognized option '{option}'")),
-            None => report.wrong_usage(format_args!("invalid option -- '{}'", option.trim_start_matches('-'))),
-        },
-        _ => report.wrong_usage(what),
-    }
-    ExitCode::FAILURE
-}
 
 /// Runs `dio cp`: prints what there is to say, and returns 0 if everything was copied, else 1.
 pub fn run(args: CpArgs) -> ExitCode {

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::args::{Attribute, CpArgs, Flag, Mode, Update, When};
+use super::args::{Attribute, CpArgs, Flag, Update};
 use super::data::MOST_BLOCK;
 use super::error::UsageError;
+use crate::tool::{Mode, When};
 
 /// Which symbolic links in the source are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::quote::quoted;
 
 /// The name messages start with.
-const NAME: &str = "dio cp";
+pub(super) const NAME: &str = "dio cp";
 
 /// Collects the outcome of a run and tells it.
 pub(crate) struct Report {

@@ -12,10 +12,10 @@ use super::dirs::Dir;
 use super::durable::Durable;
 use super::links::Links;
 use super::options::CpOptions;
-use super::progress::Progress;
 use super::queue::{Queue, Work};
-use super::report::Report;
+use super::report::{self, Report};
 use crate::receipt::Ledger;
+use crate::tool::Progress;
 
 /// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
 /// besides the listings of the directories it is in.
@@ -81,7 +81,7 @@ impl Session {
         // Questions and their answers belong to one file at a time.
         let workers = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
         raise_open_files();
-        let progress = Arc::new(Progress::new(options.progress));
+        let progress = Arc::new(Progress::new(options.progress, report::NAME.to_owned()));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
             report: Report::new(options.verbose),

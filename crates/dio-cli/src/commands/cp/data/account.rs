@@ -7,10 +7,7 @@ use dio::file::{Class, Counters, Reason};
 use dio::residency::resident_pages;
 
 use super::super::open::{Contents, OpenTarget};
-use crate::receipt::{FileLine, Ledger, Role};
-
-/// How one side of a copy went.
-type Way = (&'static str, Option<&'static str>);
+use crate::receipt::{FileLine, Ledger, Role, Way, main_way};
 
 /// Gathers the account of one file while it is copied. Costs nothing when no receipt is wanted.
 pub(super) struct Account<'a> {
@@ -93,13 +90,6 @@ impl<'a> Account<'a> {
             line(self.contents.target_path(), Role::Target, self.target.get(), self.target_pages.get(), after)
         });
     }
-}
-
-/// The class of most bytes, and why it is not direct.
-fn main_way(bytes: &dio::file::ByClass, counters: &Counters) -> Way {
-    let most = Class::ALL.into_iter().max_by_key(|class| bytes.get(*class)).unwrap_or(Class::Direct);
-    let reason = if most == Class::Direct { None } else { counters.main_reason().map(Reason::text) };
-    (most.name(), reason)
 }
 
 fn pages(ledger: &Ledger, fd: impl AsFd) -> Option<u64> {

@@ -9,11 +9,11 @@ use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch};
 use dio::{File, Io, IoError, Limits, Need, OpenOptions};
 use rustix::fs::FileType;
 
-use super::super::args::{Mode, When};
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
 use super::verify::Digests;
 use super::{DataPath, Task};
+use crate::tool::{Mode, When};
 
 /// Size of one request in bytes, and requests in flight. Measured on the machine the README names: from 512 KiB × 32 to
 /// 8 MiB × 4 the copy runs at the disk's limit, so the smallest memory that does is taken.

@@ -23,14 +23,14 @@ use dio::transfer::Pace;
 use rustix::fs::{FileType, OFlags, ioctl_ficlone};
 use rustix::io::Errno;
 
-use super::args::{Mode, When};
 use super::error::{At, CopyError, Doing};
 use super::open::{Contents, OpenTarget};
 use super::options::{CpOptions, Transfer};
-use super::progress::Progress;
 use super::report::Report;
 use crate::receipt::Ledger;
 use crate::stop::Stop;
+use crate::tool::Progress;
+use crate::tool::{Mode, When};
 
 use account::Account;
 use evict::Evictor;

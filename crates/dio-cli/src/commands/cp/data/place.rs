@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::args::When;
 use super::super::copy::temporary_name;
 use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget};
 use super::{DataPath, Task};
+use crate::tool::When;
 
 /// Where the contents go.
 pub(super) struct Place {

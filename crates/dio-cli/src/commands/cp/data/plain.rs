@@ -5,11 +5,11 @@ use rustix::io::{Errno, read, write};
 
 use dio::file::Class;
 
-use super::super::args::Mode;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
 use super::verify::Digests;
 use super::{DataPath, Lane, Task, has_blocks};
+use crate::tool::Mode;
 
 /// Bytes read at once: the largest a pipe can be set to without privileges (`pipe(7)`).
 const BUFFER: usize = 1 << 20;

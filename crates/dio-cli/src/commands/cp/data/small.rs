@@ -14,10 +14,10 @@ use dio::transfer::TransferError;
 use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
-use super::super::args::Mode;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
 use super::{DataPath, Lane, Task};
+use crate::tool::Mode;
 
 /// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
 /// 64 KiB, comes from the comparison `threshold` of the benchsuite.

@@ -1,4 +1,4 @@
-//! A line on standard error that says how far the copy is.
+//! A line on standard error that says how far the work is.
 
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
@@ -7,17 +7,19 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::args::When;
+use super::When;
 use dio_bench::units::size as human_size;
 
-/// A copy that takes less shows nothing.
+/// Work that takes less shows nothing.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Time between two lines where there is no terminal.
 const STEP: Duration = Duration::from_secs(1);
 
 /// Counts bytes and shows them.
-pub(crate) struct Progress {
+#[derive(Debug)]
+pub struct Progress {
+    name: String,
     wanted: bool,
     started: Instant,
     bytes: AtomicU64,
@@ -29,7 +31,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(when: When) -> Self {
+    /// Shows the progress of the tool of that name.
+    pub fn new(when: When, name: String) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let wanted = match when {
             When::Always => true,
@@ -37,6 +40,7 @@ impl Progress {
             When::Auto => terminal,
         };
         Self {
+            name,
             wanted,
             started: Instant::now(),
             bytes: AtomicU64::new(0),
@@ -47,7 +51,7 @@ impl Progress {
     }
 
     /// `bytes` more are where they belong.
-    pub(crate) fn add(&self, bytes: u64) {
+    pub fn add(&self, bytes: u64) {
         if !self.wanted {
             return;
         }
@@ -78,11 +82,11 @@ impl Progress {
         let rate = (bytes as f64 / elapsed.as_secs_f64()) as u64;
         let (bytes, rate, seconds) = (human_size(bytes), human_size(rate), elapsed.as_secs_f64());
         // Nobody can be told that standard error is closed.
-        let _ = writeln!(std::io::stderr().lock(), "dio cp: {bytes} copied in {seconds:.1} s, {rate}/s");
+        let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} copied in {seconds:.1} s, {rate}/s", self.name);
     }
 
     /// Takes the line away; the last of several lines tells the whole.
-    pub(super) fn finish(&self) {
+    pub fn finish(&self) {
         let elapsed = self.started.elapsed();
         if self.wanted && self.lines && elapsed >= QUIET {
             self.line(self.bytes.load(Ordering::Relaxed), elapsed);

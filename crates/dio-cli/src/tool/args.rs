@@ -1,0 +1,125 @@
+//! The flags that every tool has for how it moves bytes.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use dio::Need;
+use dio::stream::StreamOptions;
+
+use crate::size::parse_positive_size;
+
+/// A WHEN argument.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Where it is useful
+    Auto,
+    /// In every case
+    Always,
+    /// In no case
+    Never,
+}
+
+/// The argument of `--mode`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Direct for large files, uncached for small ones
+    Auto,
+    /// Between the disk and dio's buffers
+    Direct,
+    /// Through the page cache, dropped at once
+    Uncached,
+    /// Through the page cache
+    Cached,
+}
+
+/// Largest source that `--mode auto` sends through a page cache that forgets.
+const SMALL: u64 = 64 << 10;
+
+/// Most bytes in the buffers of one stream.
+const MOST_BUFFERS: u64 = 64 << 20;
+
+/// Size of one request, and requests in flight. Measured: 1 MiB × 8 reads at the disk's limit; more only takes memory.
+const BLOCK: u64 = 1 << 20;
+const DEPTH: usize = 8;
+
+/// How bytes are moved.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Direct I/O")]
+pub struct IoArgs {
+    /// How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it
+    /// (cached), or chosen by size (auto)
+    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
+    pub mode: Mode,
+
+    /// Fail where --mode cannot be had instead of falling back
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Size of one request, 32M at most [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_block)]
+    pub block: Option<u64>,
+
+    /// Requests kept in flight, as far as 64M of buffers go [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub depth: Option<u32>,
+
+    /// Show how far the work is
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+          default_value = "never", default_missing_value = "always")]
+    pub progress: When,
+
+    /// Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -
+    #[arg(long, value_name = "FILE")]
+    pub receipt: Option<PathBuf>,
+}
+
+/// A block: a size that two of fit into the buffers.
+fn parse_block(text: &str) -> Result<u64, String> {
+    match parse_positive_size(text) {
+        Ok(size) if size > MOST_BUFFERS / 2 => Err("the block must not exceed 32M".to_owned()),
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Default for IoArgs {
+    fn default() -> IoArgs {
+        let (mode, progress) = (Mode::Auto, When::Never);
+        IoArgs { mode, strict: false, block: None, depth: None, progress, receipt: None }
+    }
+}
+
+impl IoArgs {
+    /// The same for the library's streams.
+    pub fn stream_options(&self) -> StreamOptions {
+        let page = 4096;
+        let block = dio::geometry::align_up(self.block.unwrap_or(BLOCK), page);
+        let depth = self.depth.map_or(DEPTH, |depth| depth as usize).min((MOST_BUFFERS / block) as usize);
+        let mode = match self.mode {
+            Mode::Auto | Mode::Direct => dio::Mode::Direct,
+            Mode::Uncached => dio::Mode::Uncached,
+            Mode::Cached => dio::Mode::Cached,
+        };
+        StreamOptions {
+            mode,
+            need: if self.strict { Need::Required } else { Need::Preferred },
+            block: block as usize,
+            depth,
+            small: if self.mode == Mode::Auto { SMALL } else { 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_bounded_whatever_is_asked() {
+        for (block, depth) in [(1, 4096), (32 << 20, 4096), (1 << 20, 1)] {
+            let options = IoArgs { block: Some(block), depth: Some(depth), ..IoArgs::default() }.stream_options();
+            assert!(options.block * options.depth <= MOST_BUFFERS as usize && options.depth >= 1, "{options:?}");
+        }
+        assert!(parse_block("33M").is_err() && parse_block("0").is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! What the tools share: flags for how bytes move, streams that account for themselves, messages in GNU's manner, and the
+//! names they can be called by.
+
+mod args;
+mod multicall;
+mod progress;
+mod streams;
+mod usage;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dio::FileError;
+use dio::stream::{Input, Output, StreamOptions};
+use rustix::io::Errno;
+
+use crate::quote::{named, words};
+use crate::receipt::Ledger;
+
+pub use args::{IoArgs, Mode, When};
+pub use multicall::{called_as, resolve};
+pub use progress::Progress;
+pub use streams::{Sink, Source};
+pub(crate) use usage::refuse;
+
+/// One run of a tool. Cheap to clone; clones are the same run.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    command: &'static str,
+    name: String,
+    options: StreamOptions,
+    receipt: Option<PathBuf>,
+    ledger: Ledger,
+    progress: Progress,
+    failed: AtomicBool,
+    durable: AtomicBool,
+}
+
+impl Tool {
+    /// A run of `command` under the flags.
+    pub fn new(command: &'static str, io: &IoArgs) -> Tool {
+        let name = called_as(command);
+        let shared = Shared {
+            command,
+            options: io.stream_options(),
+            receipt: io.receipt.clone(),
+            ledger: Ledger::new(io.receipt.is_some()),
+            progress: Progress::new(io.progress, name.clone()),
+            failed: AtomicBool::new(false),
+            durable: AtomicBool::new(false),
+            name,
+        };
+        Tool { shared: Arc::new(shared) }
+    }
+
+    /// What messages start with: `dio cat`, or `cat` for a tool that was called by a link of that name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// How streams are opened.
+    pub fn stream_options(&self) -> &StreamOptions {
+        &self.shared.options
+    }
+
+    /// The account of the run.
+    pub fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
+    }
+
+    /// Opens a source; `-` is standard input.
+    ///
+    /// # Errors
+    /// As [`Input::open`].
+    pub fn open(&self, path: &Path) -> io::Result<Source> {
+        if path == Path::new("-") { self.stdin() } else { Ok(self.source(Input::open(path, self.stream_options())?)) }
+    }
+
+    /// Standard input as a source.
+    ///
+    /// # Errors
+    /// As [`Input::adopt`].
+    pub fn stdin(&self) -> io::Result<Source> {
+        let fd = io::stdin().as_fd().try_clone_to_owned()?;
+        Ok(self.source(Input::adopt(fd, "-", self.stream_options())?))
+    }
+
+    /// Standard output as a sink.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn stdout(&self) -> io::Result<Sink> {
+        let fd = io::stdout().as_fd().try_clone_to_owned()?;
+        self.output(fd, Path::new("-"))
+    }
+
+    /// An open descriptor as a sink; `path` is for messages and the receipt.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn output(&self, fd: OwnedFd, path: &Path) -> io::Result<Sink> {
+        Ok(Sink::new(self.clone(), Output::adopt(fd, path, self.stream_options())?))
+    }
+
+    /// A source that was opened otherwise.
+    pub fn source(&self, input: Input) -> Source {
+        Source::new(self.clone(), input)
+    }
+
+    /// `bytes` more have been dealt with.
+    pub fn progressed(&self, bytes: u64) {
+        self.shared.progress.add(bytes);
+    }
+
+    /// Tells an error; the exit status will be 1.
+    pub fn error(&self, message: impl Display) {
+        self.fail();
+        self.note(message);
+    }
+
+    /// Tells something that does not change the exit status.
+    pub fn note(&self, message: impl Display) {
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "{}: {message}", self.name());
+    }
+
+    /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the library knows them.
+    pub fn file_error(&self, path: &Path, error: &io::Error) {
+        match file_error(error).filter(|error| error.offset().is_some() || error.cure().is_some()) {
+            Some(error) => self.error(error),
+            None => self.error(format_args!("{}: {}", named(path), words(errno_of(error)))),
+        }
+    }
+
+    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes into one; the rest is
+    /// told.
+    pub fn write_failed(&self, error: &io::Error) {
+        if errno_of(error) == Errno::PIPE {
+            let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+        }
+        self.error(format_args!("write error: {}", words(errno_of(error))));
+    }
+
+    /// The exit status will be 1, for a reason that was told already.
+    pub fn fail(&self) {
+        self.shared.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anything failed so far.
+    pub fn failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    /// Everything written was synced.
+    pub fn set_durable(&self) {
+        self.shared.durable.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks have been closed.
+    pub fn finish(self) -> ExitCode {
+        self.shared.progress.finish();
+        if let Some(to) = &self.shared.receipt {
+            let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
+            self.shared.ledger.look_again();
+            if let Err(error) = self.shared.ledger.print(to, self.shared.command, engine_name(), durable) {
+                self.error(format_args!("cannot write the receipt {}: {}", named(to), words(errno_of(&error))));
+            }
+        }
+        if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// The engine behind the streams.
+fn engine_name() -> &'static str {
+    dio::Io::shared().map_or("none", |io| io.engine_name())
+}
+
+/// The library's error inside one of the standard library.
+fn file_error(error: &io::Error) -> Option<&FileError> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// The error number behind an error of a stream.
+pub fn errno_of(error: &io::Error) -> Errno {
+    file_error(error).map(FileError::errno).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,192 @@
+//! Sources and sinks that account for themselves.
+
+use std::io::{self, BufRead, Read, Write};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, OwnedFd};
+
+use dio::file::{Class, Counters, Reason};
+use dio::residency::resident_pages;
+use dio::stream::{Chunk, Input, Output};
+
+use super::Tool;
+use crate::receipt::{FileLine, Role, main_way};
+
+/// What the receipt says of one stream, begun before the first byte moves.
+#[derive(Debug)]
+struct Account {
+    tool: Tool,
+    role: Role,
+    /// Kept to ask for the pages at the end; only where a receipt is wanted.
+    descriptor: Option<OwnedFd>,
+    pages_before: Option<u64>,
+    buffers: u64,
+}
+
+impl Account {
+    fn open(tool: Tool, role: Role, fd: impl AsFd, buffers: u64) -> Account {
+        let wanted = tool.ledger().wanted();
+        let descriptor = wanted.then(|| fd.as_fd().try_clone_to_owned().ok()).flatten();
+        let pages_before = descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
+        tool.ledger().count_buffers(buffers);
+        Account { tool, role, descriptor, pages_before, buffers }
+    }
+
+    fn close(&self, name: &std::path::Path, counters: &Counters) {
+        let ledger = self.tool.ledger();
+        ledger.count(counters);
+        ledger.release_buffers(self.buffers);
+        let bytes = if self.role == Role::Source { &counters.read } else { &counters.written };
+        let (mode, reason) = if bytes.total() == 0 { ("none", None) } else { main_way(bytes, counters) };
+        let pages_after = self.descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
+        ledger.list(|| FileLine {
+            path: name.to_owned(),
+            role: self.role,
+            mode,
+            reason,
+            pages_before: self.pages_before,
+            pages_after,
+        });
+    }
+}
+
+/// A source of the command line.
+#[derive(Debug)]
+pub struct Source {
+    input: Option<Input>,
+    account: Account,
+}
+
+impl Source {
+    pub(super) fn new(tool: Tool, input: Input) -> Source {
+        let account = Account::open(tool, Role::Source, input.descriptor(), input.buffer_bytes() as u64);
+        Source { input: Some(input), account }
+    }
+
+    /// As [`Input::next_chunk`], counted for the progress line.
+    ///
+    /// # Errors
+    /// What reading answers.
+    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
+        let chunk = self.deref_mut().next_chunk()?;
+        self.account.tool.progressed(chunk.as_ref().map_or(0, |chunk| chunk.len() as u64));
+        Ok(chunk)
+    }
+
+    /// Ends reading and closes the account. Dropping does the same, without news of an error.
+    ///
+    /// # Errors
+    /// As [`Input::close`].
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some(input) = self.input.take() else { return Ok(()) };
+        let (name, mut counters) = (input.name().to_owned(), input.counters());
+        let small = input.file().is_some_and(|file| {
+            file.mode() == dio::Mode::Uncached && self.account.tool.stream_options().mode == dio::Mode::Direct
+        });
+        let closed = input.close().map(|all| counters = all);
+        if small {
+            // It was the tool, not the file system, that chose the page cache for a small file.
+            counters.reasons[Reason::Small as usize] += counters.read.get(Class::Uncached);
+        }
+        self.account.close(&name, &counters);
+        closed
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Deref for Source {
+    type Target = Input;
+    fn deref(&self) -> &Input {
+        self.input.as_ref().expect("a source has its input until it is closed")
+    }
+}
+
+impl DerefMut for Source {
+    fn deref_mut(&mut self) -> &mut Input {
+        self.input.as_mut().expect("a source has its input until it is closed")
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.deref_mut().read(buffer)
+    }
+}
+
+impl BufRead for Source {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.deref_mut().fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.deref_mut().consume(count);
+    }
+}
+
+/// A sink of the command line.
+#[derive(Debug)]
+pub struct Sink {
+    output: Option<Output>,
+    account: Account,
+}
+
+impl Sink {
+    pub(super) fn new(tool: Tool, output: Output) -> Sink {
+        let account = Account::open(tool, Role::Target, output.descriptor(), output.buffer_bytes() as u64);
+        Sink { output: Some(output), account }
+    }
+
+    /// Waits for everything written and closes the account. Dropping does the same, without news of an error.
+    ///
+    /// # Errors
+    /// As [`Output::finish`].
+    pub fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some(mut output) = self.output.take() else { return Ok(()) };
+        let finished = output.finish();
+        let (name, counters) = (output.name().to_owned(), output.counters());
+        drop(output);
+        self.account.close(&name, &counters);
+        finished
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+impl Deref for Sink {
+    type Target = Output;
+    fn deref(&self) -> &Output {
+        self.output.as_ref().expect("a sink has its output until it is closed")
+    }
+}
+
+impl DerefMut for Sink {
+    fn deref_mut(&mut self) -> &mut Output {
+        self.output.as_mut().expect("a sink has its output until it is closed")
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.deref_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.deref_mut().flush()
+    }
+}

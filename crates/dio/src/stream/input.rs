@@ -1,0 +1,299 @@
+//! A source of bytes, whatever it is: a file or device, read directly and ahead, or a pipe, terminal or socket, read as it
+//! comes.
+
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::chunk::Chunk;
+use super::options::{StreamOptions, duplicate, has_blocks, reopen};
+use super::{Reader, plain};
+use crate::block::{Block, Pool};
+use crate::file::{Class, Counters, File, Mode, OpenOptions};
+
+/// A source of bytes.
+#[derive(Debug)]
+pub struct Input {
+    name: PathBuf,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    File {
+        reader: Reader,
+        /// The descriptor that was given, whose position follows what is consumed.
+        given: OwnedFd,
+        size: u64,
+    },
+    Plain(Plain),
+}
+
+/// What is read as it comes.
+#[derive(Debug)]
+struct Plain {
+    fd: OwnedFd,
+    pool: Pool,
+    block: usize,
+    current: Option<Block>,
+    consumed: usize,
+    position: u64,
+    counters: Counters,
+    /// The class of its bytes.
+    class: Class,
+}
+
+impl Input {
+    /// Opens a file, or whatever has that name.
+    ///
+    /// # Errors
+    /// What `open(2)` answers; EISDIR for a directory; as [`Input::adopt`].
+    pub fn open(path: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let fd = plain::patiently(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
+        Input::adopt(fd, path, how)
+    }
+
+    /// Takes over an open descriptor, at its position. `name` is for messages. For a file, the position of the descriptor
+    /// is moved behind what was consumed by [`Input::close`], for those who share it.
+    ///
+    /// # Errors
+    /// EISDIR for a directory; EBADF when it is not open for reading; what opening a [`File`] answers; no memory.
+    pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
+        let name = name.as_ref().to_owned();
+        let stat = rustix::fs::fstat(&fd)?;
+        match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+            rustix::fs::FileType::Directory => return Err(Errno::ISDIR.into()),
+            // Files of the kernel (proc(5)) hold bytes but have no size.
+            rustix::fs::FileType::RegularFile if stat.st_size == 0 => {
+                return Input::plain(fd, name, how, Class::Cached);
+            }
+            _ if !has_blocks(&stat) => return Input::plain(fd, name, how, Class::Piped),
+            _ => {}
+        }
+        let position = rustix::fs::tell(&fd)?;
+        let own = match reopen(fd.as_fd(), OFlags::RDONLY) {
+            Some(own) => own,
+            None => duplicate(&fd)?,
+        };
+        let small = stat.st_size as u64 <= how.small && stat.st_size > 0;
+        let mode = if small && how.mode == Mode::Direct { Mode::Uncached } else { how.mode };
+        let file = OpenOptions::new().read(true).mode(mode).need(how.need).adopt(own, &name)?;
+        let size = file.size()?;
+        let mut reader = Reader::with_read_ahead(file, how.read_ahead(size.saturating_sub(position)))?;
+        if position > 0 {
+            reader.seek(SeekFrom::Start(position))?;
+        }
+        Ok(Input { name, way: Way::File { reader, given: fd, size } })
+    }
+
+    fn plain(fd: OwnedFd, name: PathBuf, how: &StreamOptions, class: Class) -> io::Result<Input> {
+        plain::enlarge(fd.as_fd());
+        let pool = Pool::new(how.block, how.depth + 3)?;
+        let (block, counters) = (how.block, Counters::default());
+        let way = Way::Plain(Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class });
+        Ok(Input { name, way })
+    }
+
+    /// The name it was opened by.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// The file behind it; `None` for what is read as it comes.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        match &self.way {
+            Way::File { reader, .. } => Some(reader.file()),
+            Way::Plain(_) => None,
+        }
+    }
+
+    /// The descriptor, to ask about what is behind it.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.way {
+            Way::File { given, .. } => given.as_fd(),
+            Way::Plain(plain) => plain.fd.as_fd(),
+        }
+    }
+
+    /// Size of the file in bytes when it was opened.
+    pub fn len(&self) -> Option<u64> {
+        match &self.way {
+            Way::File { size, .. } => Some(*size),
+            Way::Plain(_) => None,
+        }
+    }
+
+    /// Whether it is a file of no bytes, as far as that is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Where in the file the next byte is; of what is read as it comes, the bytes consumed.
+    pub fn position(&self) -> u64 {
+        match &self.way {
+            Way::File { reader, .. } => reader.position(),
+            Way::Plain(plain) => plain.position,
+        }
+    }
+
+    /// The next bytes, with the memory that holds them, or `None` at the end. A file gives blocks, a pipe what is there.
+    ///
+    /// A few chunks may be held while reading on: as many as a [`super::Output`] of the same options holds. With more, the
+    /// call waits until another thread drops one.
+    ///
+    /// # Errors
+    /// What reading answers.
+    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
+        match &mut self.way {
+            Way::File { reader, .. } => reader.next_chunk(),
+            Way::Plain(plain) => plain.next_chunk(),
+        }
+    }
+
+    /// Whether something can be read now or within `timeout`: bytes, the end or an error. Always true for a file.
+    ///
+    /// # Errors
+    /// What `poll(2)` answers.
+    pub fn ready_within(&self, timeout: Duration) -> io::Result<bool> {
+        match &self.way {
+            Way::Plain(plain) if plain.left() == 0 => Ok(plain::readable_within(plain.fd.as_fd(), timeout)?),
+            _ => Ok(true),
+        }
+    }
+
+    /// Passes over `bytes`, by seeking where that is possible; returns how many there were to pass over.
+    ///
+    /// # Errors
+    /// What reading answers.
+    pub fn skip(&mut self, bytes: u64) -> io::Result<u64> {
+        match &mut self.way {
+            Way::File { reader, .. } => {
+                let (from, size) = (reader.position(), reader.file().size()?);
+                let count = bytes.min(size.saturating_sub(from));
+                reader.seek(SeekFrom::Start(from + count))?;
+                Ok(count)
+            }
+            Way::Plain(plain) => plain.skip(bytes),
+        }
+    }
+
+    /// What was read, and how.
+    pub fn counters(&self) -> Counters {
+        match &self.way {
+            Way::File { reader, .. } => reader.file().counters(),
+            Way::Plain(plain) => plain.counters,
+        }
+    }
+
+    /// Bytes of buffers.
+    pub fn buffer_bytes(&self) -> usize {
+        match &self.way {
+            Way::File { reader, .. } => reader.buffer_bytes(),
+            Way::Plain(plain) => plain.pool.bytes(),
+        }
+    }
+
+    /// Ends reading: the position of the descriptor that was given is where the consumer is, and what passed through the
+    /// page cache has left it.
+    ///
+    /// # Errors
+    /// What dropping pages answers.
+    pub fn close(self) -> io::Result<Counters> {
+        match self.way {
+            Way::File { reader, given, .. } => {
+                let file = Arc::clone(reader.file());
+                // What cannot be positioned has no one who would look.
+                let _ = rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(reader.position()));
+                drop(reader);
+                file.settle()?;
+                Ok(file.counters())
+            }
+            Way::Plain(plain) => Ok(plain.counters),
+        }
+    }
+}
+
+impl Plain {
+    fn left(&self) -> usize {
+        self.current.as_ref().map_or(0, |block| block.filled().len() - self.consumed)
+    }
+
+    /// Reads once into a free block; false at the end.
+    fn refill(&mut self) -> io::Result<bool> {
+        self.current = None;
+        let block = self.pool.take_many(1).pop().expect("one block was asked for");
+        let mut memory = block.into_mem(0..self.block);
+        let count = plain::read(self.fd.as_fd(), &mut memory.slices_mut(0))?;
+        self.counters.read_requests += 1;
+        self.counters.read.add(self.class, count as u64);
+        self.current = memory.into_block(count).filter(|block| !block.filled().is_empty());
+        self.consumed = 0;
+        Ok(self.current.is_some())
+    }
+
+    fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
+        if self.left() == 0 && !self.refill()? {
+            return Ok(None);
+        }
+        let block = self.current.take().expect("it was filled just now");
+        let range = self.consumed..block.filled().len();
+        self.position += range.len() as u64;
+        self.consumed = 0;
+        Ok(Some(Chunk::new(block, range)))
+    }
+
+    fn skip(&mut self, bytes: u64) -> io::Result<u64> {
+        let mut passed = 0;
+        while passed < bytes && (self.left() > 0 || self.refill()?) {
+            let count = (self.left() as u64).min(bytes - passed);
+            self.consume(count as usize);
+            passed += count;
+        }
+        Ok(passed)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.consumed += count;
+        self.position += count as u64;
+    }
+}
+
+impl BufRead for Input {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match &mut self.way {
+            Way::File { reader, .. } => reader.fill_buf(),
+            Way::Plain(plain) => {
+                if plain.left() == 0 && !plain.refill()? {
+                    return Ok(&[]);
+                }
+                Ok(plain.current.as_ref().map_or(&[], |block| &block.filled()[plain.consumed..]))
+            }
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        match &mut self.way {
+            Way::File { reader, .. } => reader.consume(count),
+            Way::Plain(plain) => plain.consume(count),
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Way::File { reader, .. } = &mut self.way {
+            return reader.read(buffer);
+        }
+        let available = self.fill_buf()?;
+        let count = available.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&available[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}

@@ -1,0 +1,66 @@
+//! How streams are opened.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{ReadAhead, WriteBehind};
+use crate::file::{Mode, Need};
+
+/// How an [`super::Input`] or [`super::Output`] treats what it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// How bytes of files travel.
+    pub mode: Mode,
+    /// How firmly that is asked for.
+    pub need: Need,
+    /// Size of one request in bytes.
+    pub block: usize,
+    /// Requests kept in flight on each side.
+    pub depth: usize,
+    /// Sources up to this size pass through the page cache and leave it again, which for them costs less than direct
+    /// requests do. In bytes; 0 for none.
+    pub small: u64,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions { mode: Mode::Direct, need: Need::Preferred, block: 1 << 20, depth: 8, small: 0 }
+    }
+}
+
+impl StreamOptions {
+    /// The read-ahead for `left` bytes: a stream is read in order, so the window starts at a whole request, and a short
+    /// source needs no memory for more than it holds.
+    pub(super) fn read_ahead(&self, left: u64) -> ReadAhead {
+        let whole = usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1).next_multiple_of(4096);
+        let request = self.block.min(whole);
+        // As many chunks as a writer of the same options keeps, and one in the consumer's hands.
+        let lent = (self.depth + 2).min(whole.div_ceil(request) + 1);
+        ReadAhead { min: request, max: (self.block * self.depth).min(whole), request, lent }
+    }
+
+    /// The write-behind.
+    pub(super) fn write_behind(&self) -> WriteBehind {
+        WriteBehind { block: self.block, depth: self.depth }
+    }
+}
+
+/// Whether a file has blocks and a size: a regular file or a block device.
+pub(super) fn has_blocks(stat: &Stat) -> bool {
+    matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
+}
+
+/// The same file under a description of our own, so that what we advise and where we are does not reach those who share
+/// the given one; `None` where that is not allowed (a file of another user, no /proc).
+pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Option<OwnedFd> {
+    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    rustix::fs::open(name, flags, rustix::fs::Mode::empty()).ok()
+}
+
+/// A second descriptor of the same description.
+pub(super) fn duplicate(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 3)
+}

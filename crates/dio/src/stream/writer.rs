@@ -1,0 +1,383 @@
+//! Writing a file as a stream.
+
+use std::collections::VecDeque;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::chunk::Chunk;
+use crate::block::{Block, Mem, Pool, Segment};
+use crate::drive::{Driver, Finished};
+use crate::engine::Kind;
+use crate::file::{File, FileError};
+use crate::geometry::align_down;
+use crate::lock::LockGuard;
+
+/// How much is written behind the producer, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteBehind {
+    /// The size of one block: what is gathered before it is written.
+    pub block: usize,
+    /// Blocks that wait for the storage, or are on their way to it; one more is with the producer.
+    pub depth: usize,
+}
+
+impl Default for WriteBehind {
+    fn default() -> WriteBehind {
+        WriteBehind { block: 1 << 20, depth: 8 }
+    }
+}
+
+/// Whole blocks that wait for their turn.
+#[derive(Debug)]
+struct Queued {
+    offset: u64,
+    memory: Segment,
+}
+
+/// What is in flight.
+#[derive(Debug)]
+enum Lane {
+    /// Nothing.
+    Idle,
+    /// Writes inside the file: any number, beside those of others.
+    Inside(#[expect(dead_code, reason = "held until the writes are over")] Option<LockGuard>),
+    /// One write that makes the file longer. File systems run those one at a time (ext4: `ext4_dio_write_checks`), so a
+    /// second one would only wait in the kernel; and one at a time, the file never holds a gap that is yet to be filled.
+    Extending(#[expect(dead_code, reason = "held until the write is over")] LockGuard),
+}
+
+/// Writes a file from front to back through the standard traits, behind the producer's back, in memory of a fixed size.
+///
+/// Blocks are queued as they fill and written in the background; [`Write::flush`] waits for them. What has gathered behind
+/// a write that extends the file becomes one request when its turn comes. The first error latches: it comes out of every
+/// later call. Dropping a writer without [`Writer::finish`] loses the news of an error, but not the bytes.
+///
+/// Blocks in flight keep out resizes and misaligned writes of others, which would lose bytes around them; so a thread must
+/// not write through two writers of one file at a time.
+#[derive(Debug)]
+pub struct Writer {
+    file: Arc<File>,
+    limits: WriteBehind,
+    pool: Pool,
+    /// Made when the first block is full: a short file does without.
+    driver: Option<Driver>,
+    /// The block being filled. Its first byte belongs at `base`; the bytes before `from` are not ours.
+    current: Option<Block>,
+    base: u64,
+    from: usize,
+    queue: VecDeque<Queued>,
+    /// Blocks in flight, those of a joined request counted singly.
+    in_flight: usize,
+    lane: Lane,
+    /// The end of the file as far as this writer knows: a write below it does not extend.
+    size: u64,
+    finished: Vec<Finished>,
+    /// Invariant: set once; nothing is written after it.
+    error: Option<FileError>,
+}
+
+impl Writer {
+    /// A writer from the start of a file.
+    ///
+    /// # Errors
+    /// The size of the file cannot be asked, or there is no memory.
+    pub fn new(file: impl Into<Arc<File>>) -> io::Result<Writer> {
+        Writer::with_write_behind(file, WriteBehind::default())
+    }
+
+    /// As [`Writer::new`], with limits of one's own.
+    ///
+    /// # Errors
+    /// As [`Writer::new`].
+    pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
+        let file = file.into();
+        let block = file.whole_blocks(limits.block.max(1) as u64) as usize;
+        let limits = WriteBehind { block, depth: limits.depth.max(2) };
+        Ok(Writer {
+            size: file.size()?,
+            pool: Pool::new(block, limits.depth + 1)?,
+            file,
+            limits,
+            driver: None,
+            current: None,
+            base: 0,
+            from: 0,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            lane: Lane::Idle,
+            finished: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Where the next byte goes.
+    pub fn position(&self) -> u64 {
+        self.base + self.current.as_ref().map_or(self.from, |block| block.filled().len()) as u64
+    }
+
+    /// Bytes of buffers.
+    pub fn buffer_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// Writes a chunk. Whole blocks at an aligned place are not copied: their memory is what is written.
+    ///
+    /// # Errors
+    /// The first error of this writer, whichever bytes it concerns.
+    pub fn write_chunk(&mut self, mut chunk: Chunk) -> io::Result<()> {
+        let memory = self.file.geometry().mem_align().max(1) as usize;
+        let straight = self.current.is_none() && self.from == 0 && chunk.start() % memory == 0;
+        let whole = if straight { align_down(chunk.len() as u64, self.file.block_align()) as usize } else { 0 };
+        if whole == 0 {
+            return self.write_all(&chunk);
+        }
+        self.check()?;
+        let rest = chunk[whole..].to_vec();
+        chunk.truncate(whole);
+        let offset = self.base;
+        self.base += whole as u64;
+        self.enqueue(Queued { offset, memory: chunk.into_segment(whole) })?;
+        self.write_all(&rest)
+    }
+
+    /// Reserves space for the next `bytes`, so that the file system can choose a good place and a full disk is known now.
+    /// The size of the file does not change.
+    ///
+    /// # Errors
+    /// ENOSPC without space; a file system that cannot reserve is no error.
+    pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        self.check()?;
+        let start = self.position();
+        let Some(end) = start.checked_add(bytes).filter(|end| *end > self.size && !self.file.is_device()) else {
+            return Ok(());
+        };
+        match self.file.allocate(start..end, false) {
+            Err(error) if error.errno() == Errno::NOSPC => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is left, waits for everything and tells whether all of it reached the file; for durability,
+    /// [`File::sync_data`] comes after. The writer can be used again.
+    ///
+    /// # Errors
+    /// The first error of this writer.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.settle().map_err(|error| self.latch(error))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.error.clone().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn latch(&mut self, error: FileError) -> io::Error {
+        self.error.get_or_insert(error).clone().into()
+    }
+
+    /// The block to fill, waiting for a free one.
+    fn fill(&mut self) -> io::Result<&mut Block> {
+        if self.current.is_none() {
+            let block = loop {
+                match self.pool.try_take() {
+                    Some(block) => break block,
+                    None => self.collect(1)?,
+                }
+            };
+            self.current = Some(block);
+        }
+        Ok(self.current.as_mut().expect("it was put there just now"))
+    }
+
+    /// The current block is full: queues it.
+    fn pass_on(&mut self) -> io::Result<()> {
+        let Some(block) = self.current.take() else { return Ok(()) };
+        let (base, filled) = (self.base, block.filled().len());
+        let from = std::mem::take(&mut self.from);
+        self.base += filled as u64;
+        let align = self.file.block_align();
+        let first = crate::geometry::align_up(from as u64, align) as usize;
+        if from > 0 {
+            // The block that the stream began within holds bytes of others: the file patches it.
+            self.drain()?;
+            let head = &block.filled()[from..first.min(filled)];
+            self.file.write_at(head, base + from as u64).map_err(|error| self.latch(error))?;
+            self.size = self.size.max(base + first.min(filled) as u64);
+        }
+        if first < filled {
+            self.enqueue(Queued { offset: base + first as u64, memory: block.into_segment(first..filled) })?;
+        }
+        Ok(())
+    }
+
+    /// Accepts whole blocks, waiting while as many as allowed are on their way.
+    fn enqueue(&mut self, blocks: Queued) -> io::Result<()> {
+        self.queue.push_back(blocks);
+        self.start();
+        self.collect(0)?;
+        while self.queue.len() + self.in_flight > self.limits.depth {
+            self.collect(1)?;
+        }
+        Ok(())
+    }
+
+    /// Hands queued blocks to the engine, as far as their order allows.
+    fn start(&mut self) {
+        while let Some(next) = self.queue.front() {
+            let end = next.offset + next.memory.len() as u64;
+            let inside = end <= self.size;
+            match (&self.lane, inside) {
+                (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
+                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.lock_blocks(Kind::Write)),
+                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension()),
+                (Lane::Inside(_), true) => {}
+            }
+            let (offset, memory) = self.take_request(inside);
+            let blocks = memory.segments() as u64;
+            self.in_flight += blocks as usize;
+            let driver = self.driver.get_or_insert_with(|| self.file.io().driver(self.limits.depth));
+            driver.submit(self.file.block_op(Kind::Write, offset, memory, blocks));
+        }
+    }
+
+    /// The front of the queue. A request that extends takes with it what follows in the file, up to half of the blocks, so
+    /// that the other half can be filled meanwhile.
+    fn take_request(&mut self, inside: bool) -> (u64, Mem) {
+        let Queued { offset, memory } = self.queue.pop_front().expect("the caller saw it");
+        let mut memory = Mem::one(memory);
+        while !inside && memory.segments() < self.limits.depth / 2 {
+            match self.queue.front() {
+                Some(next) if next.offset == offset + memory.len() as u64 => {}
+                _ => break,
+            }
+            memory.push(self.queue.pop_front().expect("it was looked at just now").memory);
+        }
+        (offset, memory)
+    }
+
+    /// Takes what has been written, waiting for at least `min` requests, and starts what may follow.
+    fn collect(&mut self, min: usize) -> io::Result<()> {
+        let Some(driver) = &mut self.driver else { return self.check() };
+        if driver.wait(min, &mut self.finished).is_err() {
+            // The engine itself failed. Dropping it waits for what it still has.
+            self.driver = None;
+            self.in_flight = 0;
+            self.error.get_or_insert(FileError::new("run I/O on", self.file.path(), Errno::IO));
+        }
+        for over in std::mem::take(&mut self.finished) {
+            self.in_flight = self.in_flight.saturating_sub(over.op.tag as usize);
+            let end = over.op.offset + over.op.len() as u64;
+            match self.file.block_done(over).1 {
+                Ok(_) => self.size = self.size.max(end),
+                Err(error) => {
+                    let _ = self.latch(error);
+                }
+            }
+        }
+        if self.in_flight == 0 {
+            self.lane = Lane::Idle;
+        }
+        if self.error.is_some() {
+            // What was queued behind a failed write is not written: the file keeps an end that is true.
+            self.queue.clear();
+        }
+        self.start();
+        self.check()
+    }
+
+    /// Waits for everything queued.
+    fn drain(&mut self) -> io::Result<()> {
+        self.start();
+        while self.in_flight > 0 {
+            // A failure must not leave requests in flight: the lock and the order of errors depend on it.
+            let _ = self.collect(1);
+        }
+        self.check()
+    }
+
+    /// Writes what is in the block being filled although it is not full.
+    fn write_rest(&mut self) -> io::Result<()> {
+        let Some(block) = self.current.take() else { return Ok(()) };
+        let (start, filled) = (self.base + self.from as u64, block.filled().len());
+        let from = std::mem::replace(&mut self.from, 0);
+        if filled > from {
+            self.file.write_at(&block.filled()[from..], start).map_err(|error| self.latch(error))?;
+        }
+        self.move_to(self.base + filled as u64);
+        self.size = self.size.max(self.position());
+        Ok(())
+    }
+
+    /// Continues at an offset; nothing is being filled.
+    fn move_to(&mut self, offset: u64) {
+        self.base = align_down(offset, self.file.block_align());
+        self.from = (offset - self.base) as usize;
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let (limit, from) = (self.limits.block, self.from);
+        let block = self.fill()?;
+        let at = block.filled().len().max(from);
+        let count = bytes.len().min(limit - at);
+        block.copy_in(at, &bytes[..count]);
+        if at + count == limit {
+            self.pass_on()?;
+        }
+        Ok(count)
+    }
+
+    /// Waits until everything written so far is in the file.
+    fn flush(&mut self) -> io::Result<()> {
+        self.check()?;
+        self.drain()?;
+        self.write_rest()
+    }
+}
+
+impl Seek for Writer {
+    /// Continues at another place; what was written so far is on its way first. Seeking past the end and writing there
+    /// leaves a hole.
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => self.position().checked_add_signed(by),
+            SeekFrom::End(by) => {
+                self.flush()?;
+                self.file.size()?.checked_add_signed(by)
+            }
+        };
+        let target = target.filter(|target| *target <= i64::MAX as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        if target == self.position() {
+            return Ok(target);
+        }
+        let align = self.file.block_align() as usize;
+        let whole = self.current.as_ref().is_none_or(|block| block.filled().len() % align == 0);
+        match whole && self.from == 0 {
+            true => self.pass_on()?,
+            false => self.flush()?,
+        }
+        self.move_to(target);
+        Ok(target)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // An error has nobody to be told; `finish` is for those who want to know.
+        let _ = self.flush();
+        let _ = self.drain();
+    }
+}
