@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cp, probe};
+use crate::commands::{bench, cache, cp, probe, split};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -22,6 +22,7 @@ pub struct Cli {
 enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
+    Split(split::SplitArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
@@ -37,6 +38,10 @@ const GNU: &[(&str, u8)] = &[("cp", 1)];
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = tool::resolve(args);
+    // Here the order of the options matters, and some look like numbers.
+    if args.get(1).is_some_and(|command| command == "split") {
+        return split::run(&args[2..]);
+    }
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return cli.run(),
         Err(error) => error,
@@ -56,6 +61,7 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Cp(args) => cp::run(args),
+            Command::Split(_) => unreachable!("its command line is not read here"),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::tool::IoArgs;
+
 /// Put pieces of a file into files of their own, past the page cache
 ///
 /// The pieces are called PREFIXaa, PREFIXab and so on; PREFIX is x unless it is given. Without -b, -C, -l or -n a piece has 1000 lines.
@@ -16,7 +18,6 @@ use clap::{Args, ValueHint};
 ///
 /// -NUMBER means -l NUMBER.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = false)]
 pub struct SplitArgs {
     /// Put SIZE bytes into each file
     #[arg(short, long, value_name = "SIZE")]
@@ -57,9 +58,6 @@ pub struct SplitArgs {
     /// Lines end in SEP; '\0' is the byte zero
     #[arg(short = 't', long, value_name = "SEP")]
     pub separator: Option<OsString>,
-    /// Accepted for compatibility: the size of requests is that of --block
-    #[arg(long = "-io-blksize", value_name = "SIZE", hide = true)]
-    pub io_blksize: Option<OsString>,
     /// Number the files from 0
     #[arg(short = 'd')]
     pub decimal: bool,
@@ -72,4 +70,7 @@ pub struct SplitArgs {
     /// How the names of the pieces begin
     #[arg(value_name = "PREFIX")]
     pub prefix: Option<OsString>,
+    /// How bytes are moved.
+    #[command(flatten)]
+    pub io: IoArgs,
 }

@@ -5,7 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::Command;
+use clap::{Arg, Command};
 
 /// Whether an option takes an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,25 @@ struct Known {
     long: Option<String>,
     short: Option<u8>,
     takes: Takes,
+}
+
+impl Known {
+    fn new(id: &str, long: &str, takes: Takes) -> Known {
+        Known { id: id.to_owned(), long: Some(long.to_owned()), short: None, takes }
+    }
+
+    fn of(arg: &Arg) -> Known {
+        Known {
+            id: arg.get_id().to_string(),
+            long: arg.get_long().map(str::to_owned),
+            short: arg.get_short().and_then(|c| u8::try_from(c).ok()),
+            takes: match (arg.get_action().takes_values(), arg.get_num_args().map_or(1, |n| n.min_values())) {
+                (false, _) => Takes::Nothing,
+                (true, 0) => Takes::Optional,
+                (true, _) => Takes::Required,
+            },
+        }
+    }
 }
 
 /// What was found on the command line.
@@ -42,24 +61,19 @@ pub(super) struct Grammar {
 }
 
 impl Grammar {
-    /// The options of `command` in the order of their definition. Those up to the one called `last` are GNU's: an
-    /// abbreviation that fits one of them means it, whatever other options are called.
+    /// The options of `command` in the order of their definition. Those up to the one called `last` are GNU's, and after
+    /// them come those that GNU tools have besides; an abbreviation that fits one of them means it, whatever other
+    /// options are called.
     pub(super) fn of(command: &Command, last: &str) -> Grammar {
-        let known: Vec<Known> = command
-            .get_arguments()
-            .filter(|arg| !arg.is_positional())
-            .map(|arg| Known {
-                id: arg.get_id().to_string(),
-                long: arg.get_long().map(str::to_owned),
-                short: arg.get_short().and_then(|c| u8::try_from(c).ok()),
-                takes: match (arg.get_action().takes_values(), arg.get_num_args().map_or(1, |n| n.min_values())) {
-                    (false, _) => Takes::Nothing,
-                    (true, 0) => Takes::Optional,
-                    (true, _) => Takes::Required,
-                },
-            })
-            .collect();
-        let first = known.iter().position(|option| option.id == last).map_or(known.len(), |at| at + 1);
+        let mut known: Vec<Known> = command.get_arguments().filter(|arg| !arg.is_positional()).map(Known::of).collect();
+        let gnu = known.iter().position(|option| option.id == last).map_or(known.len(), |at| at + 1);
+        let others = known.split_off(gnu);
+        // Undocumented: the size of requests, which here is that of --block.
+        known.push(Known::new("io_blksize", "-io-blksize", Takes::Required));
+        known.push(Known::new("help", "help", Takes::Nothing));
+        known.push(Known::new("version", "version", Takes::Nothing));
+        let first = known.len();
+        known.extend(others);
         Grammar { known, first }
     }
 
@@ -81,9 +95,14 @@ impl Grammar {
                 [b'-', b'-', long @ ..] => {
                     let (option, value) = self.long(long)?;
                     let value = match (option.takes, value) {
-                        (Takes::Required, None) => Some(args.next().map(|(_, value)| value.clone()).ok_or_else(|| {
-                            format!("option '--{}' requires an argument", option.long.as_deref().unwrap_or_default())
-                        })?),
+                        (Takes::Required, None) => {
+                            Some(args.next().map(|(_, value)| value.clone()).ok_or_else(|| {
+                                format!(
+                                    "option '--{}' requires an argument",
+                                    option.long.as_deref().unwrap_or_default()
+                                )
+                            })?)
+                        }
                         (_, value) => value,
                     };
                     found(Word::Option(option.id.clone(), value))?;
@@ -171,7 +190,7 @@ impl Grammar {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Arg, ArgAction};
+    use clap::ArgAction;
 
     use super::*;
 

@@ -137,9 +137,10 @@ impl Names {
 /// A larger first number does not lengthen the suffix: it tells the user's own idea of its length (GNU does the same).
 fn needed_length(rules: &SuffixRules, count: u64) -> u64 {
     let base = rules.alphabet.base();
-    let from = rules.from.as_deref().unwrap_or_default().iter().try_fold(0u64, |number, digit| {
-        number.checked_mul(base)?.checked_add(rules.alphabet.value(*digit)? as u64)
-    });
+    let from =
+        rules.from.as_deref().unwrap_or_default().iter().try_fold(0u64, |number, digit| {
+            number.checked_mul(base)?.checked_add(rules.alphabet.value(*digit)? as u64)
+        });
     let mut last = count - 1;
     if let Some(from) = from.filter(|from| *from < count) {
         last = last.saturating_add(from);

@@ -241,9 +241,8 @@ impl Reading {
         if let Some(extra) = operands.get(2) {
             return Err(Refusal::Hint(format!("extra operand {}", told(extra.as_bytes()))));
         }
-        let names = names.map_err(|_| {
-            Refusal::Hint("numerical suffix start value is too large for the suffix length".into())
-        })?;
+        let names = names
+            .map_err(|_| Refusal::Hint("numerical suffix start value is too large for the suffix length".into()))?;
         Ok(Options {
             way,
             separator: self.separator.unwrap_or(b'\n'),

@@ -1,10 +1,6 @@
-//! How GNU split quotes what it was given: texts in the quotation marks of the locale, names as the shell would need them.
+//! How GNU split quotes what it was given: in the quotation marks of the locale.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
-use crate::quote::quoted;
 
 /// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`.
 pub(super) fn told(text: &[u8]) -> String {
@@ -35,7 +31,9 @@ fn in_marks(text: &[u8], utf8: bool) -> String {
                 '\u{b}' => out.push_str("\\v"),
                 '\u{c}' => out.push_str("\\f"),
                 '\r' => out.push_str("\\r"),
-                c if c.is_control() || !(utf8 || c.is_ascii()) => octal(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c if c.is_control() || !(utf8 || c.is_ascii()) => {
+                    octal(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes())
+                }
                 c => out.push(c),
             }
         }
@@ -47,22 +45,6 @@ fn in_marks(text: &[u8], utf8: bool) -> String {
 
 fn octal(out: &mut String, bytes: &[u8]) {
     bytes.iter().for_each(|byte| out.push_str(&format!("\\{byte:03o}")));
-}
-
-/// A name in front of a colon: in quotes only if a shell would need them, or if it has a colon of its own.
-pub(super) fn named(name: &OsStr) -> Cow<'_, str> {
-    match name.to_str() {
-        Some(text) if !text.is_empty() && text.char_indices().all(|(at, c)| plain(text, at, c)) => Cow::Borrowed(text),
-        _ => Cow::Owned(quoted(name)),
-    }
-}
-
-fn plain(text: &str, at: usize, c: char) -> bool {
-    match c {
-        '#' | '~' => at > 0,
-        '{' | '}' => text.len() > 1,
-        c => !c.is_control() && !" :!\"$&'()*;<=>?[\\^`|".contains(c),
-    }
 }
 
 #[cfg(test)]
@@ -89,25 +71,5 @@ mod tests {
         assert!(utf8(&[("LC_ALL", ""), ("LANG", "en_GB.utf8")]));
         assert!(utf8(&[("LC_CTYPE", "de_DE.UTF-8@euro"), ("LANG", "C")]));
         assert!(!utf8(&[("LANG", "de_DE.ISO-8859-1")]));
-    }
-
-    #[test]
-    fn names_are_quoted_where_a_shell_needs_it() {
-        for (name, shown) in [
-            ("xaa", "xaa"),
-            ("a b", "'a b'"),
-            ("a:b", "'a:b'"),
-            ("-", "-"),
-            ("", "''"),
-            ("#x", "'#x'"),
-            ("x#~", "x#~"),
-            ("{", "'{'"),
-            ("{a}", "{a}"),
-            ("grüße", "grüße"),
-            ("a\nb", "'a'$'\\n''b'"),
-            ("it's", "\"it's\""),
-        ] {
-            assert_eq!(named(OsStr::new(name)), shown, "{name:?}");
-        }
     }
 }

@@ -42,8 +42,9 @@ pub(in crate::commands::split) struct Chunks {
 }
 
 impl Chunks {
-    pub(in crate::commands::split) fn new(shares: Shares) -> Chunks {
-        Chunks { shares, position: 0 }
+    /// `position` is where the first byte is that will be seen.
+    pub(in crate::commands::split) fn new(shares: Shares, position: u64) -> Chunks {
+        Chunks { shares, position }
     }
 }
 

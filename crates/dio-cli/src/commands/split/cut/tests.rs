@@ -122,7 +122,7 @@ fn lines_within_bytes() {
 fn shares_of_bytes() {
     each_case(|input, count, rng| {
         let shares = Shares::new(input.len() as u64, count);
-        let found = pieces(&mut Chunks::new(shares), input, rng);
+        let found = pieces(&mut Chunks::new(shares, 0), input, rng);
         let each = (input.len() / count as usize).max(1);
         let mut expected = Vec::new();
         for piece in 0..count as usize {
@@ -162,7 +162,7 @@ fn what_an_input_has_grown_by_is_left_out() {
     let shares = Shares::new(7, 2);
     let input = b"a\nb\nc\nd\ne\nf";
     let joined = |outputs: Vec<(u64, Vec<u8>)>| outputs.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
-    assert_eq!(joined(pieces(&mut Chunks::new(shares), input, &mut rng)), [b"a\nb".to_vec(), b"\nc\nd".to_vec()]);
+    assert_eq!(joined(pieces(&mut Chunks::new(shares, 0), input, &mut rng)), [b"a\nb".to_vec(), b"\nc\nd".to_vec()]);
     let lines = joined(pieces(&mut LineChunks::new(shares, b'\n', 0), input, &mut rng));
     assert_eq!(lines, [b"a\nb\n".to_vec(), b"c\nd".to_vec()]);
 }
