@@ -101,8 +101,7 @@ impl Filter {
         match (status.signal(), status.code()) {
             (Some(SIGPIPE), _) | (None, Some(0) | None) => Ok(()),
             (Some(signal), _) => {
-                let word = signal_hook::low_level::signal_name(signal)
-                    .map_or_else(|| signal.to_string(), |name| name.trim_start_matches("SIG").to_owned());
+                let word = signal_name(signal);
                 let message = format!("with FILE={name}, signal {word} from command: {command}");
                 Err(Failure::Filter { message, status: (signal + 128) as u8 })
             }
@@ -111,5 +110,24 @@ impl Filter {
                 Err(Failure::Filter { message, status: code as u8 })
             }
         }
+    }
+}
+
+/// A signal without its `SIG`, those for one's own purposes counted from the nearer end of their range (`signal(7)`).
+fn signal_name(signal: i32) -> String {
+    const RTMIN: i32 = 34;
+    const RTMAX: i32 = 64;
+    match signal {
+        RTMIN => "RTMIN".to_owned(),
+        RTMAX => "RTMAX".to_owned(),
+        16 => "STKFLT".to_owned(),
+        29 => "POLL".to_owned(),
+        30 => "PWR".to_owned(),
+        35..=49 => format!("RTMIN+{}", signal - RTMIN),
+        50..RTMAX => format!("RTMAX-{}", RTMAX - signal),
+        _ => match signal_hook::low_level::signal_name(signal) {
+            Some(name) => name.trim_start_matches("SIG").to_owned(),
+            None => signal.to_string(),
+        },
     }
 }

@@ -109,3 +109,10 @@ impl Maker {
         out.write_all(&said).and_then(|()| out.flush()).map_err(Failure::Write)
     }
 }
+
+impl Drop for Maker {
+    /// What was said is seen even if the run fails; and before the reason is told.
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
