@@ -2,8 +2,16 @@
 
 mod split_support;
 
-use dio_test::{Rng, Seed};
+use std::path::PathBuf;
+
+use dio_test::{Rng, Seed, file_systems};
 use split_support::{Case, From, case};
+
+/// Where to run: all file systems of the tests, and memory.
+fn places() -> Vec<PathBuf> {
+    let memory = Some(PathBuf::from("/dev/shm")).filter(|path| path.is_dir());
+    file_systems().into_iter().map(|fs| fs.path).chain(memory).collect()
+}
 
 /// Inputs that are easy to get wrong.
 fn input(rng: &mut Rng, separator: u8) -> Vec<u8> {
@@ -106,8 +114,10 @@ fn random_case(rng: &mut Rng) -> Case {
 fn random_runs() {
     let seed = Seed::new();
     let mut rng = seed.rng();
+    let places = places();
     for _ in 0..150 {
-        random_case(&mut rng).same();
+        let place = places[rng.range_usize(0..places.len())].clone();
+        Case { place, ..random_case(&mut rng) }.same();
     }
 }
 
@@ -207,7 +217,9 @@ fn names_run_out_or_grow() {
     for args in
         ["-1", "-1 -d", "-1 -x", "-1 -a2", "-1 -a2 -d", "-1 --numeric-suffixes=95", "-1 -a0", "-1 -a3 -x", "-nr/2000"]
     {
-        case(args, &lines).same();
+        // Thousands of files: quick in memory.
+        let place = places().pop().unwrap();
+        Case { place, ..case(args, &lines) }.same();
     }
 }
 

@@ -29,7 +29,7 @@ const DIRECT: u64 = 256 << 10;
 enum Place {
     Regular {
         /// None while other outputs need the descriptors.
-        file: Option<File>,
+        file: Option<Box<File>>,
     },
     /// A device, a pipe or the like.
     Plain(OwnedFd),
@@ -52,6 +52,8 @@ pub(super) struct Robin {
     maker: Maker,
     count: u64,
     elide_empty: bool,
+    /// What someone may be waiting for at the other end is written line by line.
+    unbuffered: bool,
     /// Bytes that one output gathers.
     room: usize,
     outs: Vec<Out>,
@@ -61,9 +63,10 @@ pub(super) struct Robin {
 }
 
 impl Robin {
-    pub(super) fn new(maker: Maker, count: u64, elide_empty: bool) -> Robin {
+    pub(super) fn new(maker: Maker, count: u64, elide_empty: bool, unbuffered: bool) -> Robin {
         let room = (MEMORY / count).clamp(LEAST, MOST) & !(LEAST - 1);
-        Robin { maker, count, elide_empty, room: room as usize, outs: Vec::new(), victim: 0, deaf: 0 }
+        let (room, outs) = (room as usize, Vec::new());
+        Robin { maker, count, elide_empty, unbuffered, room, outs, victim: 0, deaf: 0 }
     }
 
     /// How files of this run are opened.
@@ -122,6 +125,30 @@ impl Robin {
     }
 }
 
+impl Robin {
+    /// Writes and closes all outputs, also those behind one that fails.
+    fn close(&mut self) -> Run<()> {
+        let mut result = Ok(());
+        for index in 0..self.outs.len() {
+            result = result.and(self.put_held(index));
+        }
+        let tool = self.maker.tool().clone();
+        for out in std::mem::take(&mut self.outs) {
+            result = result.and(out.close(&tool));
+        }
+        result
+    }
+}
+
+impl Drop for Robin {
+    /// What was gathered is written even if the run fails; the first error is told already.
+    fn drop(&mut self) {
+        if !self.outs.is_empty() {
+            let _ = self.close();
+        }
+    }
+}
+
 /// Closes the file of one output, the next in turn that has one open.
 fn close_one(tool: &Tool, outs: &mut [Out], victim: &mut usize) -> Run<bool> {
     for _ in 0..outs.len() {
@@ -153,7 +180,7 @@ impl Out {
                 Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
                 Err(error) => return Err(Failure::file(&self.name, error.errno())),
                 Ok(file) => {
-                    self.place = Place::Regular { file: Some(file) };
+                    self.place = Place::Regular { file: Some(Box::new(file)) };
                     return Ok(());
                 }
             }
@@ -233,7 +260,8 @@ impl Outlet for Robin {
             let out = &mut self.outs[index];
             if out.held.len() + bytes.len() < self.room {
                 out.held.extend_from_slice(bytes);
-                return Ok(());
+                let at_once = self.unbuffered && !matches!(out.place, Place::Regular { .. });
+                return if at_once { self.put_held(index) } else { Ok(()) };
             }
             let (now, later) = bytes.split_at(self.room - out.held.len());
             out.held.extend_from_slice(now);
@@ -263,13 +291,7 @@ impl Outlet for Robin {
                 self.open()?;
             }
         }
-        for index in 0..self.outs.len() {
-            self.put_held(index)?;
-        }
-        let tool = self.maker.tool().clone();
-        for out in std::mem::take(&mut self.outs) {
-            out.close(&tool)?;
-        }
+        self.close()?;
         self.maker.flush()
     }
 }

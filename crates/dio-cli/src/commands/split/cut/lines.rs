@@ -22,8 +22,7 @@ impl Lines {
 
 impl Cutter for Lines {
     fn cut(&mut self, chunk: &[u8]) -> Cut {
-        let mut ends = memchr_iter(self.separator, chunk);
-        while let Some(at) = ends.next() {
+        for at in memchr_iter(self.separator, chunk) {
             self.room -= 1;
             if self.room == 0 {
                 let cut = Cut::put(self.piece, at + 1, true);
