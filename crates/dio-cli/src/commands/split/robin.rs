@@ -33,7 +33,7 @@ enum Place {
     },
     /// A device, a pipe or the like.
     Plain(OwnedFd),
-    Filter(Filter),
+    Filter(Box<Filter>),
 }
 
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Robin {
         let mut out = match maker.make(|| close_one(&tool, outs, victim))? {
             Made::Filter(filter) => {
                 let name = filter.name().to_owned();
-                Out { name, place: Place::Filter(filter), held: Vec::new(), written: 0, requests: 0 }
+                Out { name, place: Place::Filter(Box::new(filter)), held: Vec::new(), written: 0, requests: 0 }
             }
             Made::File(MadeFile { name, fd, regular: false }) => {
                 Out { name, place: Place::Plain(fd), held: Vec::new(), written: 0, requests: 0 }
