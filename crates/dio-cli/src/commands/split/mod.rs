@@ -3,9 +3,10 @@
 //! `args` defines the flags; `getopt` reads them in their order and `options` validates them. `cut` says where the input
 //! is cut, without I/O; `run` leads the input through it to an outlet: `sequence`, one output after the other, `robin`, all
 //! at a time, or `only`, one of them to standard output. `pieces` makes outputs, with `names`; `target` and `filter` write
-//! them.
+//! them, and `background` closes them.
 
 mod args;
+mod background;
 mod cut;
 mod failure;
 mod filter;

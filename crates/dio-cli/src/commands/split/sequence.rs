@@ -1,5 +1,6 @@
 //! Outputs that follow each other: one is complete before the next is begun.
 
+use super::background::Background;
 use super::cut::{Action, Cut};
 use super::failure::Run;
 use super::pieces::Maker;
@@ -24,6 +25,7 @@ pub(super) trait Outlet {
 #[derive(Debug)]
 pub(super) struct Sequence {
     maker: Maker,
+    background: Background,
     /// How many outputs there are to be, if that is known and empty ones are wanted.
     wanted: Option<u64>,
     /// The last of the outputs, if their number is known.
@@ -36,11 +38,24 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn new(maker: Maker, count: Option<u64>, elide_empty: bool) -> Sequence {
         let wanted = count.filter(|_| !elide_empty);
-        Sequence { maker, wanted, last: count.map(|count| count - 1), next: 0, current: None }
+        let background = Background::new(maker.tool());
+        Sequence { maker, background, wanted, last: count.map(|count| count - 1), next: 0, current: None }
     }
 
     fn close(&mut self) -> Run<()> {
-        self.current.take().map_or(Ok(()), |(_, target)| target.close(self.maker.tool()))
+        match self.current.take() {
+            None => Ok(()),
+            Some((piece, target)) if target.waits() => self.background.close(piece, target),
+            Some((_, target)) => target.close(self.maker.tool()),
+        }
+    }
+
+    /// What is told of a run that failed is its first output that failed, though a later one was noticed before.
+    fn first_failure(&mut self, result: Run<()>) -> Run<()> {
+        result.or_else(|failure| {
+            self.background.finish()?;
+            Err(failure)
+        })
     }
 
     fn open(&mut self, piece: u64) -> Run<()> {
@@ -49,6 +64,17 @@ impl Sequence {
         self.current = Some((piece, Target::new(self.maker.tool(), made)?));
         self.next = piece + 1;
         Ok(())
+    }
+
+    fn write(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+        if self.current.as_ref().is_none_or(|(piece, _)| *piece != cut.piece) {
+            self.make_empty(cut.piece)?;
+            self.open(cut.piece)?;
+        }
+        let tool = self.maker.tool().clone();
+        let (_, target) = self.current.as_mut().expect("it was opened above");
+        target.write(&tool, part, cut.ends)?;
+        if cut.ends { self.close() } else { Ok(()) }
     }
 
     /// Makes the outputs before `piece` that got nothing.
@@ -65,14 +91,8 @@ impl Sequence {
 impl Outlet for Sequence {
     fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
         debug_assert!(cut.action == Action::Put || cut.action == Action::PutKept);
-        if self.current.as_ref().is_none_or(|(piece, _)| *piece != cut.piece) {
-            self.make_empty(cut.piece)?;
-            self.open(cut.piece)?;
-        }
-        let tool = self.maker.tool().clone();
-        let (_, target) = self.current.as_mut().expect("it was opened above");
-        target.write(&tool, part, cut.ends)?;
-        if cut.ends { self.close() } else { Ok(()) }
+        let put = self.write(cut, part);
+        self.first_failure(put)
     }
 
     fn idle(&mut self, all: bool) -> Run<()> {
@@ -85,10 +105,18 @@ impl Outlet for Sequence {
     }
 
     fn finish(&mut self) -> Run<()> {
-        if let Some(wanted) = self.wanted {
-            self.make_empty(wanted)?;
-        }
-        self.close()?;
+        let made = self.wanted.map_or(Ok(()), |wanted| self.make_empty(wanted));
+        let closed = made.and_then(|()| self.close());
+        self.first_failure(closed)?;
+        self.background.finish()?;
         self.maker.flush()
+    }
+}
+
+impl Drop for Sequence {
+    /// What was taken is written even if the run fails; why it does is told already.
+    fn drop(&mut self) {
+        let _ = self.close();
+        let _ = self.background.finish();
     }
 }

@@ -5,11 +5,11 @@ use std::io::{IoSlice, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use dio::Mode;
 use dio::file::{Class, Counters, Reason};
 use dio::residency::{evict, resident_pages, write_back};
 use dio::stream::Chunk;
 use dio::sys::RWF_DONTCACHE;
+use dio::{Mode, OpenOptions};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use crate::receipt::{FileLine, Role, main_way};
@@ -40,8 +40,9 @@ impl AsRef<[u8]> for Part<'_> {
 /// Where the bytes of an output go.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// A file that is not known to be large: its bytes are held until they are all there, or too many. A direct request
-    /// would pay a round trip to the device for each file where the kernel gathers many.
+    /// A file that is not known to be large: its bytes are held until they are all there, or too many. It needs no
+    /// stream with buffers of its own; and if it is little, no direct request, which would pay a round trip to the device
+    /// for each file where the kernel gathers many.
     Small(Small),
     /// A stream, past the page cache. The second is the name; none for standard output.
     Sink(Box<Sink>, Option<std::ffi::OsString>),
@@ -59,13 +60,15 @@ pub(super) struct Small {
     requests: u64,
 }
 
-/// A file up to this size may stay small; `None` if the user wants all of them direct.
-pub(super) fn small_limit(tool: &Tool) -> Option<usize> {
+/// Most bytes that are held for a file; with more it becomes a stream.
+const HELD: usize = 1 << 20;
+
+/// A complete file of up to this size passes through the page cache, which forgets it, at once. In bytes.
+fn at_once(tool: &Tool) -> usize {
     let options = tool.stream_options();
     match options.mode {
-        Mode::Direct | Mode::Concurrent if options.small == 0 => None,
-        Mode::Direct | Mode::Concurrent => Some(options.small as usize),
-        _ => Some(64 << 10),
+        Mode::Direct | Mode::Concurrent => options.small as usize,
+        _ => 64 << 10,
     }
 }
 
@@ -74,10 +77,19 @@ impl Target {
     pub(super) fn new(tool: &Tool, made: Made) -> Run<Target> {
         match made {
             Made::Filter(filter) => Ok(Target::Filter(filter)),
-            Made::File(file) if file.regular && small_limit(tool).is_some() => {
+            Made::File(file) if file.regular => {
                 Ok(Target::Small(Small { file, held: Vec::new(), written: 0, requests: 0 }))
             }
             Made::File(file) => sink(tool, file),
+        }
+    }
+
+    /// Whether closing it waits for the storage.
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Target::Small(small) => !small.held.is_empty(),
+            Target::Sink(stream, _) => stream.file().is_some(),
+            Target::Filter(_) => false,
         }
     }
 
@@ -89,7 +101,7 @@ impl Target {
     /// Writes what comes next; `ends` says that nothing comes after it.
     pub(super) fn write(&mut self, tool: &Tool, part: Part<'_>, ends: bool) -> Run<()> {
         if let Target::Small(small) = self {
-            if small.written as usize + small.held.len() + part.as_ref().len() <= small_limit(tool).unwrap_or(0) {
+            if small.written as usize + small.held.len() + part.as_ref().len() <= HELD {
                 return small.write(tool, part.as_ref(), ends);
             }
             self.enlarge(tool)?;
@@ -134,10 +146,7 @@ impl Target {
     /// The output is complete.
     pub(super) fn close(self, tool: &Tool) -> Run<()> {
         match self {
-            Target::Small(mut small) => {
-                small.put(tool, &[])?;
-                small.close(tool)
-            }
+            Target::Small(small) => small.close(tool),
             Target::Sink(stream, name) => stream.close().map_err(|error| failed(name.as_deref(), &error)),
             Target::Filter(mut filter) => {
                 tool.ledger().count(&filter.counters());
@@ -158,9 +167,9 @@ fn failed(name: Option<&OsStr>, error: &std::io::Error) -> Failure {
 }
 
 impl Small {
-    /// Writes at once what is known to be the end, and holds the rest.
+    /// Writes what is known to be all of a little file; holds the rest.
     fn write(&mut self, tool: &Tool, bytes: &[u8], ends: bool) -> Run<()> {
-        if ends {
+        if ends && self.held.len() + bytes.len() <= at_once(tool) {
             return self.put(tool, bytes);
         }
         self.held.extend_from_slice(bytes);
@@ -195,7 +204,11 @@ impl Small {
         Ok(())
     }
 
-    fn close(self, tool: &Tool) -> Run<()> {
+    fn close(mut self, tool: &Tool) -> Run<()> {
+        if self.written == 0 && self.held.len() > at_once(tool) {
+            return self.write_whole(tool);
+        }
+        self.put(tool, &[])?;
         let mut counters = Counters { write_requests: self.requests, ..Counters::default() };
         let cached = tool.stream_options().mode == Mode::Cached;
         counters.written.add(if cached { Class::Cached } else { Class::Uncached }, self.written);
@@ -203,6 +216,26 @@ impl Small {
             counters.reasons[Reason::Small as usize] = self.written;
         }
         account(tool, &self.file.name, self.file.fd.as_fd(), &counters);
+        Ok(())
+    }
+
+    /// Writes a file of which all is held.
+    fn write_whole(self, tool: &Tool) -> Run<()> {
+        let MadeFile { name, fd, .. } = self.file;
+        let options = tool.stream_options();
+        tool.ledger().count_buffers(self.held.len() as u64);
+        let file = OpenOptions::new().write(true).mode(options.mode).need(options.need).adopt(fd, &name);
+        let written = file.and_then(|file| {
+            file.write_at(&self.held, 0)?;
+            file.settle()?;
+            Ok(file)
+        });
+        tool.ledger().release_buffers(self.held.len() as u64);
+        let file = written.map_err(|error| Failure::file(&name, error.errno()))?;
+        match file.descriptor() {
+            Some(fd) => account(tool, &name, fd, &file.counters()),
+            None => tool.ledger().count(&file.counters()),
+        }
         Ok(())
     }
 }
