@@ -2,8 +2,11 @@
 
 pub mod bench;
 pub mod cache;
+pub mod cat;
 pub mod cp;
 pub mod probe;
 pub mod split;
+pub mod sum;
+pub mod tee;
 
 pub(crate) use dio::file::words_of as words;
