@@ -37,7 +37,7 @@ impl Background {
     /// Closes an output, the sooner or later. `number` is its place among all outputs.
     ///
     /// # Errors
-    /// What closing this one or an earlier one answered.
+    /// What closing the first of them that failed answered; all are closed then.
     pub(super) fn close(&mut self, number: u64, target: Target) -> Run<()> {
         let Some(sender) = &self.sender else { return target.close(&self.tool) };
         if self.threads.len() < THREADS {
@@ -51,15 +51,9 @@ impl Background {
         }
         // Threads end only when the sender is gone.
         sender.send((number, target)).expect("a thread receives");
-        self.check()
-    }
-
-    /// Whether an output failed so far.
-    fn check(&self) -> Run<()> {
-        match self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some((_, failure)) => Err(failure),
-            None => Ok(()),
-        }
+        // Which one was the first is known when all are closed.
+        let failed = self.first.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if failed { self.finish() } else { Ok(()) }
     }
 
     /// Waits for all.
@@ -73,7 +67,10 @@ impl Background {
                 std::panic::resume_unwind(panic);
             }
         }
-        self.check()
+        match self.first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some((_, failure)) => Err(failure),
+            None => Ok(()),
+        }
     }
 }
 
