@@ -1,7 +1,6 @@
 //! What ends a run early.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
@@ -64,15 +63,4 @@ impl Failure {
 
 fn told(name: &OsStr, errno: Errno) -> String {
     format!("{}: {}", named(name), words(errno))
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Message(message) | Failure::Pipe(message) | Failure::Filter { message, .. } => {
-                f.write_str(message)
-            }
-            Failure::Write(error) => error.fmt(f),
-        }
-    }
 }

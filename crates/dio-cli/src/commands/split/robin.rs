@@ -83,22 +83,16 @@ impl Robin {
         let how = self.how();
         let (maker, outs, victim) = (&mut self.maker, &mut self.outs, &mut self.victim);
         let tool = maker.tool().clone();
-        let mut out = match maker.make(|| close_one(&tool, outs, victim))? {
-            Made::Filter(filter) => {
-                let name = filter.name().to_owned();
-                Out { name, place: Place::Filter(Box::new(filter)), held: Vec::new(), written: 0, requests: 0 }
-            }
-            Made::File(MadeFile { name, fd, regular: false }) => {
-                Out { name, place: Place::Plain(fd), held: Vec::new(), written: 0, requests: 0 }
-            }
+        let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
+        let out = match maker.make(|| close_one(&tool, outs, victim))? {
+            Made::Filter(filter) => new(filter.name().to_owned(), Place::Filter(Box::new(filter))),
+            Made::File(MadeFile { name, fd, regular: false }) => new(name, Place::Plain(fd)),
             Made::File(MadeFile { name, fd, .. }) => {
-                drop(fd);
-                Out { name, place: Place::Regular { file: None }, held: Vec::new(), written: 0, requests: 0 }
+                let mut out = new(name, Place::Regular { file: None });
+                out.open(&how, Some(fd), || close_one(&tool, outs, victim))?;
+                out
             }
         };
-        if let Place::Regular { .. } = out.place {
-            out.reopen(&how, || close_one(&tool, outs, victim))?;
-        }
         self.outs.push(out);
         Ok(())
     }
@@ -111,7 +105,7 @@ impl Robin {
         if let Place::Regular { file: None } = self.outs[index].place {
             // Taken out, so that it cannot be chosen to be closed.
             let mut out = self.outs.remove(index);
-            let opened = out.reopen(&how, || close_one(&tool, &mut self.outs, &mut self.victim));
+            let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.victim));
             self.outs.insert(index, out);
             opened?;
         }
@@ -167,24 +161,26 @@ impl Out {
         matches!(&self.place, Place::Filter(filter) if filter.deaf())
     }
 
-    /// Opens the file, which exists, to be written on.
-    fn reopen(&mut self, how: &OpenOptions, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
-        let (mut how, mut readable) = (how.clone(), true);
-        loop {
+    /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for writing only.
+    fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
+        let file = loop {
             match how.open(&self.name) {
-                // One that may not be read can be written through the page cache.
-                Err(error) if error.errno() == Errno::ACCESS && readable => {
-                    readable = false;
-                    how.read(false).mode(Mode::Uncached);
-                }
                 Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
-                Err(error) => return Err(Failure::file(&self.name, error.errno())),
-                Ok(file) => {
-                    self.place = Place::Regular { file: Some(Box::new(file)) };
-                    return Ok(());
+                // One that may not be read can be written through the page cache.
+                Err(error) if error.errno() == Errno::ACCESS => {
+                    let mut how = how.clone();
+                    how.read(false).mode(Mode::Uncached);
+                    break match given {
+                        Some(fd) => how.adopt(fd, &self.name),
+                        None => how.open(&self.name),
+                    };
                 }
+                other => break other,
             }
-        }
+        };
+        let file = file.map_err(|error| Failure::file(&self.name, error.errno()))?;
+        self.place = Place::Regular { file: Some(Box::new(file)) };
+        Ok(())
     }
 
     /// Closes the file if it is open, and says whether it was.
