@@ -254,6 +254,59 @@ fn filters_that_have_all_gone_end_an_endless_input() {
     assert_eq!(joined(directory.path()), b"y\ny\n");
 }
 
+/// A group of processes whose memory, page cache included, is limited; removed when dropped.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Group> {
+        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-split-{}", std::process::id()));
+        let made =
+            fs::create_dir(&path).and_then(|()| fs::write(path.join("memory.limit_in_bytes"), bytes.to_string()));
+        let group = Group(path);
+        match made {
+            Ok(()) => Some(group),
+            Err(error) => {
+                dio_test::skip!("no group with a limit of memory: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn more_than_fits_into_memory() {
+    let Some(group) = Group::new(96 * MIB) else { return };
+    let directory = file_systems()[0].dir();
+    let path = directory.path().join("in");
+    let input = lines(200 << 20);
+    fs::write(&path, &input).unwrap();
+    cold(&path);
+    for args in ["-b32M", "-b700000", "-l1000000", "-C30M", "-nl/5", "-nr/3", "-nr/200"] {
+        let shell = format!("echo $$ >{}/tasks && exec {} {args} in", group.0.display(), dio().display());
+        let output = Command::new("sh").arg("-c").arg(shell).current_dir(directory.path()).output().unwrap();
+        assert!(output.status.success(), "{args}: {output:?}");
+        let outputs: Vec<_> = sorted(directory.path()).into_iter().filter(|path| !path.ends_with("in")).collect();
+        if !args.starts_with("-nr") {
+            assert!(joined(directory.path()) == input, "{args}");
+        } else {
+            // Line by line from each in turn.
+            let files: Vec<Vec<u8>> = outputs.iter().map(|path| fs::read(path).unwrap()).collect();
+            for (number, line) in input.chunks(16).enumerate() {
+                let at = number / files.len() * 16;
+                assert!(files[number % files.len()][at..at + 16] == *line, "{args}: line {number}");
+            }
+            assert_eq!(files.iter().map(Vec::len).sum::<usize>(), input.len(), "{args}");
+        }
+        outputs.iter().for_each(|path| fs::remove_file(path).unwrap());
+    }
+}
+
 #[test]
 fn help_and_version() {
     let seen = case("--help", "").run(dio());
