@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
 
 use crate::tool::IoArgs;
 
@@ -18,6 +18,7 @@ use crate::tool::IoArgs;
 ///
 /// -NUMBER means -l NUMBER.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct SplitArgs {
     /// Put SIZE bytes into each file
     #[arg(short, long, value_name = "SIZE")]
@@ -64,6 +65,12 @@ pub struct SplitArgs {
     /// Number the files from 0 in hexadecimal
     #[arg(short = 'x')]
     pub hexadecimal: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    pub version: Option<bool>,
     /// The file to split; standard input without it or for -
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,

@@ -44,7 +44,7 @@ const NAME: &str = "split";
 #[must_use]
 pub fn run(args: &[OsString]) -> ExitCode {
     // The last of GNU's own options, in the order of the definition, that has a long name.
-    let grammar = Grammar::of(&SplitArgs::augment_args(Command::new(NAME)), "separator");
+    let grammar = Grammar::of(&definition(), "separator");
     let read = Options::read(&grammar, args).and_then(|options| Ok((shared(&options.shared)?, options)));
     let (io, options) = match read {
         Ok(read) => read,
@@ -54,6 +54,11 @@ pub fn run(args: &[OsString]) -> ExitCode {
     let status = run::run(&tool, options).err().map(|failure| failure.tell(&tool));
     let code = tool.finish();
     status.filter(|status| *status != 1).map_or(code, ExitCode::from)
+}
+
+/// What help is made from, and the grammar.
+fn definition() -> Command {
+    SplitArgs::augment_args(Command::new(NAME).version(env!("CARGO_PKG_VERSION")))
 }
 
 /// The flags that all tools of dio share.
@@ -75,7 +80,7 @@ fn refuse(refusal: Refusal) -> ExitCode {
         Refusal::Plain(message) => (message, String::new()),
         Refusal::Hint(message) => (message, format!("Try '{name} --help' for more information.\n")),
         Refusal::Help => {
-            let mut command = SplitArgs::augment_args(Command::new(NAME)).bin_name(name);
+            let mut command = definition().bin_name(name);
             return print(command.render_long_help().to_string());
         }
         Refusal::Version => return print(format!("{name} {}\n", env!("CARGO_PKG_VERSION"))),
