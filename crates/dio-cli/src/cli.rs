@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, probe, sum, tee};
+use crate::commands::{bench, cache, cat, cp, probe, split, sum, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -24,6 +24,7 @@ enum Command {
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
     Tee(tee::TeeArgs),
+    Split(split::SplitArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
@@ -53,6 +54,10 @@ enum Command {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = tool::resolve(args);
+    // Here the order of the options matters, and some look like numbers.
+    if args.get(1).is_some_and(|command| command == "split") {
+        return split::run(&args[2..]);
+    }
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return cli.run(),
         Err(error) => error,
@@ -74,6 +79,7 @@ impl Cli {
             Command::Cp(args) => cp::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Tee(args) => tee::run(args),
+            Command::Split(_) => unreachable!("its command line is not read here"),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

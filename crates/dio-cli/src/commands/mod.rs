@@ -5,6 +5,7 @@ pub mod cache;
 pub mod cat;
 pub mod cp;
 pub mod probe;
+pub mod split;
 pub mod sum;
 pub mod tee;
 

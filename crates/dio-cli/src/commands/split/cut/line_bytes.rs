@@ -1,0 +1,74 @@
+//! `-C`.
+
+use memchr::memrchr;
+
+use super::{Action, Cut, Cutter, at_most};
+
+/// `-C`: as many whole lines as fit into so many bytes; a line that does not fit by itself is cut.
+///
+/// The last bytes are one window like all others: if they fill it exactly and do not end a line, their last line starts
+/// an output of its own, as with GNU split.
+#[derive(Debug)]
+pub(in crate::commands::split) struct LineBytes {
+    separator: u8,
+    each: u64,
+    piece: u64,
+    /// Bytes that the present output still takes, those kept aside counted as taken. Invariant: at least 1.
+    room: u64,
+    /// A line ends in the present output, so a part of another may have to wait for the next.
+    has_line: bool,
+    /// How many bytes are kept aside.
+    kept: u64,
+}
+
+impl LineBytes {
+    pub(in crate::commands::split) fn new(separator: u8, each: u64) -> LineBytes {
+        LineBytes { separator, each, piece: 0, room: each, has_line: false, kept: 0 }
+    }
+
+    /// Begins the next output with what is kept aside.
+    fn next_piece(&mut self) {
+        self.piece += 1;
+        self.room = self.each - self.kept;
+        self.has_line = false;
+    }
+
+    fn put_kept(&mut self) -> Cut {
+        self.kept = 0;
+        Cut { action: Action::PutKept, piece: self.piece, len: 0, ends: false }
+    }
+}
+
+impl Cutter for LineBytes {
+    fn cut(&mut self, chunk: &[u8]) -> Cut {
+        let window = at_most(chunk, self.room);
+        let full = window as u64 == self.room;
+        let line_end = memrchr(self.separator, &chunk[..window]);
+        let len = match line_end {
+            // What is kept aside is the beginning of a line that ends here, or of an output.
+            _ if self.kept > 0 && (line_end.is_some() || !self.has_line) => return self.put_kept(),
+            Some(at) => at + 1,
+            None if self.has_line => {
+                let cut = Cut { action: Action::Keep, piece: self.piece, len: window, ends: full };
+                self.kept += window as u64;
+                self.room -= window as u64;
+                if full {
+                    self.next_piece();
+                }
+                return cut;
+            }
+            None => window,
+        };
+        self.has_line |= line_end.is_some();
+        self.room -= len as u64;
+        let cut = Cut::put(self.piece, len, self.room == 0);
+        if cut.ends {
+            self.next_piece();
+        }
+        cut
+    }
+
+    fn end(&mut self) -> Option<Cut> {
+        (self.kept > 0).then(|| self.put_kept())
+    }
+}

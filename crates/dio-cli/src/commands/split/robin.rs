@@ -1,0 +1,293 @@
+//! `-n r/N`: all outputs are open at a time, as far as the system allows, and each gathers its lines in memory.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+
+use dio::file::Class;
+use dio::{File, Mode, OpenOptions};
+use rustix::io::Errno;
+
+use crate::tool::Tool;
+
+use super::cut::Cut;
+use super::failure::{Failure, Run};
+use super::filter::Filter;
+use super::pieces::{Made, MadeFile, Maker};
+use super::sequence::Outlet;
+use super::target::{Part, account};
+
+/// Memory of all outputs together, and the least and most of one, in bytes.
+const MEMORY: u64 = 64 << 20;
+const LEAST: u64 = 4 << 10;
+const MOST: u64 = 1 << 20;
+
+/// Outputs whose memory is less than this go through the page cache, which forgets them: direct requests that small
+/// would each wait for the device.
+const DIRECT: u64 = 256 << 10;
+
+#[derive(Debug)]
+enum Place {
+    Regular {
+        /// None while other outputs need the descriptors.
+        file: Option<Box<File>>,
+    },
+    /// A device, a pipe or the like.
+    Plain(OwnedFd),
+    Filter(Box<Filter>),
+}
+
+#[derive(Debug)]
+struct Out {
+    name: OsString,
+    place: Place,
+    held: Vec<u8>,
+    /// Bytes in the file already.
+    written: u64,
+    requests: u64,
+}
+
+/// Files or commands that are written in turn.
+#[derive(Debug)]
+pub(super) struct Robin {
+    maker: Maker,
+    count: u64,
+    elide_empty: bool,
+    /// What someone may be waiting for at the other end is written line by line.
+    unbuffered: bool,
+    /// Bytes that one output gathers.
+    room: usize,
+    outs: Vec<Out>,
+    /// Where to look for an output whose file can be closed.
+    victim: usize,
+    deaf: u64,
+}
+
+impl Robin {
+    pub(super) fn new(maker: Maker, count: u64, elide_empty: bool, unbuffered: bool) -> Robin {
+        let room = (MEMORY / count).clamp(LEAST, MOST) & !(LEAST - 1);
+        let (room, outs) = (room as usize, Vec::new());
+        Robin { maker, count, elide_empty, unbuffered, room, outs, victim: 0, deaf: 0 }
+    }
+
+    /// How files of this run are opened.
+    fn how(&self) -> OpenOptions {
+        let streams = self.maker.tool().stream_options();
+        let mut options = OpenOptions::new();
+        let cheap = streams.mode == Mode::Direct && streams.small > 0 && (self.room as u64) < DIRECT;
+        // A block that is written in part, after a pause of the input, has to be read.
+        options.read(true).write(true).need(streams.need).mode(if cheap { Mode::Uncached } else { streams.mode });
+        options
+    }
+
+    fn open(&mut self) -> Run<()> {
+        let how = self.how();
+        let (maker, outs, victim) = (&mut self.maker, &mut self.outs, &mut self.victim);
+        let tool = maker.tool().clone();
+        let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
+        let out = match maker.make(|| close_one(&tool, outs, victim))? {
+            Made::Filter(filter) => new(filter.name().to_owned(), Place::Filter(Box::new(filter))),
+            Made::File(MadeFile { name, fd, regular: false }) => new(name, Place::Plain(fd)),
+            Made::File(MadeFile { name, fd, .. }) => {
+                let mut out = new(name, Place::Regular { file: None });
+                out.open(&how, Some(fd), || close_one(&tool, outs, victim))?;
+                out
+            }
+        };
+        self.outs.push(out);
+        Ok(())
+    }
+
+    /// Writes what an output has gathered.
+    fn put_held(&mut self, index: usize) -> Run<()> {
+        let how = self.how();
+        let tool = self.maker.tool().clone();
+        let mut held = std::mem::take(&mut self.outs[index].held);
+        if let Place::Regular { file: None } = self.outs[index].place {
+            // Taken out, so that it cannot be chosen to be closed.
+            let mut out = self.outs.remove(index);
+            let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.victim));
+            self.outs.insert(index, out);
+            opened?;
+        }
+        let out = &mut self.outs[index];
+        let was_deaf = out.deaf();
+        out.write(&held)?;
+        self.deaf += u64::from(!was_deaf && out.deaf());
+        held.clear();
+        out.held = held;
+        Ok(())
+    }
+}
+
+impl Robin {
+    /// Writes and closes all outputs, also those behind one that fails.
+    fn close(&mut self) -> Run<()> {
+        let mut result = Ok(());
+        for index in 0..self.outs.len() {
+            result = result.and(self.put_held(index));
+        }
+        let tool = self.maker.tool().clone();
+        for out in std::mem::take(&mut self.outs) {
+            result = result.and(out.close(&tool));
+        }
+        result
+    }
+}
+
+impl Drop for Robin {
+    /// What was gathered is written even if the run fails; the first error is told already.
+    fn drop(&mut self) {
+        if !self.outs.is_empty() {
+            let _ = self.close();
+        }
+    }
+}
+
+/// Closes the file of one output, the next in turn that has one open.
+fn close_one(tool: &Tool, outs: &mut [Out], victim: &mut usize) -> Run<bool> {
+    for _ in 0..outs.len() {
+        *victim = (*victim + 1) % outs.len();
+        if let Some(out) = outs.get_mut(*victim)
+            && out.release(tool)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl Out {
+    fn deaf(&self) -> bool {
+        matches!(&self.place, Place::Filter(filter) if filter.deaf())
+    }
+
+    /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for writing only.
+    fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
+        let file = loop {
+            match how.open(&self.name) {
+                Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
+                // One that may not be read can be written through the page cache.
+                Err(error) if error.errno() == Errno::ACCESS => {
+                    let mut how = how.clone();
+                    how.read(false).mode(Mode::Uncached);
+                    break match given {
+                        Some(fd) => how.adopt(fd, &self.name),
+                        None => how.open(&self.name),
+                    };
+                }
+                other => break other,
+            }
+        };
+        let file = file.map_err(|error| Failure::file(&self.name, error.errno()))?;
+        self.place = Place::Regular { file: Some(Box::new(file)) };
+        Ok(())
+    }
+
+    /// Closes the file if it is open, and says whether it was.
+    fn release(&mut self, tool: &Tool) -> Run<bool> {
+        let Place::Regular { file } = &mut self.place else { return Ok(false) };
+        let Some(file) = file.take() else { return Ok(false) };
+        file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
+        tool.ledger().count(&file.counters());
+        Ok(true)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Run<()> {
+        match &mut self.place {
+            Place::Filter(filter) => return filter.write(bytes),
+            Place::Regular { file } => {
+                let file = file.as_ref().expect("it is opened before it is written");
+                let written = if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
+                written.map_err(|error| Failure::file(&self.name, error.errno()))?;
+                self.written += bytes.len() as u64;
+            }
+            Place::Plain(fd) => {
+                while !bytes.is_empty() {
+                    match rustix::io::write(&*fd, bytes) {
+                        Err(Errno::INTR) => {}
+                        Err(Errno::PIPE) => return Err(Failure::written(&self.name, &Errno::PIPE.into())),
+                        Err(errno) => return Err(Failure::file(&self.name, errno)),
+                        Ok(count) => {
+                            bytes = &bytes[count..];
+                            self.written += count as u64;
+                            self.requests += 1;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(mut self, tool: &Tool) -> Run<()> {
+        match &mut self.place {
+            Place::Filter(filter) => {
+                tool.ledger().count(&filter.counters());
+                filter.close()
+            }
+            Place::Plain(fd) => {
+                let mut counters = dio::Counters { write_requests: self.requests, ..dio::Counters::default() };
+                counters.written.add(Class::Piped, self.written);
+                account(tool, &self.name, &*fd, &counters);
+                Ok(())
+            }
+            Place::Regular { file } => {
+                let Some(file) = file.take() else { return Ok(()) };
+                file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
+                match file.descriptor() {
+                    Some(fd) => account(tool, &self.name, fd, &file.counters()),
+                    None => tool.ledger().count(&file.counters()),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Outlet for Robin {
+    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+        // Lines come in turn, so a new output is always the next.
+        let index = cut.piece as usize;
+        if index == self.outs.len() {
+            self.open()?;
+        }
+        let mut bytes = part.as_ref();
+        loop {
+            let out = &mut self.outs[index];
+            if out.held.len() + bytes.len() < self.room {
+                out.held.extend_from_slice(bytes);
+                let at_once = self.unbuffered && !matches!(out.place, Place::Regular { .. });
+                return if at_once { self.put_held(index) } else { Ok(()) };
+            }
+            let (now, later) = bytes.split_at(self.room - out.held.len());
+            out.held.extend_from_slice(now);
+            bytes = later;
+            self.put_held(index)?;
+        }
+    }
+
+    fn idle(&mut self, all: bool) -> Run<()> {
+        // Commands and pipes have someone at the other end; files wait until they are full unless all is asked for.
+        for index in 0..self.outs.len() {
+            let waits = matches!(self.outs[index].place, Place::Regular { .. }) && !all;
+            if !self.outs[index].held.is_empty() && !waits {
+                self.put_held(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        self.deaf == self.count
+    }
+
+    fn finish(&mut self) -> Run<()> {
+        if !self.elide_empty {
+            while (self.outs.len() as u64) < self.count {
+                self.open()?;
+            }
+        }
+        self.close()?;
+        self.maker.flush()
+    }
+}

@@ -1,0 +1,216 @@
+//! From the input through a cutter to the outputs.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dio::stream::{Chunk, Input};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use crate::quote::{named, quoted, words};
+use crate::tool::{Source, Tool, errno_of};
+
+use super::cut::{Action, Bytes, Chunks, Cutter, LineBytes, LineChunks, Lines, RoundRobin, Shares};
+use super::failure::{Failure, Run};
+use super::only::Only;
+use super::options::{Options, Way};
+use super::pieces::Maker;
+use super::robin::Robin;
+use super::sequence::{Outlet, Sequence};
+use super::target::Part;
+
+/// Splits as asked.
+pub(super) fn run(tool: &Tool, options: Options) -> Run<()> {
+    let mut work = Work::open(tool, &options)?;
+    let input = rustix::fs::fstat(work.source.descriptor())
+        .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(&work.name), words(errno))))?;
+    let separator = options.separator;
+    let mut cutter: Box<dyn Cutter> = match options.way {
+        Way::Bytes(each) => Box::new(Bytes::new(each)),
+        Way::Lines(each) => Box::new(Lines::new(separator, each)),
+        Way::LineBytes(each) => Box::new(LineBytes::new(separator, each)),
+        Way::RoundRobin { count, .. } => Box::new(RoundRobin::new(separator, count)),
+        Way::Chunks { count, only } => {
+            let shares = Shares::new(work.size(tool)?, count);
+            let start = only.map_or(0, |only| shares.start(only - 1));
+            work.skip(start)?;
+            Box::new(Chunks::new(shares, start))
+        }
+        Way::LineChunks { count, only } => {
+            let shares = Shares::new(work.size(tool)?, count);
+            let start = work.line_from(only.map_or(0, |only| shares.start(only - 1)), separator)?;
+            Box::new(LineChunks::new(shares, separator, start))
+        }
+    };
+    let mut outlet = outlet(tool, options, &input)?;
+    work.pump(cutter.as_mut(), outlet.as_mut())?;
+    // What closing a source could tell is no loss of bytes.
+    let _ = work.source.close();
+    outlet.finish()
+}
+
+/// Who takes the outputs.
+fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
+    let way = options.way;
+    if let Some(only) = way.only() {
+        let (bytes, ordered) = (matches!(way, Way::Chunks { .. }), !matches!(way, Way::RoundRobin { .. }));
+        return Ok(Box::new(Only::new(tool, only - 1, bytes, ordered)?));
+    }
+    let maker = Maker::new(tool, options.names, options.filter, options.verbose, input);
+    Ok(match way {
+        Way::RoundRobin { count, .. } => Box::new(Robin::new(maker, count, options.elide_empty, options.unbuffered)),
+        _ => Box::new(Sequence::new(maker, way.count(), options.elide_empty)),
+    })
+}
+
+/// The input, and what has been read of it.
+struct Work {
+    name: OsString,
+    source: Source,
+    /// Read already, and to be cut next.
+    ahead: Option<Chunk>,
+    unbuffered: bool,
+}
+
+impl Work {
+    fn open(tool: &Tool, options: &Options) -> Run<Work> {
+        let name = options.input.clone();
+        let by_size = matches!(options.way, Way::Chunks { .. } | Way::LineChunks { .. });
+        let source = tool.open(Path::new(&name)).map_err(|error| match errno_of(&error) {
+            Errno::ISDIR if by_size => no_size(&name, Errno::ISDIR),
+            errno if errno == Errno::ISDIR || name == "-" => Failure::file(&name, errno),
+            errno => Failure::Message(format!("cannot open {} for reading: {}", quoted(&name), words(errno))),
+        })?;
+        Ok(Work { name, source, ahead: None, unbuffered: options.unbuffered })
+    }
+
+    /// How many bytes there are. What has no size is read into a temporary file first, which becomes the input.
+    fn size(&mut self, tool: &Tool) -> Run<u64> {
+        if self.source.len().is_none() {
+            let Some(chunk) = self.next()? else { return Ok(0) };
+            let kind = rustix::fs::fstat(self.source.descriptor()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+            if kind == Ok(FileType::CharacterDevice) && !self.source.descriptor().is_terminal() {
+                // As endless as /dev/zero, for all that is known.
+                return Err(no_size(&self.name, Errno::OVERFLOW));
+            }
+            self.source = self.spool(tool, chunk)?;
+        }
+        Ok(self.source.len().unwrap_or(0).saturating_sub(self.source.position()))
+    }
+
+    /// Reads everything into a temporary file.
+    fn spool(&mut self, tool: &Tool, first: Chunk) -> Run<Source> {
+        let (fd, path) = temporary_file()?;
+        let failed = |error: &io::Error| Failure::file(path.as_os_str(), errno_of(error));
+        let twin = fd.try_clone().map_err(|error| failed(&error))?;
+        let mut sink = tool.output(twin, &path).map_err(|error| failed(&error))?;
+        let mut next = Some(first);
+        while let Some(chunk) = next {
+            sink.write_chunk(chunk).map_err(|error| failed(&error))?;
+            next = self.next()?;
+        }
+        sink.close().map_err(|error| failed(&error))?;
+        rustix::fs::seek(&fd, SeekFrom::Start(0)).map_err(|errno| failed(&errno.into()))?;
+        let input = Input::adopt(fd, &path, tool.stream_options()).map_err(|error| failed(&error))?;
+        Ok(tool.source(input))
+    }
+
+    fn next(&mut self) -> Run<Option<Chunk>> {
+        match self.ahead.take() {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.source.next_chunk().map_err(|error| Failure::read(&self.name, &error)),
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) -> Run<()> {
+        self.source.skip(bytes).map(drop).map_err(|error| Failure::read(&self.name, &error))
+    }
+
+    /// Passes over everything before the first line that begins at `offset` or behind it, and returns where that is.
+    fn line_from(&mut self, offset: u64, separator: u8) -> Run<u64> {
+        if offset == 0 {
+            return Ok(0);
+        }
+        // The line begins there if another ends on the byte before.
+        let mut position = offset - 1;
+        self.skip(position)?;
+        while let Some(mut chunk) = self.next()? {
+            if let Some(at) = memchr::memchr(separator, &chunk) {
+                position += at as u64 + 1;
+                chunk.advance(at + 1);
+                self.ahead = Some(chunk).filter(|chunk| !chunk.is_empty());
+                break;
+            }
+            position += chunk.len() as u64;
+        }
+        Ok(position)
+    }
+
+    /// Cuts all there is.
+    fn pump(&mut self, cutter: &mut dyn Cutter, outlet: &mut dyn Outlet) -> Run<()> {
+        let mut kept = Vec::new();
+        while !outlet.done()
+            && let Some(chunk) = self.next()?
+        {
+            deal(cutter, outlet, chunk, &mut kept)?;
+            let more = self.source.ready_within(Duration::ZERO).map_err(|error| Failure::read(&self.name, &error))?;
+            if !more {
+                outlet.idle(self.unbuffered)?;
+            }
+        }
+        match cutter.end() {
+            Some(cut) => outlet.put(&cut, Part::Slice(&kept)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Cuts one chunk. `kept` is what was set aside from earlier ones.
+fn deal(cutter: &mut dyn Cutter, outlet: &mut dyn Outlet, mut chunk: Chunk, kept: &mut Vec<u8>) -> Run<()> {
+    let mut at = 0;
+    while at < chunk.len() && !outlet.done() {
+        let cut = cutter.cut(&chunk[at..]);
+        let to = at + cut.len;
+        match cut.action {
+            Action::Put if to == chunk.len() => {
+                chunk.advance(at);
+                return outlet.put(&cut, Part::Chunk(chunk));
+            }
+            Action::Put => outlet.put(&cut, Part::Slice(&chunk[at..to]))?,
+            Action::Keep => kept.extend_from_slice(&chunk[at..to]),
+            Action::PutKept => {
+                outlet.put(&cut, Part::Slice(kept))?;
+                kept.clear();
+            }
+            Action::Drop => {}
+        }
+        at = to;
+    }
+    Ok(())
+}
+
+fn no_size(name: &OsStr, errno: Errno) -> Failure {
+    Failure::Message(format!("{}: cannot determine file size: {}", named(name), words(errno)))
+}
+
+/// A new file without a name, in `$TMPDIR` or `/tmp`; the path is where it was made.
+fn temporary_file() -> Run<(OwnedFd, PathBuf)> {
+    let directory = std::env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| "/tmp".into());
+    let process = std::process::id();
+    for attempt in 0..100 {
+        let path = Path::new(&directory).join(format!("split-{process}-{attempt}"));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::EXIST | Errno::INTR) => {}
+            Err(errno) => return Err(Failure::file(path.as_os_str(), errno)),
+            Ok(fd) => {
+                rustix::fs::unlink(&path).map_err(|errno| Failure::file(path.as_os_str(), errno))?;
+                return Ok((fd, path));
+            }
+        }
+    }
+    Err(Failure::file(&directory, Errno::EXIST))
+}

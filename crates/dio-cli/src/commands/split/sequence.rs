@@ -1,0 +1,122 @@
+//! Outputs that follow each other: one is complete before the next is begun.
+
+use super::background::Background;
+use super::cut::{Action, Cut};
+use super::failure::Run;
+use super::pieces::Maker;
+use super::target::{Part, Target};
+
+/// Who takes what the input is cut into.
+pub(super) trait Outlet {
+    /// Writes bytes of an output.
+    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()>;
+
+    /// Nothing is coming now; `all` asks for everything that can be written to be written.
+    fn idle(&mut self, all: bool) -> Run<()>;
+
+    /// Nothing that may still come is of any use.
+    fn done(&self) -> bool;
+
+    /// The input has ended.
+    fn finish(&mut self) -> Run<()>;
+}
+
+/// Files or commands one after the other.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    maker: Maker,
+    background: Background,
+    /// How many outputs there are to be, if that is known and empty ones are wanted.
+    wanted: Option<u64>,
+    /// The last of the outputs, if their number is known.
+    last: Option<u64>,
+    /// How many outputs were made or passed over: the number of the next.
+    next: u64,
+    current: Option<(u64, Target)>,
+}
+
+impl Sequence {
+    pub(super) fn new(maker: Maker, count: Option<u64>, elide_empty: bool) -> Sequence {
+        let wanted = count.filter(|_| !elide_empty);
+        let background = Background::new(maker.tool());
+        Sequence { maker, background, wanted, last: count.map(|count| count - 1), next: 0, current: None }
+    }
+
+    fn close(&mut self) -> Run<()> {
+        match self.current.take() {
+            None => Ok(()),
+            Some((piece, target)) if target.waits() => self.background.close(piece, target),
+            Some((_, target)) => target.close(self.maker.tool()),
+        }
+    }
+
+    /// What is told of a run that failed is its first output that failed, though a later one was noticed before.
+    fn first_failure(&mut self, result: Run<()>) -> Run<()> {
+        result.or_else(|failure| {
+            self.background.finish()?;
+            Err(failure)
+        })
+    }
+
+    fn open(&mut self, piece: u64) -> Run<()> {
+        self.close()?;
+        let made = self.maker.make(|| Ok(false))?;
+        self.current = Some((piece, Target::new(self.maker.tool(), made)?));
+        self.next = piece + 1;
+        Ok(())
+    }
+
+    fn write(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+        if self.current.as_ref().is_none_or(|(piece, _)| *piece != cut.piece) {
+            self.make_empty(cut.piece)?;
+            self.open(cut.piece)?;
+        }
+        let tool = self.maker.tool().clone();
+        let (_, target) = self.current.as_mut().expect("it was opened above");
+        target.write(&tool, part, cut.ends)?;
+        if cut.ends { self.close() } else { Ok(()) }
+    }
+
+    /// Makes the outputs before `piece` that got nothing.
+    fn make_empty(&mut self, piece: u64) -> Run<()> {
+        if self.wanted.is_some() {
+            while self.next < piece {
+                self.open(self.next)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outlet for Sequence {
+    fn put(&mut self, cut: &Cut, part: Part<'_>) -> Run<()> {
+        debug_assert!(cut.action == Action::Put || cut.action == Action::PutKept);
+        let put = self.write(cut, part);
+        self.first_failure(put)
+    }
+
+    fn idle(&mut self, all: bool) -> Run<()> {
+        let tool = self.maker.tool().clone();
+        self.current.as_mut().map_or(Ok(()), |(_, target)| target.flush(&tool, all))
+    }
+
+    fn done(&self) -> bool {
+        self.current.as_ref().is_some_and(|(piece, target)| self.last == Some(*piece) && target.deaf())
+    }
+
+    fn finish(&mut self) -> Run<()> {
+        let made = self.wanted.map_or(Ok(()), |wanted| self.make_empty(wanted));
+        let closed = made.and_then(|()| self.close());
+        self.first_failure(closed)?;
+        self.background.finish()?;
+        self.maker.flush()
+    }
+}
+
+impl Drop for Sequence {
+    /// What was taken is written even if the run fails; why it does is told already.
+    fn drop(&mut self) {
+        let _ = self.close();
+        let _ = self.background.finish();
+    }
+}

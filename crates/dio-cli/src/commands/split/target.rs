@@ -1,0 +1,261 @@
+//! One output while it is written.
+
+use std::ffi::OsStr;
+use std::io::{IoSlice, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use dio::file::{Class, Counters, Reason};
+use dio::residency::{evict, resident_pages, write_back};
+use dio::stream::Chunk;
+use dio::sys::RWF_DONTCACHE;
+use dio::{Mode, OpenOptions};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+
+use crate::receipt::{FileLine, Role, main_way};
+use crate::tool::{Sink, Tool};
+
+use super::failure::{Failure, Run};
+use super::filter::Filter;
+use super::pieces::{Made, MadeFile};
+
+/// Bytes of the input for an output.
+#[derive(Debug)]
+pub(super) enum Part<'a> {
+    /// With the memory that holds them.
+    Chunk(Chunk),
+    /// A part of a chunk, or what was kept aside.
+    Slice(&'a [u8]),
+}
+
+impl AsRef<[u8]> for Part<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Part::Chunk(chunk) => chunk,
+            Part::Slice(bytes) => bytes,
+        }
+    }
+}
+
+/// Where the bytes of an output go.
+#[derive(Debug)]
+pub(super) enum Target {
+    /// A file that is not known to be large: its bytes are held until they are all there, or too many. It needs no
+    /// stream with buffers of its own; and if it is little, no direct request, which would pay a round trip to the device
+    /// for each file where the kernel gathers many.
+    Small(Small),
+    /// A stream, past the page cache. The second is the name; none for standard output.
+    Sink(Box<Sink>, Option<std::ffi::OsString>),
+    /// A command.
+    Filter(Filter),
+}
+
+/// A file that has room for all its bytes in memory so far.
+#[derive(Debug)]
+pub(super) struct Small {
+    file: MadeFile,
+    held: Vec<u8>,
+    /// Bytes in the file already.
+    written: u64,
+    requests: u64,
+}
+
+/// Most bytes that are held for a file; with more it becomes a stream.
+const HELD: usize = 1 << 20;
+
+/// A complete file of up to this size passes through the page cache, which forgets it, at once. In bytes.
+fn at_once(tool: &Tool) -> usize {
+    let options = tool.stream_options();
+    match options.mode {
+        Mode::Direct | Mode::Concurrent => options.small as usize,
+        _ => 64 << 10,
+    }
+}
+
+impl Target {
+    /// What was made, to be written in order.
+    pub(super) fn new(tool: &Tool, made: Made) -> Run<Target> {
+        match made {
+            Made::Filter(filter) => Ok(Target::Filter(filter)),
+            Made::File(file) if file.regular => {
+                Ok(Target::Small(Small { file, held: Vec::new(), written: 0, requests: 0 }))
+            }
+            Made::File(file) => sink(tool, file),
+        }
+    }
+
+    /// Whether closing it waits for the storage.
+    pub(super) fn waits(&self) -> bool {
+        match self {
+            Target::Small(small) => !small.held.is_empty(),
+            Target::Sink(stream, _) => stream.file().is_some(),
+            Target::Filter(_) => false,
+        }
+    }
+
+    /// Whether a command has stopped reading: what is written to it is lost.
+    pub(super) fn deaf(&self) -> bool {
+        matches!(self, Target::Filter(filter) if filter.deaf())
+    }
+
+    /// Writes what comes next; `ends` says that nothing comes after it.
+    pub(super) fn write(&mut self, tool: &Tool, part: Part<'_>, ends: bool) -> Run<()> {
+        if let Target::Small(small) = self {
+            if small.written as usize + small.held.len() + part.as_ref().len() <= HELD {
+                return small.write(tool, part.as_ref(), ends);
+            }
+            self.enlarge(tool)?;
+        }
+        match self {
+            Target::Filter(filter) => filter.write(part.as_ref()),
+            Target::Sink(stream, name) => {
+                let written = match part {
+                    Part::Chunk(chunk) => stream.write_chunk(chunk),
+                    Part::Slice(bytes) => stream.write_all(bytes),
+                };
+                written.map_err(|error| failed(name.as_deref(), &error))
+            }
+            Target::Small(_) => unreachable!("it was made large above"),
+        }
+    }
+
+    /// Turns a small file into a stream, with the bytes that were held.
+    fn enlarge(&mut self, tool: &Tool) -> Run<()> {
+        let Target::Small(small) = self else { return Ok(()) };
+        let (held, written) = (std::mem::take(&mut small.held), small.written);
+        let name = small.file.name.clone();
+        let fd = small.file.fd.try_clone().map_err(|error| Failure::written(&name, &error))?;
+        let mut large = sink(tool, MadeFile { name: name.clone(), fd, regular: true })?;
+        if let Target::Sink(stream, _) = &mut large {
+            let begun = stream.seek(written).and_then(|()| stream.write_all(&held));
+            begun.map_err(|error| Failure::written(&name, &error))?;
+        }
+        *self = large;
+        Ok(())
+    }
+
+    /// Nothing is coming now: what is held in memory for want of more goes where others can see it.
+    pub(super) fn flush(&mut self, tool: &Tool, all: bool) -> Run<()> {
+        match self {
+            Target::Small(small) => small.put(tool, &[]),
+            Target::Sink(stream, name) if all => stream.flush().map_err(|error| failed(name.as_deref(), &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The output is complete.
+    pub(super) fn close(self, tool: &Tool) -> Run<()> {
+        match self {
+            Target::Small(small) => small.close(tool),
+            Target::Sink(stream, name) => stream.close().map_err(|error| failed(name.as_deref(), &error)),
+            Target::Filter(mut filter) => {
+                tool.ledger().count(&filter.counters());
+                filter.close()
+            }
+        }
+    }
+}
+
+fn sink(tool: &Tool, file: MadeFile) -> Run<Target> {
+    let MadeFile { name, fd, .. } = file;
+    let stream = tool.output(fd, Path::new(&name)).map_err(|error| Failure::written(&name, &error))?;
+    Ok(Target::Sink(Box::new(stream), Some(name)))
+}
+
+fn failed(name: Option<&OsStr>, error: &std::io::Error) -> Failure {
+    Failure::written(name.unwrap_or(OsStr::new("-")), error)
+}
+
+impl Small {
+    /// Writes what is known to be all of a little file; holds the rest.
+    fn write(&mut self, tool: &Tool, bytes: &[u8], ends: bool) -> Run<()> {
+        if ends && self.held.len() + bytes.len() <= at_once(tool) {
+            return self.put(tool, bytes);
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is held, and `bytes` after it.
+    fn put(&mut self, tool: &Tool, bytes: &[u8]) -> Run<()> {
+        let held = std::mem::take(&mut self.held);
+        let mut flags =
+            if tool.stream_options().mode == Mode::Cached { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
+        let (mut done, all) = (0, held.len() + bytes.len());
+        while done < all {
+            let slices =
+                [IoSlice::new(&held[done.min(held.len())..]), IoSlice::new(&bytes[done.saturating_sub(held.len())..])];
+            match pwritev2(&self.file.fd, &slices, self.written, flags) {
+                Ok(0) => return Err(Failure::file(&self.file.name, Errno::NOSPC)),
+                Ok(count) => {
+                    done += count;
+                    self.written += count as u64;
+                    self.requests += 1;
+                }
+                Err(Errno::INTR) => {}
+                // This file system, or kernel, does not know the flag: the pages are dropped when the file is complete.
+                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => flags = ReadWriteFlags::empty(),
+                Err(errno) => return Err(Failure::file(&self.file.name, errno)),
+            }
+            if flags.is_empty() && tool.stream_options().mode != Mode::Cached {
+                drop_pages(&self.file.fd);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(mut self, tool: &Tool) -> Run<()> {
+        if self.written == 0 && self.held.len() > at_once(tool) {
+            return self.write_whole(tool);
+        }
+        self.put(tool, &[])?;
+        let mut counters = Counters { write_requests: self.requests, ..Counters::default() };
+        let cached = tool.stream_options().mode == Mode::Cached;
+        counters.written.add(if cached { Class::Cached } else { Class::Uncached }, self.written);
+        if !cached {
+            counters.reasons[Reason::Small as usize] = self.written;
+        }
+        account(tool, &self.file.name, self.file.fd.as_fd(), &counters);
+        Ok(())
+    }
+
+    /// Writes a file of which all is held.
+    fn write_whole(self, tool: &Tool) -> Run<()> {
+        let MadeFile { name, fd, .. } = self.file;
+        let options = tool.stream_options();
+        tool.ledger().count_buffers(self.held.len() as u64);
+        let file = OpenOptions::new().write(true).mode(options.mode).need(options.need).adopt(fd, &name);
+        let written = file.and_then(|file| {
+            file.write_at(&self.held, 0)?;
+            file.settle()?;
+            Ok(file)
+        });
+        tool.ledger().release_buffers(self.held.len() as u64);
+        let file = written.map_err(|error| Failure::file(&name, error.errno()))?;
+        match file.descriptor() {
+            Some(fd) => account(tool, &name, fd, &file.counters()),
+            None => tool.ledger().count(&file.counters()),
+        }
+        Ok(())
+    }
+}
+
+/// Puts a file that is no stream into the account of the run.
+pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Counters) {
+    tool.ledger().count(counters);
+    tool.ledger().list(|| {
+        let (mode, reason) = match counters.written.total() {
+            0 => ("none", None),
+            _ => main_way(&counters.written, counters),
+        };
+        let pages = resident_pages(fd).ok();
+        FileLine { path: name.into(), role: Role::Target, mode, reason, pages_before: Some(0), pages_after: pages }
+    });
+}
+
+/// The file was emptied when it was opened, so all its pages are ours. Pages that stay only cost memory.
+fn drop_pages(fd: &OwnedFd) {
+    if write_back(fd, 0..i64::MAX as u64).is_ok() {
+        let _ = evict(fd, 0..i64::MAX as u64);
+    }
+}
