@@ -46,13 +46,16 @@ fn speed() {
     (0..size / block.len() as u64).for_each(|at| file.write_at(&block, at * block.len() as u64).unwrap());
     file.sync_all().unwrap();
     drop(file);
-    for round in 0..2 {
-        println!("round {round}");
-        sequential(path, size);
-        patterns(path, size);
-        random(path, size);
+    // Which parts to run: "sprt" are all.
+    let parts = std::env::var("DIO_SPEED_PARTS").unwrap_or("sprt".into());
+    for part in parts.chars() {
+        match part {
+            's' => sequential(path, size),
+            'p' => patterns(path, size),
+            'r' => random(path, size),
+            _ => small_steps(path),
+        }
     }
-    small_steps(path);
     println!("{:?}", ReadAhead::for_file(&direct(path)));
 }
 
@@ -95,7 +98,9 @@ fn patterns(path: &Path, size: u64) {
             let limits = ReadAhead { max: 512 << 10, request: 128 << 10, ..ReadAhead::default() };
             let reader = |_| Reader::with_read_ahead(Arc::clone(&file), limits).unwrap();
             let mut readers: Vec<Reader> = (0..64).map(reader).collect();
-            (0..64).for_each(|s| drop(readers[s].seek(SeekFrom::Start(s as u64 * (size / 64))).unwrap()));
+            let start =
+                |(stream, reader): (u64, &mut Reader)| reader.seek(SeekFrom::Start(stream * (size / 64))).unwrap();
+            (0..).zip(&mut readers).map(start).for_each(|at| assert!(at < size));
             let mut buffer = vec![0; step as usize];
             for _ in 0..size / 64 / step {
                 readers.iter_mut().for_each(|reader| reader.read_exact(&mut buffer).unwrap());
@@ -114,7 +119,7 @@ fn random(path: &Path, size: u64) {
     let mut buffer = vec![0; 8192];
     let aligned = buffer.as_ptr().align_offset(4096);
     let plain = report("random 4 KiB, read_at", count * 4096, || {
-        places().for_each(|at| drop(file.read_at(&mut buffer[aligned..aligned + 4096], at).unwrap()));
+        places().for_each(|at| assert_eq!(file.read_at(&mut buffer[aligned..aligned + 4096], at).unwrap(), 4096));
     });
     let mut reader = Reader::new(file).unwrap();
     let stream = report("random 4 KiB, stream", count * 4096, || hop(&mut reader, places(), 4096));
@@ -123,10 +128,7 @@ fn random(path: &Path, size: u64) {
 
 fn small_steps(path: &Path) {
     let bytes = 64 * MIB;
-    report("1 byte, std::io::BufReader, cached", bytes, || {
-        let mut file = std::fs::File::open(path).unwrap();
-        std::io::copy(&mut Read::by_ref(&mut file).take(bytes), &mut std::io::sink()).unwrap();
-    });
+    std::io::copy(&mut std::fs::File::open(path).unwrap().take(bytes), &mut std::io::sink()).unwrap();
     report("1 byte, std::io::BufReader, cached", bytes, || {
         let mut reader = BufReader::new(std::fs::File::open(path).unwrap());
         let mut byte = [0];
@@ -140,6 +142,14 @@ fn small_steps(path: &Path) {
         let mut byte = [0];
         (0..bytes).for_each(|_| {
             assert_eq!(reader.read(&mut byte).unwrap(), 1);
+            black_box(byte);
+        });
+    });
+    report("1 byte, stream, cold, read_exact", bytes, || {
+        let mut reader = Reader::new(direct(path)).unwrap();
+        let mut byte = [0];
+        (0..bytes).for_each(|_| {
+            reader.read_exact(&mut byte).unwrap();
             black_box(byte);
         });
     });

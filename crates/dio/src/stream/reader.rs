@@ -40,8 +40,9 @@ const SOME: u64 = 4096;
 /// An error comes out where it happened, after everything before it has been read; the next call tries again.
 #[derive(Debug)]
 pub struct Reader {
-    fetch: Fetcher,
-    detector: Detector,
+    // In boxes: what every read needs is close together then, and a reader is small to move.
+    fetch: Box<Fetcher>,
+    detector: Box<Detector>,
     /// The block being consumed.
     current: Option<Held>,
     /// Where `current` starts in the file; without one, the offset of the consumer.
@@ -72,8 +73,8 @@ impl Reader {
     /// # Errors
     /// As [`Reader::new`].
     pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
-        let fetch = Fetcher::new(file.into(), limits);
-        let detector = Detector::new(fetch.sizes().bounds);
+        let fetch = Box::new(Fetcher::new(file.into(), limits));
+        let detector = Box::new(Detector::new(fetch.sizes().bounds));
         Ok(Reader { fetch, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0 })
     }
 
@@ -282,6 +283,37 @@ impl Reader {
         }
     }
 
+    /// Fills the buffer from the block being consumed, if that has enough.
+    #[inline]
+    fn read_here(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(current) = &self.current else { return false };
+        let from = current.block.filled();
+        // The shortest way for the shortest step.
+        if let [place] = buffer {
+            if self.at >= self.until {
+                return false;
+            }
+            *place = from[self.at];
+        } else {
+            let Some(from) = from[..self.until].get(self.at..self.at + buffer.len()) else { return false };
+            buffer.copy_from_slice(from);
+        }
+        self.at += buffer.len();
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_exact_slowly(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_slowly(buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => buffer = &mut buffer[count..],
+            }
+        }
+        Ok(())
+    }
+
     #[cold]
     #[inline(never)]
     fn read_slowly(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -386,16 +418,12 @@ impl BufRead for Reader {
 impl Read for Reader {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let from = self.available();
-        if buffer.len() > from.len() {
-            return self.read_slowly(buffer);
-        }
-        match buffer {
-            [place] => *place = from[0],
-            _ => buffer.copy_from_slice(&from[..buffer.len()]),
-        }
-        self.at += buffer.len();
-        Ok(buffer.len())
+        if self.read_here(buffer) { Ok(buffer.len()) } else { self.read_slowly(buffer) }
+    }
+
+    #[inline]
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        if self.read_here(buffer) { Ok(()) } else { self.read_exact_slowly(buffer) }
     }
 }
 

@@ -151,10 +151,11 @@ impl Fetcher {
             if let Some(block) = self.shelf.memory(len, plan, None)? {
                 return Ok((range, block));
             }
-            if len > small && small > 0 {
-                if let Some(block) = self.shelf.memory(small, plan, None)? {
-                    return Ok((range.start..range.start + small as u64, block));
-                }
+            if len > small
+                && small > 0
+                && let Some(block) = self.shelf.memory(small, plan, None)?
+            {
+                return Ok((range.start..range.start + small as u64, block));
             }
             if self.in_flight() == 0 {
                 // All with the consumer: one comes back when another thread drops it.
