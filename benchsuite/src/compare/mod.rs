@@ -7,7 +7,9 @@ pub(crate) mod increments;
 pub(crate) mod looped;
 pub(crate) mod random;
 pub(crate) mod reader;
+pub(crate) mod streams;
 pub(crate) mod threshold;
+pub(crate) mod tools;
 pub(crate) mod tree;
 
 /// What ratios are taken of, where both sides have it.

@@ -1,4 +1,4 @@
-//! Files of incompressible data, and the directory that takes them away again.
+//! Files of random data and of text, and the directory that takes them away again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,14 @@ impl Scratch {
         let names = (0..100).map(|attempt| parent.join(format!(".dio-bench-{}-{attempt}", std::process::id())));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
+            // Made and entered under the lock: `remove_all` finds every directory that there is.
+            let mut directories = directories();
+            if directories.over {
+                outcome = Err(std::io::ErrorKind::Interrupted.into());
+                break;
+            }
             outcome = std::fs::create_dir(&path).map(|()| {
-                directories().push(path.clone());
+                directories.paths.push(path.clone());
                 Scratch(path)
             });
             if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
@@ -47,18 +53,31 @@ impl Scratch {
     /// # Errors
     /// [`BenchError::File`], such as no space.
     pub fn random_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        let mut random = Random::new(bytes ^ 0x5eed);
+        self.file(name, bytes, |part| random.fill(part))
+    }
+
+    /// Makes a file of `bytes` bytes of text that compresses to about a third, durable and uncached.
+    ///
+    /// # Errors
+    /// [`BenchError::File`], such as no space.
+    pub fn text_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        let mut text = Text::new(bytes ^ 0x7e87);
+        self.file(name, bytes, |part| text.fill(part))
+    }
+
+    fn file(&self, name: &str, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<PathBuf, BenchError> {
         let path = self.path(name);
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         // Space is reserved first: a full disk is found before anything is written.
         file.set_size(bytes)?;
         let _ = file.allocate(0..bytes, false);
-        let mut random = Random::new(bytes ^ 0x5eed);
         let pool = Pool::new(CHUNK, 1).map_err(BenchError::system("map memory for", &path))?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
         let mut at = 0;
         while at < bytes {
             let part = &mut block.bytes_mut()[..CHUNK.min(usize::try_from(bytes - at).unwrap_or(CHUNK))];
-            random.fill(part);
+            fill(part);
             file.write_at(part, at)?;
             at += part.len() as u64;
         }
@@ -71,20 +90,41 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is found by its name.
         let _ = std::fs::remove_dir_all(&self.0);
-        directories().retain(|path| *path != self.0);
+        directories().paths.retain(|path| *path != self.0);
     }
 }
 
 /// The directories that there are now.
-fn directories() -> MutexGuard<'static, Vec<PathBuf>> {
-    static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+#[derive(Default)]
+struct Directories {
+    paths: Vec<PathBuf>,
+    /// The process is about to end: there will be no more.
+    over: bool,
+}
+
+fn directories() -> MutexGuard<'static, Directories> {
+    static DIRECTORIES: Mutex<Directories> = Mutex::new(Directories { paths: Vec::new(), over: false });
     DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what every [`Scratch`] of the process holds: for a process that is about to end by a signal.
+/// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a process that is about to
+/// end by a signal.
 pub fn remove_all() {
-    for path in directories().drain(..) {
-        let _ = std::fs::remove_dir_all(path);
+    let mut directories = directories();
+    directories.over = true;
+    for path in directories.paths.drain(..) {
+        remove_busy(&path);
+    }
+}
+
+/// Removes a directory in which another thread may be making files. One that appears after the names were read makes the
+/// removal fail (ENOTEMPTY); the next attempt finds it.
+fn remove_busy(path: &Path) {
+    for _ in 0..100 {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
     }
 }
 
@@ -120,6 +160,39 @@ impl Random {
     }
 }
 
+/// Words in a text.
+const WORDS: u64 = 4096;
+
+/// Lines of made-up words, few of them common and many rare, as in a language.
+#[derive(Debug)]
+struct Text {
+    random: Random,
+    words: Vec<Vec<u8>>,
+}
+
+impl Text {
+    fn new(seed: u64) -> Text {
+        let mut random = Random::new(seed);
+        let mut word = |_| (0..2 + random.below(9)).map(|_| b'a' + random.below(26) as u8).collect();
+        let words = (0..WORDS).map(&mut word).collect();
+        Text { random, words }
+    }
+
+    /// Fills memory; the last word may be cut.
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            // Below a number that is itself below one: mostly small.
+            let which = (0..3).fold(WORDS, |end, _| self.random.below(end.max(1)));
+            let end = if self.random.below(12) == 0 { b'\n' } else { b' ' };
+            for byte in self.words[which as usize].iter().chain([&end]).take(bytes.len() - at) {
+                bytes[at] = *byte;
+                at += 1;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +209,32 @@ mod tests {
         let parent = path.parent().unwrap().to_owned();
         drop(scratch);
         assert!(!parent.exists());
+    }
+
+    #[test]
+    fn a_text_has_lines_and_words_that_come_again() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.text_file("text", 1_000_003).unwrap();
+        let text = String::from_utf8(std::fs::read(path).unwrap()).unwrap();
+        assert_eq!(text.len(), 1_000_003);
+        assert!((5_000..30_000).contains(&text.lines().count()));
+        let mut counts = std::collections::HashMap::new();
+        text.split_whitespace().for_each(|word| *counts.entry(word).or_insert(0u32) += 1);
+        let most = counts.values().max().unwrap();
+        assert!(counts.len() > 3000 && *most > 1000, "{} words, one {most} times", counts.len());
+    }
+
+    #[test]
+    fn a_directory_goes_although_files_appear_in_it() {
+        let directory = Scratch::new(&std::env::temp_dir()).unwrap().0.with_extension("busy");
+        std::fs::create_dir(&directory).unwrap();
+        std::thread::scope(|scope| {
+            // Until the directory is gone, after which nothing can be made in it.
+            scope.spawn(|| (0u64..).take_while(|n| std::fs::write(directory.join(n.to_string()), "").is_ok()).count());
+            while std::fs::read_dir(&directory).unwrap().next().is_none() {}
+            remove_busy(&directory);
+        });
+        assert!(!directory.exists());
     }
 
     #[test]

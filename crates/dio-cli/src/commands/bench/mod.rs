@@ -2,7 +2,9 @@
 
 mod copy;
 mod increments;
+mod pipeline;
 mod random;
+mod streams;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
-use dio_bench::data::remove_all;
+use dio_bench::{commands, data};
 use serde::Serialize;
 
 use crate::stop::Stop;
@@ -30,7 +32,9 @@ pub struct BenchArgs {
 enum Workload {
     Increments(increments::IncrementsArgs),
     Copy(copy::CopyArgs),
+    Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
+    Streams(streams::StreamsArgs),
 }
 
 /// What is emptied before a run.
@@ -53,17 +57,20 @@ impl From<ColdArg> for Cold {
 
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
+    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
+    let stop = Stop::on_signals();
     let work = std::thread::spawn(move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
+        Workload::Pipeline(args) => pipeline::run(args),
         Workload::Random(args) => random::run(args),
+        Workload::Streams(args) => streams::run(args),
     });
-    // The measuring thread is left alone; a signal is looked for beside it.
-    let stop = Stop::on_signals();
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {
-            remove_all();
+            commands::kill_all();
+            data::remove_all();
             stop.die_if_asked();
         }
     }

@@ -151,10 +151,8 @@ impl Fetcher {
             if let Some(block) = self.shelf.memory(len, plan, None)? {
                 return Ok((range, block));
             }
-            if len > small
-                && small > 0
-                && let Some(block) = self.shelf.memory(small, plan, None)?
-            {
+            let other = if len > small && small > 0 { self.shelf.memory(small, plan, None)? } else { None };
+            if let Some(block) = other {
                 return Ok((range.start..range.start + small as u64, block));
             }
             if self.in_flight() == 0 {

@@ -355,8 +355,7 @@ impl Leaps {
         let stride = offset.wrapping_sub(self.start).cast_signed();
         let repeats = stride == self.stride && stride != 0;
         let descends = offset < self.start && self.start - offset <= 4 * len.max(unit) + GAP;
-        let goes_on = repeats || descends && self.descents > 0;
-        if !goes_on {
+        if !(repeats || descends && self.descents > 0) {
             self.id = id;
         }
         self.repeats = if repeats { self.repeats + 1 } else { 0 };
