@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use common::{fill, first_difference, sim_geometry};
+use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::Kind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
@@ -92,8 +92,10 @@ impl World {
             5 => drop(self.reader.seek(SeekFrom::Start(at + 24 * 1024))?),
             _ => {
                 let len = *rng.pick(&[1, 100, 4096, 4096, 10_000, 70_000, 400_000]);
-                let mut buffer = vec![0xee; len];
-                let count = self.reader.read(&mut buffer)?;
+                // Aligned memory may be read into.
+                let mut arena = Arena::new(len);
+                let buffer = arena.slice(*rng.pick(&[0, 0, 512, 3]), len);
+                let count = self.reader.read(buffer)?;
                 let expected = self.expected(at, len);
                 assert!(count <= expected.len() && (count > 0 || expected.is_empty()), "{count} bytes at {at}");
                 assert_eq!(first_difference(&buffer[..count], &expected[..count]), None, "read of {len} at {at}");
@@ -240,11 +242,12 @@ fn random_reads_ask_for_what_is_wanted() {
     let seed = Seed::new();
     let mut rng = seed.rng();
     let mut world = world(seed.value(), 512, 64 * MIB, ReadAhead::default());
-    let mut buffer = [0; 4096];
-    for _ in 0..2000 {
+    let mut arena = Arena::new(4096);
+    for turn in 0..2000 {
+        let buffer = arena.slice(turn % 2, 4096);
         let at = rng.range(0..(64 * MIB as u64 - 4096) / 512) * 512;
         world.reader.seek(SeekFrom::Start(at)).unwrap();
-        world.reader.read_exact(&mut buffer).unwrap();
+        world.reader.read_exact(buffer).unwrap();
         assert!(buffer == world.expected(at, 4096));
     }
     let stats = world.reader.stats();

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dio::stream::{ReadAhead, Reader};
 use dio::{File, Mode, OpenOptions};
@@ -31,8 +31,12 @@ fn hop(reader: &mut Reader, places: impl Iterator<Item = u64>, len: usize) {
     for at in places {
         reader.seek(SeekFrom::Start(at)).unwrap();
         reader.read_exact(&mut buffer).unwrap();
-        black_box(&buffer);
+        black_box(buffer.iter().map(|byte| u64::from(*byte)).sum::<u64>());
     }
+}
+
+fn cpu_time() -> Duration {
+    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 #[test]
@@ -116,16 +120,20 @@ fn random(path: &Path, size: u64) {
     let mut buffer = vec![0; 8192];
     let aligned = buffer.as_ptr().align_offset(4096);
     let mut reader = Reader::new(Arc::clone(&file)).unwrap();
-    let mut times = [Vec::new(), Vec::new()];
+    let (mut times, mut cpu) = ([Vec::new(), Vec::new()], [Duration::ZERO; 2]);
     for turn in 0..100 {
         let places: Vec<u64> = (0..100).map(|_| rng.range(0..size / 4096) * 4096).collect();
-        let start = Instant::now();
+        let (start, busy) = (Instant::now(), cpu_time());
         if turn % 2 == 0 {
-            places.iter().for_each(|at| assert_eq!(file.read_at(&mut buffer[aligned..][..4096], *at).unwrap(), 4096));
+            for at in places {
+                assert_eq!(file.read_at(&mut buffer[aligned..][..4096], at).unwrap(), 4096);
+                black_box(buffer.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+            }
         } else {
             hop(&mut reader, places.into_iter(), 4096);
         }
         times[turn % 2].push(start.elapsed());
+        cpu[turn % 2] += cpu_time() - busy;
     }
     let [plain, stream] = times.map(|mut times| {
         times.sort();
@@ -133,6 +141,7 @@ fn random(path: &Path, size: u64) {
     });
     println!("random 4 KiB: {:.1} us with read_at, {:.1} us in a stream", plain * 1e4, stream * 1e4);
     println!("  {:.3} of the speed; {:?}", plain / stream, reader.stats());
+    println!("  CPU {:.1} and {:.1} us", cpu[0].as_secs_f64() * 1e6 / 5e3, cpu[1].as_secs_f64() * 1e6 / 5e3);
 }
 
 fn small_steps(path: &Path) {

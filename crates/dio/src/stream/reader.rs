@@ -244,28 +244,35 @@ impl Reader {
         self.fetch.worth_ahead(left).then_some(range)
     }
 
-    /// Reads into the caller's memory what fills it in whole blocks and has not been asked for; `None` where there is
-    /// not enough of that. Meanwhile, what follows is on its way.
+    /// Reads into the caller's memory what fills it in whole blocks and has not been asked for, where that is a good deal or
+    /// all that is wanted; `None` otherwise. Meanwhile, what follows is on its way.
     fn read_straight(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let position = self.position();
+        let (position, len) = (self.position(), buffer.len() as u64);
         let bounds = self.fetch.sizes().bounds;
         let fits =
             is_aligned(position, bounds.unit) && self.file().geometry().is_memory_aligned(buffer.as_ptr().addr());
-        if (buffer.len() as u64) < 2 * bounds.request || self.at < self.current.as_ref().map_or(0, Held::len) || !fits {
+        if !fits || len < bounds.unit || self.at < self.current.as_ref().map_or(0, Held::len) {
+            return Ok(None);
+        }
+        self.look(position);
+        let random = self.detector.pattern() == Pattern::Random;
+        let alone = random && self.detector.demand(position, len) == len && is_aligned(len, bounds.unit);
+        if len < 2 * bounds.request && !alone {
             return Ok(None);
         }
         self.leave();
         let Some(size) = self.fetch.size_at(position) else { return Ok(None) };
-        let end = align_down(position + buffer.len() as u64, bounds.unit).min(size);
+        let end = align_down(position + len, bounds.unit).min(size);
         let end = self.fetch.shelf.next_start(position).map_or(end, |next| next.min(end));
         let held = self.fetch.shelf.covered(position).is_some() || self.fetch.is_suspect(position);
-        if held || end < position + bounds.request {
+        if held || end < position + bounds.request.min(len) {
             return Ok(None);
         }
-        self.look(position);
-        self.detector.ran_to(end);
-        self.detector.fetched(end);
-        self.read_ahead()?;
+        if !random {
+            self.detector.ran_to(end);
+            self.detector.fetched(end);
+            self.read_ahead()?;
+        }
         let len = align_down(end - position, bounds.unit) as usize;
         match self.file().read_at(&mut buffer[..len], position) {
             Ok(0) => Ok(None),
