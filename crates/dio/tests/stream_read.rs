@@ -12,11 +12,18 @@ use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
 
-/// A simulated file of `len` bytes and a reader of it.
+/// A file, a reader of it, and what it holds.
 struct World {
-    medium: SimMedium,
+    /// The file, where it is simulated.
+    medium: Option<SimMedium>,
     reader: Reader,
     model: Vec<u8>,
+}
+
+impl World {
+    fn disk(&self) -> &SimDisk {
+        self.medium.as_ref().expect("the file is simulated").disk()
+    }
 }
 
 fn world(seed: u64, align: usize, len: usize, limits: ReadAhead) -> World {
@@ -38,7 +45,7 @@ fn world(seed: u64, align: usize, len: usize, limits: ReadAhead) -> World {
     options.read(true).write(true).io(&io.unwrap());
     let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
     let reader = Reader::with_read_ahead(file, limits).unwrap();
-    World { medium, reader, model }
+    World { medium: Some(medium), reader, model }
 }
 
 fn any_limits(rng: &mut Rng) -> ReadAhead {
@@ -124,6 +131,31 @@ fn any_mix_reads_what_is_there() {
     }
 }
 
+#[test]
+fn any_mix_reads_what_is_there_on_every_engine() {
+    let seed = Seed::new();
+    let mut model = vec![0; 6 * MIB + 77];
+    fill(&mut model, 7, 0);
+    for fs in dio_test::file_systems() {
+        let directory = fs.dir();
+        let path = directory.path().join("file");
+        std::fs::write(&path, &model).unwrap();
+        for (number, engine) in common::engines().into_iter().enumerate() {
+            for round in 0..6 {
+                let mut rng = seed.stream(round * 2 + number as u64);
+                let limits = any_limits(&mut rng);
+                let io = common::io_of(engine, Limits::default());
+                let mode = *rng.pick(&common::MODES);
+                let file = OpenOptions::new().read(true).mode(mode).io(&io).open(&path).unwrap();
+                let reader = Reader::with_read_ahead(file, limits).unwrap();
+                let mut world = World { medium: None, reader, model: model.clone() };
+                let mut kept = Vec::new();
+                (0..300).for_each(|_| world.step(&mut rng, &mut kept, limits.lent).unwrap());
+            }
+        }
+    }
+}
+
 /// What is transient must not show; what is not comes out where it is, and later reads go on.
 #[test]
 fn trouble_shows_where_it_is_or_not_at_all() {
@@ -138,7 +170,7 @@ fn trouble_shows_where_it_is_or_not_at_all() {
         if hard {
             faults = faults.chance(Fault::Io, 100);
         }
-        world.medium.disk().set_faults(faults);
+        world.disk().set_faults(faults);
         let (mut kept, mut errors) = (Vec::new(), 0);
         for _ in 0..200 {
             if let Err(error) = world.step(&mut rng, &mut kept, limits.lent) {
@@ -147,7 +179,7 @@ fn trouble_shows_where_it_is_or_not_at_all() {
             }
         }
         // Of a disk that works again, everything can be read.
-        world.medium.disk().set_faults(Faults::none());
+        world.disk().set_faults(Faults::none());
         world.reader.seek(SeekFrom::Start(0)).unwrap();
         let mut all = Vec::new();
         world.reader.read_to_end(&mut all).unwrap();
@@ -232,7 +264,7 @@ const MIB: usize = 1 << 20;
 
 /// Reads of the file so far: offset and length.
 fn requests(world: &World) -> Vec<(u64, u64)> {
-    let trace = world.medium.disk().trace();
+    let trace = world.disk().trace();
     let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(Kind::Read));
     reads.map(|entry| (entry.offset, entry.len)).collect()
 }
