@@ -338,6 +338,29 @@ fn memory_is_what_was_promised_and_nothing_before_it_is_needed() {
     assert_eq!(requests(&world).len(), 0);
 }
 
+#[test]
+fn a_small_file_costs_no_engine() {
+    for (len, engines) in [(0, 0), (41, 0), (65_536, 0), (200_000, 0), (4 * MIB, 1)] {
+        let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = Arc::clone(&made);
+        let io = Io::with_engine(Limits::default(), "blocking", move |depth| {
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Box::new(dio::engine::Blocking::new(depth))
+        });
+        let disk = common::sim_disk(512, 1);
+        let mut options = OpenOptions::new();
+        options.read(true).io(io.as_ref().unwrap());
+        let file = options.open_medium("file", Arc::new(disk.file(&vec![3; len])), sim_geometry(512)).unwrap();
+        let mut reader = Reader::new(file).unwrap();
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert!(all == vec![3; len]);
+        assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), engines, "engines for {len} bytes");
+        let stats = reader.stats();
+        assert!(stats.read == len as u64 && stats.vain == 0, "{len} bytes: {stats:?}");
+    }
+}
+
 /// Chunks that other threads hold are waited for, not taken from them.
 #[test]
 fn chunks_may_be_held_by_other_threads() {

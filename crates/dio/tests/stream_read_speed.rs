@@ -50,13 +50,15 @@ fn speed() {
     (0..size / block.len() as u64).for_each(|at| file.write_at(&block, at * block.len() as u64).unwrap());
     file.sync_all().unwrap();
     drop(file);
-    // Which parts to run: "sprt" are all.
-    let parts = std::env::var("DIO_SPEED_PARTS").unwrap_or("sprt".into());
+    // Which parts to run: "spmrft" are all.
+    let parts = std::env::var("DIO_SPEED_PARTS").unwrap_or("spmrft".into());
     for part in parts.chars() {
         match part {
             's' => sequential(path, size),
             'p' => patterns(path, size),
             'r' => random(path, size),
+            'm' => streams(path, size),
+            'f' => small_file(directory.path()),
             _ => small_steps(path),
         }
     }
@@ -75,6 +77,14 @@ fn sequential(path: &Path, size: u64) {
         let mut buffer = [0; 4096];
         while reader.read(&mut buffer).unwrap() > 0 {}
     });
+    let mut memory = vec![0; (8 << 20) + 8192];
+    let aligned = memory.as_ptr().align_offset(4096);
+    for (what, from) in [("aligned", aligned), ("misaligned", aligned + 1)] {
+        report(&format!("forward, 8 MiB, {what} memory"), size, || {
+            let mut reader = Reader::new(direct(path)).unwrap();
+            while reader.read(&mut memory[from..][..8 << 20]).unwrap() > 0 {}
+        });
+    }
     report("backward, 4 KiB", size, || {
         let mut reader = Reader::new(direct(path)).unwrap();
         hop(&mut reader, (1..=size / 4096).map(|step| size - step * 4096), 4096);
@@ -91,6 +101,9 @@ fn patterns(path: &Path, size: u64) {
         let mut reader = Reader::new(direct(path)).unwrap();
         hop(&mut reader, (0..size / (256 << 10)).map(|step| step * (256 << 10)), 64 << 10);
     });
+}
+
+fn streams(path: &Path, size: u64) {
     for step in [4096u64, 64 << 10] {
         report(&format!("64 streams, one reader, {} KiB", step >> 10), size, || {
             let mut reader = Reader::new(direct(path)).unwrap();
@@ -142,6 +155,24 @@ fn random(path: &Path, size: u64) {
     println!("random 4 KiB: {:.1} us with read_at, {:.1} us in a stream", plain * 1e4, stream * 1e4);
     println!("  {:.3} of the speed; {:?}", plain / stream, reader.stats());
     println!("  CPU {:.1} and {:.1} us", cpu[0].as_secs_f64() * 1e6 / 5e3, cpu[1].as_secs_f64() * 1e6 / 5e3);
+}
+
+/// What a reader costs beside the one request that a small file needs.
+fn small_file(directory: &Path) {
+    let path = &directory.join("small");
+    std::fs::write(path, [7; 41]).unwrap();
+    let time = |what: &str, work: &dyn Fn() -> usize| {
+        let (start, busy) = (Instant::now(), cpu_time());
+        (0..2000).for_each(|_| assert_eq!(work(), 41));
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / 2000.0;
+        println!("{what:<44} {:8.1} us, CPU {:.1}", each(start.elapsed()), each(cpu_time() - busy));
+    };
+    for _ in 0..2 {
+        time("41 bytes, opened, read_at", &|| direct(path).read_at(&mut [0; 100], 0).unwrap());
+        time("41 bytes, opened, stream", &|| {
+            Reader::new(direct(path)).unwrap().read_to_end(&mut Vec::with_capacity(100)).unwrap()
+        });
+    }
 }
 
 fn small_steps(path: &Path) {
