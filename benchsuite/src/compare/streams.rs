@@ -67,6 +67,9 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.notes.push("Each round begins with another way (`--round N`), and reads at random places of its own.");
     report.notes.push("limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.");
     report.notes.push("page cache: a descriptor for each of the streams, read(2).");
+    report
+        .notes
+        .push("one stream: one stream of the library that seeks to each place in turn, with the memory of all.");
     report.notes.push("read_at: single direct reads into aligned memory, no read-ahead.");
     Ok(report)
 }
@@ -75,7 +78,8 @@ fn script(parts: &str, source: &Path) -> Result<String> {
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let size = fs::metadata(source)?.len();
     Ok(format!(
-        "dio bench streams --parts {parts} --cold system --runs 1 --size {size} --file $DIR/{name} --dir $DIR --json"
+        "dio bench streams --parts {parts} --cold system --runs 1 --size {size} --small-size {} --file $DIR/{name} --dir $DIR --json",
+        size / 16
     ))
 }
 

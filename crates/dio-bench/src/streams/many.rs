@@ -9,7 +9,7 @@ use std::sync::Arc;
 use dio::stream::{ReadAhead, Reader};
 use dio::{Mode, OpenOptions};
 
-use super::{Part, Plan, Run, Runner, Workload, in_turns};
+use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::measure::Meter;
@@ -31,7 +31,8 @@ struct Streams<'a> {
     memory: usize,
 }
 
-/// Every stream of the file, the disk's limit on the same bytes, and the page cache doing the same as the streams.
+/// Every stream of the file, the disk's limit on the same bytes, the page cache doing the same as the streams, and one
+/// stream of the library doing the same as all of them.
 pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
     let part = size / plan.streams as u64;
     let streams = Streams {
@@ -42,10 +43,11 @@ pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, Be
         memory: plan.stream_memory,
     };
     let cold = || make_cold(source, plan.cold);
-    let mut ways: [Runner<'_>; 3] = [
+    let mut ways: [Runner<'_>; 4] = [
         ("streams", Box::new(|| cold().and_then(|()| streams.direct()))),
         ("limit", Box::new(|| cold().and_then(|()| streams.limit()))),
         ("page cache", Box::new(|| cold().and_then(|()| streams.cached()))),
+        ("one stream", Box::new(|| cold().and_then(|()| streams.one()))),
     ];
     let runs = in_turns(plan, &mut ways)?;
     let name = format!("{} streams in turns of {}", plan.streams, units::size(plan.piece));
@@ -60,19 +62,49 @@ impl Streams<'_> {
     /// The library's streams over one open file.
     fn direct(&self) -> Result<Run, BenchError> {
         let failed = |error| BenchError::system("read", self.path)(error);
-        let request = (self.memory / REQUESTS).max(1);
-        let limits = ReadAhead { max: request * (REQUESTS - 1), request, ..ReadAhead::default() };
+        let limits = self.limits(self.memory);
         let meter = Meter::start();
         let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
         let open = || Reader::with_read_ahead(Arc::clone(&file), limits);
         let mut readers = (0..self.count).map(|_| open()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
         self.in_turns(&mut readers)?;
+        self.ended(meter, file, readers)
+    }
+
+    /// One stream of the library that goes from place to place, with the memory of all.
+    fn one(&self) -> Result<Run, BenchError> {
+        let failed = |error| BenchError::system("read", self.path)(error);
+        let meter = Meter::start();
+        let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(self.path)?);
+        let limits = self.limits(self.memory * self.count);
+        let mut reader = Reader::with_read_ahead(Arc::clone(&file), limits).map_err(failed)?;
+        let mut piece = vec![0; self.piece as usize];
+        for turn in 0..self.part / self.piece {
+            for index in 0..self.count as u64 {
+                let offset = index * self.part + turn * self.piece;
+                reader.seek(SeekFrom::Start(offset)).and_then(|_| reader.read_exact(&mut piece)).map_err(failed)?;
+                black_box(&piece[..]);
+            }
+        }
+        self.ended(meter, file, vec![reader])
+    }
+
+    /// Limits with which a stream uses so much memory and no more: requests of a size that leaves all but one of its own
+    /// share ahead of the consumer. With `min` as large there are no blocks of another size.
+    fn limits(&self, memory: usize) -> ReadAhead {
+        let request = (self.memory / REQUESTS).max(1);
+        ReadAhead { min: request, max: memory - request, request, lent: 0 }
+    }
+
+    /// The run that ends when its streams and their file are closed.
+    fn ended(&self, meter: Meter, file: Arc<dio::File>, readers: Vec<Reader>) -> Result<Run, BenchError> {
         let buffers = readers.iter().map(Reader::buffer_bytes).sum();
+        let stats: Vec<_> = readers.iter().map(Reader::stats).collect();
         drop(readers);
-        let counters = file.counters();
+        let counted = Counted::of(&file, stats);
         drop(file);
         let usage = meter.stop();
-        Ok(Run::read(usage, self.bytes(), self.path, Some(&counters))?.with_buffers(buffers))
+        Ok(Run::read(usage, self.bytes(), self.path, Some(counted))?.with_buffers(buffers))
     }
 
     /// A descriptor for each stream, so that the kernel's read-ahead sees every one of them on its own.
@@ -98,12 +130,7 @@ impl Streams<'_> {
             let chunk = chunk.ok_or_else(|| failed(std::io::ErrorKind::UnexpectedEof.into()))?;
             left = left.saturating_sub(black_box(&chunk[..]).len() as u64);
         }
-        let buffers = reader.buffer_bytes();
-        drop(reader);
-        let counters = file.counters();
-        drop(file);
-        let usage = meter.stop();
-        Ok(Run::read(usage, self.bytes(), self.path, Some(&counters))?.with_buffers(buffers))
+        self.ended(meter, file, vec![reader])
     }
 
     /// Each stream begins at its part; all are read to the ends of their parts, a piece of each in turn.

@@ -10,7 +10,8 @@ mod steps;
 
 use std::path::{Path, PathBuf};
 
-use dio::file::Counters;
+use dio::File;
+use dio::stream::ReadStats;
 use serde::Serialize;
 
 use crate::BenchError;
@@ -74,8 +75,9 @@ pub struct Run {
     /// Time, CPU time, bytes from the device.
     #[serde(flatten)]
     pub usage: Usage,
-    /// Bytes that were read and not asked for: the greater of what the device's and the file's counters tell, as each
-    /// may miss some. `None` where nothing counts them, and for writing.
+    /// Bytes that were read and not asked for: the greatest of what the counters of the device, the file and the streams
+    /// tell. The first two cannot see bytes in vain behind others that were kept and asked for again, the last misses
+    /// what is in flight. `None` where nothing counts them, and for writing.
     pub in_vain_bytes: Option<u64>,
     /// Bytes of the streams' buffers; `None` for ways without the library.
     pub buffer_bytes: Option<u64>,
@@ -204,16 +206,29 @@ fn in_turns(plan: &Plan, ways: &mut [Runner<'_>]) -> Result<Vec<(&'static str, V
     Ok(results)
 }
 
+/// What the library counted in a run.
+#[derive(Clone, Copy)]
+struct Counted {
+    /// Bytes read from the file.
+    file: u64,
+    /// Bytes that streams read and nobody asked for.
+    streams: u64,
+}
+
+impl Counted {
+    /// The counters of a file whose streams are gone; `stats` are the last of each.
+    fn of(file: &File, stats: impl IntoIterator<Item = ReadStats>) -> Counted {
+        let streams = stats.into_iter().map(|stats| stats.vain + stats.ahead).sum();
+        Counted { file: file.counters().read.total(), streams }
+    }
+}
+
 impl Run {
-    /// A run that read `bytes` of a file that is closed now. `counters` are those of the library's file.
-    fn read(usage: Usage, bytes: u64, path: &Path, counters: Option<&Counters>) -> Result<Run, BenchError> {
-        let counted = [usage.device_bytes, counters.map(|counters| counters.read.total())];
-        Ok(Run {
-            usage,
-            in_vain_bytes: counted.into_iter().flatten().max().map(|read| read.saturating_sub(bytes)),
-            buffer_bytes: None,
-            pages_after: resident_pages(path)?,
-        })
+    /// A run that read `bytes` of a file that is closed now.
+    fn read(usage: Usage, bytes: u64, path: &Path, counted: Option<Counted>) -> Result<Run, BenchError> {
+        let beyond = [usage.device_bytes, counted.map(|counted| counted.file)].into_iter().flatten();
+        let in_vain = beyond.map(|read| read.saturating_sub(bytes)).chain(counted.map(|counted| counted.streams));
+        Ok(Run { usage, in_vain_bytes: in_vain.max(), buffer_bytes: None, pages_after: resident_pages(path)? })
     }
 
     fn with_buffers(self, bytes: usize) -> Run {

@@ -9,7 +9,7 @@ use dio::block::Pool;
 use dio::stream::Reader;
 use dio::{File, Mode, OpenOptions};
 
-use super::{Part, Plan, Run, Workload};
+use super::{Counted, Part, Plan, Run, Workload};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::data::Random;
@@ -74,10 +74,11 @@ fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, R
         done += count;
         turn += 1;
     }
-    let buffers = reader.buffer_bytes();
+    let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
-    let ended = |usage, file: &File| Run::read(usage, reads * BLOCK, path, Some(&file.counters()));
-    Ok((ended(usages[0], &through)?.with_buffers(buffers), ended(usages[1], &alone)?))
+    let [ours, theirs] = [Counted::of(&through, [stats]), Counted::of(&alone, [])];
+    let ours = Run::read(usages[0], reads * BLOCK, path, Some(ours))?.with_buffers(buffers);
+    Ok((ours, Run::read(usages[1], reads * BLOCK, path, Some(theirs))?))
 }
 
 fn add(sum: &mut Usage, more: Usage) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dio::stream::{Reader, Writer};
 use dio::{Mode, OpenOptions};
 
-use super::{Part, Plan, Run, Runner, Workload, in_turns};
+use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
 use crate::BenchError;
 use crate::cold::{make_absent, make_cold, resident_pages};
 use crate::data::Random;
@@ -82,12 +82,12 @@ fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<Run, BenchError> {
     let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(path)?);
     let mut reader = Reader::new(Arc::clone(&file)).map_err(BenchError::system("read", path))?;
     read_all(&mut reader, path, &mut buffer, bytes)?;
-    let buffers = reader.buffer_bytes();
+    let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
     drop(reader);
-    let counters = file.counters();
+    let counted = Counted::of(&file, [stats]);
     drop(file);
     let usage = meter.stop();
-    Ok(Run::read(usage, bytes, path, Some(&counters))?.with_buffers(buffers))
+    Ok(Run::read(usage, bytes, path, Some(counted))?.with_buffers(buffers))
 }
 
 fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) -> R) -> Result<Run, BenchError> {
