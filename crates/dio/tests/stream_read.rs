@@ -339,6 +339,22 @@ fn memory_is_what_was_promised_and_nothing_before_it_is_needed() {
 }
 
 #[test]
+fn limits_without_sense_are_survived() {
+    for number in [0, 1, 4097, usize::MAX] {
+        let limits = ReadAhead { min: number, max: number, request: number.min(1 << 20), lent: 0 };
+        let mut world = world(1, 512, 700_000, limits);
+        assert!(world.reader.buffer_bytes() > 0);
+        let mut all = Vec::new();
+        // Memory for it all may not be had.
+        if world.reader.read_to_end(&mut all).is_ok() {
+            assert!(all == world.model, "{number}");
+        } else {
+            assert_eq!(number, usize::MAX);
+        }
+    }
+}
+
+#[test]
 fn a_small_file_costs_no_engine() {
     for (len, engines) in [(0, 0), (41, 0), (65_536, 0), (200_000, 0), (4 * MIB, 1)] {
         let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));

@@ -75,6 +75,9 @@ fn optimal_of(file: &File) -> Option<u64> {
 /// Most small blocks of a reader: three for each of 64 interleaved streams, two ahead and one being consumed.
 const MOST_SMALL: usize = 192;
 
+/// No limit is above this, in bytes, lest sums of them wrap around.
+const MOST: u64 = 1 << 40;
+
 /// The limits in whole blocks of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
@@ -89,10 +92,10 @@ impl Sizes {
     pub(super) fn new(file: &File, limits: ReadAhead) -> Sizes {
         // Through the page cache nothing need be aligned; its pages are whole all the same.
         let unit = if file.block_align() == 1 { 4096 } else { file.block_align() };
-        let whole = |size: usize| align_up(size.max(1) as u64, unit);
+        let whole = |size: usize| align_up((size as u64).clamp(1, MOST), unit);
         let request = whole(limits.request);
         let min = whole(limits.min).min(request);
-        let max = align_down(limits.max as u64, unit).max(request);
+        let max = align_down((limits.max as u64).min(MOST), unit).max(request);
         let small = if min < request { (2 * max / min) as usize } else { 0 };
         let small = if small > 0 { small.min(MOST_SMALL) + 2 + limits.lent } else { 0 };
         let large = max.div_ceil(request) as usize + 1 + limits.lent;
@@ -102,7 +105,7 @@ impl Sizes {
 
     /// Most memory for blocks, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.small.0 * self.small.1 + self.large.0 * self.large.1
+        (self.small.0 * self.small.1).saturating_add(self.large.0.saturating_mul(self.large.1))
     }
 }
 
