@@ -5,18 +5,25 @@ mod common;
 use std::io::{BufRead, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use common::{fill, first_difference, sim_geometry};
+use common::{Arena, fill, first_difference, sim_geometry};
 use dio::engine::Kind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
 
-/// A simulated file of `len` bytes and a reader of it.
+/// A file, a reader of it, and what it holds.
 struct World {
-    medium: SimMedium,
+    /// The file, where it is simulated.
+    medium: Option<SimMedium>,
     reader: Reader,
     model: Vec<u8>,
+}
+
+impl World {
+    fn disk(&self) -> &SimDisk {
+        self.medium.as_ref().expect("the file is simulated").disk()
+    }
 }
 
 fn world(seed: u64, align: usize, len: usize, limits: ReadAhead) -> World {
@@ -38,7 +45,7 @@ fn world(seed: u64, align: usize, len: usize, limits: ReadAhead) -> World {
     options.read(true).write(true).io(&io.unwrap());
     let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
     let reader = Reader::with_read_ahead(file, limits).unwrap();
-    World { medium, reader, model }
+    World { medium: Some(medium), reader, model }
 }
 
 fn any_limits(rng: &mut Rng) -> ReadAhead {
@@ -92,8 +99,10 @@ impl World {
             5 => drop(self.reader.seek(SeekFrom::Start(at + 24 * 1024))?),
             _ => {
                 let len = *rng.pick(&[1, 100, 4096, 4096, 10_000, 70_000, 400_000]);
-                let mut buffer = vec![0xee; len];
-                let count = self.reader.read(&mut buffer)?;
+                // Aligned memory may be read into.
+                let mut arena = Arena::new(len);
+                let buffer = arena.slice(*rng.pick(&[0, 0, 512, 3]), len);
+                let count = self.reader.read(buffer)?;
                 let expected = self.expected(at, len);
                 assert!(count <= expected.len() && (count > 0 || expected.is_empty()), "{count} bytes at {at}");
                 assert_eq!(first_difference(&buffer[..count], &expected[..count]), None, "read of {len} at {at}");
@@ -122,6 +131,31 @@ fn any_mix_reads_what_is_there() {
     }
 }
 
+#[test]
+fn any_mix_reads_what_is_there_on_every_engine() {
+    let seed = Seed::new();
+    let mut model = vec![0; 6 * MIB + 77];
+    fill(&mut model, 7, 0);
+    for fs in dio_test::file_systems() {
+        let directory = fs.dir();
+        let path = directory.path().join("file");
+        std::fs::write(&path, &model).unwrap();
+        for (number, engine) in common::engines().into_iter().enumerate() {
+            for round in 0..6 {
+                let mut rng = seed.stream(round * 2 + number as u64);
+                let limits = any_limits(&mut rng);
+                let io = common::io_of(engine, Limits::default());
+                let mode = *rng.pick(&common::MODES);
+                let file = OpenOptions::new().read(true).mode(mode).io(&io).open(&path).unwrap();
+                let reader = Reader::with_read_ahead(file, limits).unwrap();
+                let mut world = World { medium: None, reader, model: model.clone() };
+                let mut kept = Vec::new();
+                (0..300).for_each(|_| world.step(&mut rng, &mut kept, limits.lent).unwrap());
+            }
+        }
+    }
+}
+
 /// What is transient must not show; what is not comes out where it is, and later reads go on.
 #[test]
 fn trouble_shows_where_it_is_or_not_at_all() {
@@ -136,7 +170,7 @@ fn trouble_shows_where_it_is_or_not_at_all() {
         if hard {
             faults = faults.chance(Fault::Io, 100);
         }
-        world.medium.disk().set_faults(faults);
+        world.disk().set_faults(faults);
         let (mut kept, mut errors) = (Vec::new(), 0);
         for _ in 0..200 {
             if let Err(error) = world.step(&mut rng, &mut kept, limits.lent) {
@@ -145,7 +179,7 @@ fn trouble_shows_where_it_is_or_not_at_all() {
             }
         }
         // Of a disk that works again, everything can be read.
-        world.medium.disk().set_faults(Faults::none());
+        world.disk().set_faults(Faults::none());
         world.reader.seek(SeekFrom::Start(0)).unwrap();
         let mut all = Vec::new();
         world.reader.read_to_end(&mut all).unwrap();
@@ -230,7 +264,7 @@ const MIB: usize = 1 << 20;
 
 /// Reads of the file so far: offset and length.
 fn requests(world: &World) -> Vec<(u64, u64)> {
-    let trace = world.medium.disk().trace();
+    let trace = world.disk().trace();
     let reads = trace.entries.iter().filter(|entry| entry.action == Action::Transfer(Kind::Read));
     reads.map(|entry| (entry.offset, entry.len)).collect()
 }
@@ -240,11 +274,12 @@ fn random_reads_ask_for_what_is_wanted() {
     let seed = Seed::new();
     let mut rng = seed.rng();
     let mut world = world(seed.value(), 512, 64 * MIB, ReadAhead::default());
-    let mut buffer = [0; 4096];
-    for _ in 0..2000 {
+    let mut arena = Arena::new(4096);
+    for turn in 0..2000 {
+        let buffer = arena.slice(turn % 2, 4096);
         let at = rng.range(0..(64 * MIB as u64 - 4096) / 512) * 512;
         world.reader.seek(SeekFrom::Start(at)).unwrap();
-        world.reader.read_exact(&mut buffer).unwrap();
+        world.reader.read_exact(buffer).unwrap();
         assert!(buffer == world.expected(at, 4096));
     }
     let stats = world.reader.stats();
@@ -301,6 +336,45 @@ fn memory_is_what_was_promised_and_nothing_before_it_is_needed() {
     // 32 small ones and 4 large ones, one of each with the consumer, one lent, and one small one to spare.
     assert_eq!(world.reader.buffer_bytes(), (32 + 2 + 1) * (16 << 10) + (4 + 1 + 1) * (64 << 10));
     assert_eq!(requests(&world).len(), 0);
+}
+
+#[test]
+fn limits_without_sense_are_survived() {
+    for number in [0, 1, 4097, usize::MAX] {
+        let limits = ReadAhead { min: number, max: number, request: number.min(1 << 20), lent: 0 };
+        let mut world = world(1, 512, 700_000, limits);
+        assert!(world.reader.buffer_bytes() > 0);
+        let mut all = Vec::new();
+        // Memory for it all may not be had.
+        if world.reader.read_to_end(&mut all).is_ok() {
+            assert!(all == world.model, "{number}");
+        } else {
+            assert_eq!(number, usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_small_file_costs_no_engine() {
+    for (len, engines) in [(0, 0), (41, 0), (65_536, 0), (200_000, 0), (4 * MIB, 1)] {
+        let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counter = Arc::clone(&made);
+        let io = Io::with_engine(Limits::default(), "blocking", move |depth| {
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Box::new(dio::engine::Blocking::new(depth))
+        });
+        let disk = common::sim_disk(512, 1);
+        let mut options = OpenOptions::new();
+        options.read(true).io(io.as_ref().unwrap());
+        let file = options.open_medium("file", Arc::new(disk.file(&vec![3; len])), sim_geometry(512)).unwrap();
+        let mut reader = Reader::new(file).unwrap();
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        assert!(all == vec![3; len]);
+        assert_eq!(made.load(std::sync::atomic::Ordering::SeqCst), engines, "engines for {len} bytes");
+        let stats = reader.stats();
+        assert!(stats.read == len as u64 && stats.vain == 0, "{len} bytes: {stats:?}");
+    }
 }
 
 /// Chunks that other threads hold are waited for, not taken from them.

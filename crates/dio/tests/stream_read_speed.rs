@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dio::stream::{ReadAhead, Reader};
 use dio::{File, Mode, OpenOptions};
@@ -31,8 +31,12 @@ fn hop(reader: &mut Reader, places: impl Iterator<Item = u64>, len: usize) {
     for at in places {
         reader.seek(SeekFrom::Start(at)).unwrap();
         reader.read_exact(&mut buffer).unwrap();
-        black_box(&buffer);
+        black_box(buffer.iter().map(|byte| u64::from(*byte)).sum::<u64>());
     }
+}
+
+fn cpu_time() -> Duration {
+    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 #[test]
@@ -46,13 +50,18 @@ fn speed() {
     (0..size / block.len() as u64).for_each(|at| file.write_at(&block, at * block.len() as u64).unwrap());
     file.sync_all().unwrap();
     drop(file);
-    for round in 0..2 {
-        println!("round {round}");
-        sequential(path, size);
-        patterns(path, size);
-        random(path, size);
+    // Which parts to run: "spmrft" are all.
+    let parts = std::env::var("DIO_SPEED_PARTS").unwrap_or("spmrft".into());
+    for part in parts.chars() {
+        match part {
+            's' => sequential(path, size),
+            'p' => patterns(path, size),
+            'r' => random(path, size),
+            'm' => streams(path, size),
+            'f' => small_file(directory.path()),
+            _ => small_steps(path),
+        }
     }
-    small_steps(path);
     println!("{:?}", ReadAhead::for_file(&direct(path)));
 }
 
@@ -68,6 +77,14 @@ fn sequential(path: &Path, size: u64) {
         let mut buffer = [0; 4096];
         while reader.read(&mut buffer).unwrap() > 0 {}
     });
+    let mut memory = vec![0; (8 << 20) + 8192];
+    let aligned = memory.as_ptr().align_offset(4096);
+    for (what, from) in [("aligned", aligned), ("misaligned", aligned + 1)] {
+        report(&format!("forward, 8 MiB, {what} memory"), size, || {
+            let mut reader = Reader::new(direct(path)).unwrap();
+            while reader.read(&mut memory[from..][..8 << 20]).unwrap() > 0 {}
+        });
+    }
     report("backward, 4 KiB", size, || {
         let mut reader = Reader::new(direct(path)).unwrap();
         hop(&mut reader, (1..=size / 4096).map(|step| size - step * 4096), 4096);
@@ -84,6 +101,9 @@ fn patterns(path: &Path, size: u64) {
         let mut reader = Reader::new(direct(path)).unwrap();
         hop(&mut reader, (0..size / (256 << 10)).map(|step| step * (256 << 10)), 64 << 10);
     });
+}
+
+fn streams(path: &Path, size: u64) {
     for step in [4096u64, 64 << 10] {
         report(&format!("64 streams, one reader, {} KiB", step >> 10), size, || {
             let mut reader = Reader::new(direct(path)).unwrap();
@@ -95,7 +115,9 @@ fn patterns(path: &Path, size: u64) {
             let limits = ReadAhead { max: 512 << 10, request: 128 << 10, ..ReadAhead::default() };
             let reader = |_| Reader::with_read_ahead(Arc::clone(&file), limits).unwrap();
             let mut readers: Vec<Reader> = (0..64).map(reader).collect();
-            (0..64).for_each(|s| drop(readers[s].seek(SeekFrom::Start(s as u64 * (size / 64))).unwrap()));
+            let start =
+                |(stream, reader): (u64, &mut Reader)| reader.seek(SeekFrom::Start(stream * (size / 64))).unwrap();
+            (0..).zip(&mut readers).map(start).for_each(|at| assert!(at < size));
             let mut buffer = vec![0; step as usize];
             for _ in 0..size / 64 / step {
                 readers.iter_mut().for_each(|reader| reader.read_exact(&mut buffer).unwrap());
@@ -104,29 +126,58 @@ fn patterns(path: &Path, size: u64) {
     }
 }
 
+/// The two take turns, so that what disturbs one disturbs both.
 fn random(path: &Path, size: u64) {
-    let count = 8000;
-    let places = || {
-        let mut rng = Seed::fixed(5).rng();
-        (0..count).map(move |_| rng.range(0..size / 4096) * 4096)
-    };
+    let mut rng = Seed::fixed(5).rng();
     let file = direct(path);
     let mut buffer = vec![0; 8192];
     let aligned = buffer.as_ptr().align_offset(4096);
-    let plain = report("random 4 KiB, read_at", count * 4096, || {
-        places().for_each(|at| drop(file.read_at(&mut buffer[aligned..aligned + 4096], at).unwrap()));
+    let mut reader = Reader::new(Arc::clone(&file)).unwrap();
+    let (mut times, mut cpu) = ([Vec::new(), Vec::new()], [Duration::ZERO; 2]);
+    for turn in 0..100 {
+        let places: Vec<u64> = (0..100).map(|_| rng.range(0..size / 4096) * 4096).collect();
+        let (start, busy) = (Instant::now(), cpu_time());
+        if turn % 2 == 0 {
+            for at in places {
+                assert_eq!(file.read_at(&mut buffer[aligned..][..4096], at).unwrap(), 4096);
+                black_box(buffer.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+            }
+        } else {
+            hop(&mut reader, places.into_iter(), 4096);
+        }
+        times[turn % 2].push(start.elapsed());
+        cpu[turn % 2] += cpu_time() - busy;
+    }
+    let [plain, stream] = times.map(|mut times| {
+        times.sort();
+        times[times.len() / 2].as_secs_f64()
     });
-    let mut reader = Reader::new(file).unwrap();
-    let stream = report("random 4 KiB, stream", count * 4096, || hop(&mut reader, places(), 4096));
-    println!("  {:.3} of read_at; {:?}", stream / plain, reader.stats());
+    println!("random 4 KiB: {:.1} us with read_at, {:.1} us in a stream", plain * 1e4, stream * 1e4);
+    println!("  {:.3} of the speed; {:?}", plain / stream, reader.stats());
+    println!("  CPU {:.1} and {:.1} us", cpu[0].as_secs_f64() * 1e6 / 5e3, cpu[1].as_secs_f64() * 1e6 / 5e3);
+}
+
+/// What a reader costs beside the one request that a small file needs.
+fn small_file(directory: &Path) {
+    let path = &directory.join("small");
+    std::fs::write(path, [7; 41]).unwrap();
+    let time = |what: &str, work: &dyn Fn() -> usize| {
+        let (start, busy) = (Instant::now(), cpu_time());
+        (0..2000).for_each(|_| assert_eq!(work(), 41));
+        let each = |time: Duration| time.as_secs_f64() * 1e6 / 2000.0;
+        println!("{what:<44} {:8.1} us, CPU {:.1}", each(start.elapsed()), each(cpu_time() - busy));
+    };
+    for _ in 0..2 {
+        time("41 bytes, opened, read_at", &|| direct(path).read_at(&mut [0; 100], 0).unwrap());
+        time("41 bytes, opened, stream", &|| {
+            Reader::new(direct(path)).unwrap().read_to_end(&mut Vec::with_capacity(100)).unwrap()
+        });
+    }
 }
 
 fn small_steps(path: &Path) {
     let bytes = 64 * MIB;
-    report("1 byte, std::io::BufReader, cached", bytes, || {
-        let mut file = std::fs::File::open(path).unwrap();
-        std::io::copy(&mut Read::by_ref(&mut file).take(bytes), &mut std::io::sink()).unwrap();
-    });
+    std::io::copy(&mut std::fs::File::open(path).unwrap().take(bytes), &mut std::io::sink()).unwrap();
     report("1 byte, std::io::BufReader, cached", bytes, || {
         let mut reader = BufReader::new(std::fs::File::open(path).unwrap());
         let mut byte = [0];
@@ -140,6 +191,14 @@ fn small_steps(path: &Path) {
         let mut byte = [0];
         (0..bytes).for_each(|_| {
             assert_eq!(reader.read(&mut byte).unwrap(), 1);
+            black_box(byte);
+        });
+    });
+    report("1 byte, stream, cold, read_exact", bytes, || {
+        let mut reader = Reader::new(direct(path)).unwrap();
+        let mut byte = [0];
+        (0..bytes).for_each(|_| {
+            reader.read_exact(&mut byte).unwrap();
             black_box(byte);
         });
     });

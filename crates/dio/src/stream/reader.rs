@@ -40,8 +40,9 @@ const SOME: u64 = 4096;
 /// An error comes out where it happened, after everything before it has been read; the next call tries again.
 #[derive(Debug)]
 pub struct Reader {
-    fetch: Fetcher,
-    detector: Detector,
+    // In boxes: what every read needs is close together then, and a reader is small to move.
+    fetch: Box<Fetcher>,
+    detector: Box<Detector>,
     /// The block being consumed.
     current: Option<Held>,
     /// Where `current` starts in the file; without one, the offset of the consumer.
@@ -72,8 +73,8 @@ impl Reader {
     /// # Errors
     /// As [`Reader::new`].
     pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
-        let fetch = Fetcher::new(file.into(), limits);
-        let detector = Detector::new(fetch.sizes().bounds);
+        let fetch = Box::new(Fetcher::new(file.into(), limits));
+        let detector = Box::new(Detector::new(fetch.sizes().bounds));
         Ok(Reader { fetch, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0 })
     }
 
@@ -243,28 +244,35 @@ impl Reader {
         self.fetch.worth_ahead(left).then_some(range)
     }
 
-    /// Reads into the caller's memory what fills it in whole blocks and has not been asked for; `None` where there is
-    /// not enough of that. Meanwhile, what follows is on its way.
+    /// Reads into the caller's memory what fills it in whole blocks and has not been asked for, where that is a good deal or
+    /// all that is wanted; `None` otherwise. Meanwhile, what follows is on its way.
     fn read_straight(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let position = self.position();
+        let (position, len) = (self.position(), buffer.len() as u64);
         let bounds = self.fetch.sizes().bounds;
         let fits =
             is_aligned(position, bounds.unit) && self.file().geometry().is_memory_aligned(buffer.as_ptr().addr());
-        if (buffer.len() as u64) < 2 * bounds.request || self.at < self.current.as_ref().map_or(0, Held::len) || !fits {
+        if !fits || len < bounds.unit || self.at < self.current.as_ref().map_or(0, Held::len) {
+            return Ok(None);
+        }
+        self.look(position);
+        let random = self.detector.pattern() == Pattern::Random;
+        let alone = random && self.detector.demand(position, len) == len && is_aligned(len, bounds.unit);
+        if len < 2 * bounds.request && !alone {
             return Ok(None);
         }
         self.leave();
         let Some(size) = self.fetch.size_at(position) else { return Ok(None) };
-        let end = align_down(position + buffer.len() as u64, bounds.unit).min(size);
+        let end = align_down(position + len, bounds.unit).min(size);
         let end = self.fetch.shelf.next_start(position).map_or(end, |next| next.min(end));
         let held = self.fetch.shelf.covered(position).is_some() || self.fetch.is_suspect(position);
-        if held || end < position + bounds.request {
+        if held || end < position + bounds.request.min(len) {
             return Ok(None);
         }
-        self.look(position);
-        self.detector.ran_to(end);
-        self.detector.fetched(end);
-        self.read_ahead()?;
+        if !random {
+            self.detector.ran_to(end);
+            self.detector.fetched(end);
+            self.read_ahead()?;
+        }
         let len = align_down(end - position, bounds.unit) as usize;
         match self.file().read_at(&mut buffer[..len], position) {
             Ok(0) => Ok(None),
@@ -280,6 +288,37 @@ impl Reader {
                 Ok(None)
             }
         }
+    }
+
+    /// Fills the buffer from the block being consumed, if that has enough.
+    #[inline]
+    fn read_here(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(current) = &self.current else { return false };
+        let from = current.block.filled();
+        // The shortest way for the shortest step.
+        if let [place] = buffer {
+            if self.at >= self.until {
+                return false;
+            }
+            *place = from[self.at];
+        } else {
+            let Some(from) = from[..self.until].get(self.at..self.at + buffer.len()) else { return false };
+            buffer.copy_from_slice(from);
+        }
+        self.at += buffer.len();
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_exact_slowly(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read_slowly(buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => buffer = &mut buffer[count..],
+            }
+        }
+        Ok(())
     }
 
     #[cold]
@@ -386,16 +425,12 @@ impl BufRead for Reader {
 impl Read for Reader {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let from = self.available();
-        if buffer.len() > from.len() {
-            return self.read_slowly(buffer);
-        }
-        match buffer {
-            [place] => *place = from[0],
-            _ => buffer.copy_from_slice(&from[..buffer.len()]),
-        }
-        self.at += buffer.len();
-        Ok(buffer.len())
+        if self.read_here(buffer) { Ok(buffer.len()) } else { self.read_slowly(buffer) }
+    }
+
+    #[inline]
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        if self.read_here(buffer) { Ok(()) } else { self.read_exact_slowly(buffer) }
     }
 }
 

@@ -37,38 +37,29 @@ const REQUEST: (u64, u64) = (256 << 10, 4 << 20);
 
 impl ReadAhead {
     /// What suits the device below a file: the largest request is a multiple of the size that the device likes best (a
-    /// stripe of a RAID, say) or that the file system prefers, and a rotating disk gets twice the window, which lets it
-    /// seek less among several streams. Bounded by 256 KiB and 4 MiB a request; the default where nothing is known.
+    /// stripe of a RAID, say) or that the file system prefers, and the window holds eight of them. Whether a disk rotates
+    /// is not asked: virtual ones say so whatever is behind them. Bounded by 256 KiB and 4 MiB a request; the default where nothing is known.
     pub fn for_file(file: &File) -> ReadAhead {
-        let queue = queue_of(file).unwrap_or_default();
-        ReadAhead::suited(queue, file.geometry().preferred())
+        ReadAhead::suited(optimal_of(file).unwrap_or(0), file.geometry().preferred())
     }
 
-    fn suited(queue: Queue, preferred: u64) -> ReadAhead {
+    fn suited(optimal: u64, preferred: u64) -> ReadAhead {
         let usual = ReadAhead::default();
         // Sizes that are no multiple of a page, as some USB bridges report (65,535 sectors), are no sizes.
-        let likes = [queue.optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);
+        let likes = [optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);
         let request = likes.map_or(usual.request as u64, |size| match size {
             size if size > REQUEST.1 => REQUEST.1,
             size => (usual.request as u64 / size).max(1) * size,
         });
         let request = request.clamp(REQUEST.0, REQUEST.1) as usize;
-        let windows = if queue.rotational { 16 } else { 8 };
-        ReadAhead { request, max: windows * request.max(usual.request), ..usual }
+        ReadAhead { request, max: 8 * request.max(usual.request), ..usual }
     }
 }
 
-/// What sysfs says about the queue of a disk (`Documentation/ABI/stable/sysfs-block`).
-#[derive(Clone, Copy, Debug, Default)]
-struct Queue {
-    /// The size it likes best, in bytes; 0 where it states none.
-    optimal: u64,
-    rotational: bool,
-}
-
-/// The queue below a file. Remembered by device: programs open many files of one.
-fn queue_of(file: &File) -> Option<Queue> {
-    static KNOWN: LazyLock<Mutex<HashMap<u64, Option<Queue>>>> = LazyLock::new(Mutex::default);
+/// The request size that the disk below a file likes best, in bytes, 0 where it states none (`optimal_io_size`,
+/// `Documentation/ABI/stable/sysfs-block`). Remembered by device: programs open many files of one.
+fn optimal_of(file: &File) -> Option<u64> {
+    static KNOWN: LazyLock<Mutex<HashMap<u64, Option<u64>>>> = LazyLock::new(Mutex::default);
     let stat = rustix::fs::fstat(file.descriptor()?).ok()?;
     let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     let number = if is_device { stat.st_rdev } else { stat.st_dev };
@@ -76,17 +67,16 @@ fn queue_of(file: &File) -> Option<Queue> {
     *known.entry(number).or_insert_with(|| {
         let device = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         // A partition has the queue of its disk.
-        let read = |name: &str| {
-            let text = std::fs::read_to_string(format!("{device}/queue/{name}"));
-            let text = text.or_else(|_| std::fs::read_to_string(format!("{device}/../queue/{name}"))).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        Some(Queue { optimal: read("optimal_io_size")?, rotational: read("rotational") == Some(1) })
+        let read = |queue: &str| std::fs::read_to_string(format!("{device}/{queue}/optimal_io_size")).ok();
+        read("queue").or_else(|| read("../queue"))?.trim().parse().ok()
     })
 }
 
 /// Most small blocks of a reader: three for each of 64 interleaved streams, two ahead and one being consumed.
 const MOST_SMALL: usize = 192;
+
+/// No limit is above this, in bytes, lest sums of them wrap around.
+const MOST: u64 = 1 << 40;
 
 /// The limits in whole blocks of a file.
 #[derive(Clone, Copy, Debug)]
@@ -102,10 +92,10 @@ impl Sizes {
     pub(super) fn new(file: &File, limits: ReadAhead) -> Sizes {
         // Through the page cache nothing need be aligned; its pages are whole all the same.
         let unit = if file.block_align() == 1 { 4096 } else { file.block_align() };
-        let whole = |size: usize| align_up(size.max(1) as u64, unit);
+        let whole = |size: usize| align_up((size as u64).clamp(1, MOST), unit);
         let request = whole(limits.request);
         let min = whole(limits.min).min(request);
-        let max = align_down(limits.max as u64, unit).max(request);
+        let max = align_down((limits.max as u64).min(MOST), unit).max(request);
         let small = if min < request { (2 * max / min) as usize } else { 0 };
         let small = if small > 0 { small.min(MOST_SMALL) + 2 + limits.lent } else { 0 };
         let large = max.div_ceil(request) as usize + 1 + limits.lent;
@@ -115,7 +105,7 @@ impl Sizes {
 
     /// Most memory for blocks, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.small.0 * self.small.1 + self.large.0 * self.large.1
+        (self.small.0 * self.small.1).saturating_add(self.large.0.saturating_mul(self.large.1))
     }
 }
 
@@ -125,13 +115,12 @@ mod tests {
 
     #[test]
     fn requests_are_what_the_device_likes_within_bounds() {
-        let request = |optimal, preferred| ReadAhead::suited(Queue { optimal, rotational: false }, preferred).request;
+        let request = |optimal, preferred| ReadAhead::suited(optimal, preferred).request;
         assert_eq!(request(0, 4096), 1 << 20);
         assert_eq!(request(384 << 10, 4096), 768 << 10, "two whole stripes");
         assert_eq!(request(3 << 20, 4096), 3 << 20);
         assert_eq!(request(1 << 30, 4096), 4 << 20);
         assert_eq!(request(65_535 * 512, 128 << 10), 1 << 20, "no size of a page's multiple");
-        let disk = ReadAhead::suited(Queue { optimal: 0, rotational: true }, 4096);
-        assert_eq!(disk.max, 2 * ReadAhead::default().max);
+        assert_eq!(ReadAhead::suited(4 << 20, 4096).max, 32 << 20);
     }
 }
