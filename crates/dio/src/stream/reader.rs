@@ -55,6 +55,8 @@ pub struct Reader {
     jumped: bool,
     /// Where it began to read in order.
     run_start: u64,
+    /// Where the file ended when the block was read that the consumer came to last, if it ended there.
+    end: Option<u64>,
 }
 
 impl Reader {
@@ -75,7 +77,7 @@ impl Reader {
     pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
         let fetch = Box::new(Fetcher::new(file.into(), limits));
         let detector = Box::new(Detector::new(fetch.sizes().bounds));
-        Ok(Reader { fetch, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0 })
+        Ok(Reader { fetch, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0, end: None })
     }
 
     /// The file.
@@ -149,6 +151,7 @@ impl Reader {
         let Some(held) = self.find(position, hint)? else { return Ok(false) };
         (self.base, self.at) = (held.start, (position - held.start) as usize);
         self.until = held.len();
+        self.end = held.last.then(|| held.start + held.len() as u64);
         self.current = Some(held);
         self.read_ahead()?;
         self.mark(hint);
@@ -189,6 +192,11 @@ impl Reader {
                     self.fetch.collect(1)?;
                 }
                 Found::Nothing => {
+                    // Said once, of the file as it was read; whoever asks again wants to know whether it has grown. It
+                    // has, where something was found behind.
+                    if self.end.take() == Some(position) && !tried && self.fetch.shelf.next_start(position).is_none() {
+                        return Ok(None);
+                    }
                     let end = self.fetch.size_at(position);
                     let beyond = end.is_some_and(|end| end > 0 && position >= end);
                     if beyond || position >= i64::MAX as u64 - self.fetch.sizes().bounds.request {
@@ -364,6 +372,7 @@ impl Reader {
     /// Notes what has been read in order up to here, before the consumer goes elsewhere.
     fn pause(&mut self) {
         let position = self.position();
+        self.end = None;
         if !std::mem::replace(&mut self.jumped, true) {
             self.detector.ran_to(position);
             self.seen(self.run_start..position);

@@ -237,7 +237,8 @@ impl Fetcher {
         };
         let block = over.op.mem.and_then(|mem| mem.into_block(usable)).expect("a read returns its block");
         self.stats.read += usable as u64;
-        self.shelf.fill(start, ticket, block);
+        let last = outcome.as_ref().is_ok_and(|count| (*count as u64) < asked);
+        self.shelf.fill(start, ticket, block, last);
         match &outcome {
             Ok(_) => self.clear_suspects(&(start..start + asked)),
             Err(_) => self.suspect(start + usable as u64..start + asked),

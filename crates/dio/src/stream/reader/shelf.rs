@@ -13,6 +13,8 @@ use crate::geometry::{align_down, align_up};
 pub(super) struct Held {
     pub(super) start: u64,
     pub(super) block: Block,
+    /// The file ended within what was asked for.
+    pub(super) last: bool,
     /// Hull of what the consumer has seen, from the start of the block.
     seen: Range<usize>,
 }
@@ -179,9 +181,9 @@ impl Shelf {
         self.tickets
     }
 
-    /// A request has come back with a block; an empty one is not kept.
-    pub(super) fn fill(&mut self, start: u64, ticket: u64, block: Block) {
-        let held = Held { start, block, seen: 0..0 };
+    /// A request has come back with a block, within which the file ended or not; an empty one is not kept.
+    pub(super) fn fill(&mut self, start: u64, ticket: u64, block: Block, last: bool) {
+        let held = Held { start, block, last, seen: 0..0 };
         match self.places.get_mut(&start) {
             Some(place) if place.ticket == ticket => {
                 if held.len() == 0 {
