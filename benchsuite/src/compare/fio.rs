@@ -41,6 +41,23 @@ pub(crate) fn limit(lab: &Lab, script: &str) -> Result<Sample> {
     Ok(sample)
 }
 
+/// The command that reads `streams` parts of a file at once, each from one end to the other.
+pub(crate) fn streams_script(file: &str, streams: u64, part: &str) -> String {
+    format!(
+        "fio --output-format=json --name=streams --ioengine=io_uring --direct=1 --rw=read --bs=256k --iodepth=3 \
+         --thread --group_reporting --numjobs={streams} --size={part} --offset_increment={part} --filename={file}"
+    )
+}
+
+/// The wall time of [`streams_script`], as fio itself counts it, without its start.
+pub(crate) fn streams(lab: &Lab, script: &str) -> Result<Sample> {
+    let finished = measure(&mut lab.shell(script))?;
+    let report = json_of(&finished.stdout)?;
+    let millis = report["jobs"][0]["read"]["runtime"].as_f64().filter(|millis| *millis > 0.0);
+    let wall = millis.ok_or("fio's report has no run time")? / 1000.0;
+    Ok(Sample::from([("wall_seconds", wall)]))
+}
+
 /// The command for random reads of 4 KiB.
 pub(crate) fn random_script(file: &str, depth: u32, seconds: u64) -> String {
     format!(

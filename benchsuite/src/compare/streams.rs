@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::fio;
 use crate::Result;
 use crate::data::source;
 use crate::host::Host;
@@ -12,7 +13,14 @@ use crate::lab::Lab;
 use crate::measure::measure;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::tool::must;
 use crate::units::{GIB, size_text};
+
+/// Streams in one file: the default of `dio bench streams`.
+const STREAMS: u64 = 64;
+
+/// What the disk gives to so many streams.
+const JUDGE: &str = "fio, 64 jobs";
 
 /// What ratios are taken of.
 const COMPARED: &[&str] = &["wall_seconds", "cpu_seconds", "iops"];
@@ -39,7 +47,12 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let small = source(&lab.dir, lab.options.size.unwrap_or(GIB))?;
     let large = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let scripts = [script("read,write", &small)?, script("many,random", &large)?];
-    let mut report = Report::new("streams", Host::describe(&lab.dir)?, lab.programs(&[]))?;
+    must("fio")?;
+    let name = large.file_name().unwrap_or_default().to_string_lossy();
+    let part = size_text(fs::metadata(&large)?.len() / STREAMS);
+    let judge = fio::streams_script(&format!("$DIR/{name}"), STREAMS, &part);
+    let mut report = Report::new("streams", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
+    report.set("fio", judge.as_str());
     report.set("rounds", lab.options.runs);
     report.set("size_of_steps", size_text(fs::metadata(&small)?.len()));
     report.set("size_of_many_and_random", size_text(fs::metadata(&large)?.len()));
@@ -55,6 +68,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
             let parsed = workloads(&serde_json::from_str(&finished.stdout)?)?;
             found.extend(parsed.into_iter().map(|workload| (script.as_str(), workload)));
         }
+        lab.cool()?;
+        let sample = fio::streams(lab, &judge)?;
+        for (_, workload) in found.iter_mut().filter(|(_, workload)| workload.part == Part::Many) {
+            workload.ways.push((JUDGE.to_string(), sample.clone()));
+        }
         rounds.push(found);
     }
     for index in 0..rounds[0].len() {
@@ -65,6 +83,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let left = pages(&report.groups);
     report.goal(Goal::at_most("resident pages that streams leave, worst", 0.0, left));
     report.notes.push("Each round begins with another way (`--round N`), and reads at random places of its own.");
+    report.notes.push("fio: as many jobs at once, each with the requests that a stream's memory allows.");
     report.notes.push("limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.");
     report.notes.push("page cache: a descriptor for each of the streams, read(2).");
     report
@@ -104,7 +123,14 @@ fn goals(report: &mut Report, part: Part, group: &Group) {
         Part::Read | Part::Write => {
             report.goal(Goal::at_most(&format!("{title}: direct ÷ {peer}"), 1.0, ratio("wall_seconds")));
         }
-        Part::Many => report.goal(Goal::at_most(&format!("{title}: wall ÷ {peer}"), 1.1, ratio("wall_seconds"))),
+        Part::Many => {
+            // What the disk gives to so many readers at once, and what it gives to one.
+            let many = group.ratio(JUDGE, "wall_seconds");
+            report.goal(Goal::at_most(&format!("{title}: wall ÷ {JUDGE}"), 1.1, many));
+            let median = |name| group.spread(name, "wall_seconds").map(|wall| wall.median);
+            let one = median("one stream").zip(median("limit")).map(|(ours, limit)| ours / limit);
+            report.goal(Goal::at_most(&format!("{title}, by one stream: wall ÷ limit"), 1.1, one));
+        }
         Part::Random => {
             report.goal(Goal::at_least(&format!("{title}: reads/s ÷ {peer}"), 0.97, ratio("iops")));
             let vain = group.spread(&stream, "in_vain_part").map(|part| part.max);
