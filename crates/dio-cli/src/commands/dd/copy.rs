@@ -1,0 +1,335 @@
+//! The copy itself: large blocks from files, records from everything else, through the conversions to the target.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+
+use dio::geometry::align_up;
+use dio::stream::{Input, StreamOptions};
+use rustix::io::Errno;
+
+use super::account::Account;
+use super::convert::Converter;
+use super::flags::{Level, conv};
+use super::open::{self, End, failure};
+use super::plan::Plan;
+use super::signals::Signals;
+use super::source::{self, Got, Records};
+use super::target::Target;
+use crate::quote::{named, quoted, words};
+use crate::tool::{Source, Tool, errno_of};
+
+/// Converted bytes that are put together before they are written.
+const ROOM: usize = 1 << 20;
+
+/// Why a copy ended before its end. All but the last were told.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Reading, seeking or opening failed.
+    Failed,
+    /// Writing failed.
+    Write(io::Error),
+    /// A signal asked for it.
+    Stopped,
+}
+
+/// A copy.
+pub(super) struct Copy<'run> {
+    pub(super) tool: &'run Tool,
+    pub(super) plan: &'run Plan,
+    pub(super) account: &'run Arc<Account>,
+    pub(super) signals: &'run Signals,
+    pub(super) input: &'run End,
+    pub(super) target: Target<'run>,
+    pub(super) converter: Option<Converter>,
+    converted: Vec<u8>,
+}
+
+/// Where the bytes come from.
+enum Feed {
+    /// A file, in chunks; most bytes to read, and where it began.
+    Chunks { source: Source, left: u64, start: u64 },
+    Records(Records),
+}
+
+impl<'run> Copy<'run> {
+    pub(super) fn new(
+        tool: &'run Tool,
+        plan: &'run Plan,
+        account: &'run Arc<Account>,
+        signals: &'run Signals,
+        input: &'run End,
+        target: Target<'run>,
+    ) -> Copy<'run> {
+        let converter = Converter::new(plan.conv, plan.cbs);
+        Copy { tool, plan, account, signals, input, target, converter, converted: Vec::new() }
+    }
+
+    /// Copies what there is, and writes everything that was held back.
+    pub(super) fn run(&mut self, ahead: bool) -> Result<(), Halt> {
+        let copied = self.feed(ahead).and_then(|feed| match feed {
+            Some(feed) => self.all(feed),
+            None => Ok(()),
+        });
+        match copied {
+            Err(Halt::Write(error)) => return Err(Halt::Write(error)),
+            other => other.and(self.finish())?,
+        }
+        Ok(())
+    }
+
+    /// Skips, and decides how to read on; nothing when there is nothing to read.
+    fn feed(&self, ahead: bool) -> Result<Option<Feed>, Halt> {
+        let (plan, input) = (self.plan, self.input);
+        let mut records = None;
+        if !plan.skip.is_none() {
+            if open::place(input).is_some() {
+                self.skip_by_seeking()?;
+            } else {
+                let mut reading = self.tried(Records::of_descriptor(input, plan))?;
+                self.skip_by_reading(&mut reading)?;
+                records = Some(reading);
+            }
+        }
+        if plan.most_bytes() == Some(0) {
+            return Ok(None);
+        }
+        if let Some(records) = records {
+            return Ok(Some(Feed::Records(records)));
+        }
+        if !ahead || !source::has_blocks(input) {
+            return Ok(Some(Feed::Records(self.tried(Records::of_descriptor(input, plan))?)));
+        }
+        let start = open::place(input).unwrap_or(0);
+        let left = plan.most_bytes().unwrap_or(u64::MAX);
+        let source = self.tried(self.source(start, left))?;
+        match plan.conv.any(conv::NOERROR) {
+            true => Ok(Some(Feed::Records(Records::of_file(source, plan)))),
+            false => Ok(Some(Feed::Chunks { source, left, start })),
+        }
+    }
+
+    /// The input as a source that reads no further ahead than is wanted.
+    fn source(&self, start: u64, left: u64) -> io::Result<Source> {
+        let how = self.tool.stream_options();
+        let size = match self.input.kind() {
+            rustix::fs::FileType::RegularFile => (self.input.stat.st_size as u64).saturating_sub(start),
+            _ => u64::MAX,
+        };
+        let left = left.min(size);
+        let block = align_up(left.min(how.block as u64), 4096).max(4096);
+        let depth = usize::try_from(left.div_ceil(block)).unwrap_or(usize::MAX).clamp(1, how.depth);
+        let how = StreamOptions { block: block as usize, depth, ..*how };
+        let fd = self.input.fd.try_clone()?;
+        Ok(self.tool.source(Input::adopt(fd, &self.input.name, &how)?))
+    }
+
+    fn skip_by_seeking(&self) -> Result<(), Halt> {
+        let (plan, input) = (self.plan, self.input);
+        let start = open::place(input).unwrap_or(0);
+        let cannot = |errno| self.fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno));
+        let to = open::advance(input, plan.skip.offset(plan.ibs)).map_err(cannot)?;
+        let regular = input.kind() == rustix::fs::FileType::RegularFile;
+        let size = input.stat.st_size as u64;
+        if regular && size > 0 && to > size.max(start) {
+            self.cannot_skip();
+        }
+        Ok(())
+    }
+
+    fn skip_by_reading(&self, records: &mut Records) -> Result<(), Halt> {
+        match records.skip(self.plan, self.signals) {
+            Err(errno) => Err(self.fail(failure(format_args!("error reading {}", quoted(&self.input.name)), errno))),
+            Ok(None) => Err(Halt::Stopped),
+            Ok(Some(passed)) => {
+                if Some(passed) != self.plan.skip.offset(self.plan.ibs) {
+                    self.cannot_skip();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn cannot_skip(&self) {
+        if self.plan.level != Level::None {
+            self.tool.note(format_args!("{}: cannot skip to specified offset", named(&self.input.name)));
+        }
+    }
+
+    fn all(&mut self, feed: Feed) -> Result<(), Halt> {
+        let copied = match feed {
+            Feed::Records(records) => self.records(records),
+            Feed::Chunks { source, left, start } => self.chunks(source, left, start),
+        };
+        // What is there of the last record goes out, also when the copy is stopped.
+        if matches!(copied, Ok(()) | Err(Halt::Stopped)) {
+            self.end_of_input()?;
+        }
+        copied
+    }
+
+    /// Large blocks of a file, straight to the target where nothing is to be changed.
+    fn chunks(&mut self, mut source: Source, mut left: u64, start: u64) -> Result<(), Halt> {
+        if self.converter.is_none()
+            && !self.plan.conv.any(conv::SPARSE)
+            && let Some(size) = source.len()
+        {
+            // Without room the writes fail where there is none; this is only to find a good place.
+            let _ = self.target.sink().reserve(left.min(size.saturating_sub(start)));
+        }
+        let mut consumed = 0;
+        while left > 0 {
+            if self.signals.stop() {
+                break;
+            }
+            self.account.tick();
+            let mut chunk = match source.next_chunk() {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                // Record by record, to get to the one that cannot be read.
+                Err(_) => return self.records(Records::of_file(source, self.plan)),
+            };
+            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = chunk.len() as u64;
+            (left, consumed) = (left - count, consumed + count);
+            self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
+            match self.converter {
+                None => self.target.put_chunk(chunk).map_err(Halt::Write)?,
+                Some(_) => self.pass_on(&chunk)?,
+            }
+        }
+        let closed = source.close();
+        // The chunk read last may reach further than what was wanted of it.
+        let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(start + consumed));
+        self.tried(closed)?;
+        if self.signals.stop() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    /// Record by record, as they come.
+    fn records(&mut self, mut records: Records) -> Result<(), Halt> {
+        let mut warns = self.plan.warns_of_partial_reads();
+        loop {
+            self.account.tick();
+            let side = self.account.counts().input;
+            match records.next(&side, self.signals) {
+                Got::End => break,
+                Got::Stopped => return Err(Halt::Stopped),
+                Got::Bad { error, lost } => self.bad_record(&records, error, lost)?,
+                Got::Bytes { count, cut } => {
+                    if let (true, true, Some(short)) = (warns, count > 0, records.take_short()) {
+                        warns = false;
+                        let bytes = if short == 1 { "byte" } else { "bytes" };
+                        self.tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
+                    }
+                    if cut {
+                        records.note_short(count);
+                    }
+                    self.tool.progressed(count as u64);
+                    self.account.update(|counts| counts.input.stream(self.plan.ibs, count as u64));
+                    self.pass_on(records.bytes(count))?;
+                    if cut {
+                        self.cut()?;
+                    }
+                }
+            }
+        }
+        let counters = records.end().map_err(|errno| self.fail(self.not_read(errno)))?;
+        self.tool.ledger().count(&counters);
+        Ok(())
+    }
+
+    /// Passes over a record that cannot be read, where that is asked for.
+    fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), Halt> {
+        self.tool.error(self.not_read(error));
+        if !self.plan.conv.any(conv::NOERROR) || !records.can_pass_over() {
+            return Err(Halt::Failed);
+        }
+        self.account.report();
+        if !self.plan.conv.any(conv::SYNC) {
+            self.cut()?;
+            return Ok(());
+        }
+        // The record counts as a short one, of which all is missing.
+        self.account.update(|counts| {
+            if !counts.input.cut() {
+                counts.input.partial += 1;
+            }
+        });
+        self.pad(lost)
+    }
+
+    fn not_read(&self, errno: Errno) -> String {
+        failure(format_args!("error reading {}", quoted(&self.input.name)), errno)
+    }
+
+    /// The record read last is short and over.
+    fn cut(&mut self) -> Result<(), Halt> {
+        let ibs = self.plan.ibs;
+        let missing = self.account.update(|counts| {
+            let rest = counts.input.rest();
+            if counts.input.cut() { ibs - rest } else { 0 }
+        });
+        if missing > 0 && self.plan.conv.any(conv::SYNC) {
+            self.pad(missing)?;
+        }
+        self.target.end_record();
+        Ok(())
+    }
+
+    /// Fills a record up.
+    fn pad(&mut self, mut missing: u64) -> Result<(), Halt> {
+        let padding = [self.plan.padding(); 4096];
+        while missing > 0 {
+            let count = missing.min(padding.len() as u64);
+            self.pass_on(&padding[..count as usize])?;
+            missing -= count;
+        }
+        Ok(())
+    }
+
+    /// Bytes go through the conversions to the target.
+    fn pass_on(&mut self, bytes: &[u8]) -> Result<(), Halt> {
+        let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(Halt::Write) };
+        for portion in bytes.chunks(converter.portion(ROOM)) {
+            converter.feed(portion, &mut self.converted);
+            if self.converted.len() >= ROOM {
+                self.target.put(&self.converted).map_err(Halt::Write)?;
+                self.converted.clear();
+            }
+        }
+        let truncated = converter.truncated();
+        self.account.update(|counts| counts.truncated = truncated);
+        self.target.put(&self.converted).map_err(Halt::Write)?;
+        self.converted.clear();
+        Ok(())
+    }
+
+    fn end_of_input(&mut self) -> Result<(), Halt> {
+        self.cut()?;
+        if let Some(converter) = &mut self.converter {
+            converter.finish(&mut self.converted);
+            let truncated = converter.truncated();
+            self.account.update(|counts| counts.truncated = truncated);
+            self.target.put(&self.converted).map_err(Halt::Write)?;
+            self.converted.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Halt> {
+        self.target.finish().map_err(Halt::Write)
+    }
+
+    fn fail(&self, message: impl Display) -> Halt {
+        self.tool.error(message);
+        Halt::Failed
+    }
+
+    fn tried<T>(&self, result: io::Result<T>) -> Result<T, Halt> {
+        result.map_err(|error| match error.get_ref().is_some_and(|e| e.is::<dio::FileError>()) {
+            // The library knows the place, and perhaps the cure.
+            true => self.fail(error),
+            false => self.fail(format_args!("{}: {}", named(&self.input.name), words(errno_of(&error)))),
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Opening what is read and what is written, as the flags ask for it.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::flags::{Set, conv, flag, open_flags};
+use super::plan::Plan;
+use crate::quote::{quoted, words};
+
+/// An open end of the copy.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) fd: OwnedFd,
+    /// Its name in messages.
+    pub(super) name: PathBuf,
+    pub(super) stat: Stat,
+}
+
+/// What went wrong before anything was copied, in words.
+pub(super) type Failure = String;
+
+/// `what`, and the reason.
+pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
+    format!("{what}: {}", words(errno))
+}
+
+impl End {
+    fn new(fd: OwnedFd, name: PathBuf) -> Result<End, Failure> {
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| failure(quoted(&name), errno))?;
+        Ok(End { fd, name, stat })
+    }
+
+    /// What it is.
+    pub(super) fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// Whether it is the same file or device as another.
+    pub(super) fn is(&self, other: &End) -> bool {
+        let (a, b) = (&self.stat, &other.stat);
+        let devices = self.kind() == FileType::BlockDevice && other.kind() == FileType::BlockDevice;
+        (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) || (devices && a.st_rdev == b.st_rdev)
+    }
+}
+
+/// Opens what is read.
+pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
+    let Some(name) = &plan.input else {
+        return standard(io::stdin().as_fd().try_clone_to_owned(), "standard input", plan.iflag);
+    };
+    let fd = open(name, OFlags::RDONLY | open_flags(plan.iflag)).map_err(|errno| not_opened(name, errno))?;
+    End::new(fd, name.into())
+}
+
+/// Opens what is written, and cuts it to the place where writing starts; the second is what that failed with.
+pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
+    let Some(name) = &plan.output else {
+        return Ok((standard(io::stdout().as_fd().try_clone_to_owned(), "standard output", plan.oflag)?, None));
+    };
+    let truncate = !plan.conv.any(conv::NOTRUNC);
+    let mut flags = open_flags(plan.oflag);
+    flags.set(OFlags::CREATE, !plan.conv.any(conv::NOCREAT));
+    flags.set(OFlags::EXCL, plan.conv.any(conv::EXCL));
+    flags.set(OFlags::TRUNC, truncate && plan.seek.is_none());
+    let fd = match plan.seek.is_none() {
+        true => open(name, OFlags::WRONLY | flags),
+        false => open(name, OFlags::RDWR | flags).or_else(|_| open(name, OFlags::WRONLY | flags)),
+    };
+    let end = End::new(fd.map_err(|errno| not_opened(name, errno))?, name.into())?;
+    let cut = if truncate && !plan.seek.is_none() { cut(plan, &end)? } else { None };
+    Ok((end, cut))
+}
+
+/// Cuts the output off where writing starts. Devices have no end to be moved.
+fn cut(plan: &Plan, end: &End) -> Result<Option<Failure>, Failure> {
+    let Some(offset) = plan.seek.offset(plan.obs) else {
+        let (records, obs) = (plan.seek.records, plan.obs);
+        return Err(format!("offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks"));
+    };
+    match rustix::fs::ftruncate(&end.fd, offset) {
+        Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
+            let what = format!("failed to truncate to {offset} bytes in output file {}", quoted(&end.name));
+            Ok(Some(failure(what, errno)))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn open(name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    loop {
+        match rustix::fs::open(name, flags, Mode::from_raw_mode(0o666)) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+fn not_opened(name: &OsStr, errno: Errno) -> Failure {
+    failure(format_args!("failed to open {}", quoted(name)), errno)
+}
+
+/// Standard input or output, with the flags that an open descriptor can take on.
+fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Failure> {
+    let setting = |errno| failure(format_args!("setting flags for {}", quoted(name)), errno);
+    let fd = fd.map_err(|error| setting(Errno::from_io_error(&error).unwrap_or(Errno::BADF)))?;
+    let end = End::new(fd, name.into())?;
+    if flags.any(flag::DIRECTORY) && end.kind() != FileType::Directory {
+        return Err(setting(Errno::NOTDIR));
+    }
+    let wanted = open_flags(flags) & (OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOATIME);
+    let have = rustix::fs::fcntl_getfl(&end.fd).map_err(setting)?;
+    if !have.contains(wanted) {
+        rustix::fs::fcntl_setfl(&end.fd, have | wanted).map_err(setting)?;
+    }
+    Ok(end)
+}
+
+/// Where a descriptor is; `None` for what has no places.
+pub(super) fn place(end: &End) -> Option<u64> {
+    rustix::fs::tell(&end.fd).ok()
+}
+
+/// Moves a descriptor on by `offset` bytes, which is `None` when there is no such place.
+///
+/// # Errors
+/// What `lseek(2)` answers; EOVERFLOW.
+pub(super) fn advance(end: &End, offset: Option<u64>) -> Result<u64, Errno> {
+    let offset = offset.and_then(|offset| i64::try_from(offset).ok()).ok_or(Errno::OVERFLOW)?;
+    rustix::fs::seek(&end.fd, SeekFrom::Current(offset))
+}

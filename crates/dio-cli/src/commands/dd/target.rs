@@ -1,0 +1,247 @@
+//! What is written: counted in records of `obs`, in requests as large as the destination likes.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use dio::stream::Chunk;
+
+use super::account::Account;
+use super::flags::conv;
+use super::plan::Plan;
+use super::signals::Signals;
+use crate::tool::Sink;
+
+/// Largest record that is gathered before it is written to what is no file.
+const MOST_GATHERED: u64 = 4 << 20;
+
+/// Zeros at a time, to write and to compare with.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A destination.
+#[derive(Debug)]
+pub(super) struct Target<'run> {
+    sink: Sink,
+    account: &'run Arc<Account>,
+    signals: &'run Signals,
+    obs: u64,
+    single: bool,
+    /// Bytes of a record that is not full, where records are written whole.
+    gathered: Option<Vec<u8>>,
+    holes: Option<Holes>,
+    start: u64,
+}
+
+/// `conv=sparse`: records of zeros are sought over.
+#[derive(Debug, Default)]
+struct Holes {
+    /// Bytes of the record under way.
+    at: u64,
+    /// It holds something else than zeros, and was written up to here. Invariant: until then its zeros are not written.
+    dirty: bool,
+    /// Bytes of whole records to seek over before the next write.
+    gap: u64,
+}
+
+impl<'run> Target<'run> {
+    /// Writes to a sink from where it is.
+    pub(super) fn new(sink: Sink, plan: &Plan, account: &'run Arc<Account>, signals: &'run Signals) -> Target<'run> {
+        let plain = sink.file().is_none();
+        let gathers = plain && !plan.single && plan.obs <= MOST_GATHERED;
+        Target {
+            start: sink.position(),
+            sink,
+            account,
+            signals,
+            obs: plan.obs,
+            single: plan.single,
+            gathered: gathers.then(Vec::new),
+            holes: (plan.conv.any(conv::SPARSE) && !plain).then(Holes::default),
+        }
+    }
+
+    /// The sink.
+    pub(super) fn sink(&mut self) -> &mut Sink {
+        &mut self.sink
+    }
+
+    /// Writes a chunk, whole blocks of a file without copying them.
+    pub(super) fn put_chunk(&mut self, chunk: Chunk) -> io::Result<()> {
+        if self.sink.file().is_none() || self.holes.is_some() {
+            return self.put(&chunk);
+        }
+        let count = chunk.len() as u64;
+        self.sink.write_chunk(chunk)?;
+        self.count(count);
+        Ok(())
+    }
+
+    /// Writes bytes.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(mut holes) = self.holes.take() {
+            let put = self.put_sparsely(bytes, &mut holes);
+            self.holes = Some(holes);
+            return put;
+        }
+        let Some(mut gathered) = self.gathered.take() else { return self.write(bytes) };
+        let written = self.gather(bytes, &mut gathered);
+        self.gathered = Some(gathered);
+        written
+    }
+
+    /// The record that was read last is short and over. Where records are kept, so is the one written.
+    pub(super) fn end_record(&mut self) {
+        if !self.single {
+            return;
+        }
+        if let Some(mut holes) = self.holes.take() {
+            self.end_block(&mut holes);
+            self.holes = Some(holes);
+        }
+        self.account.update(|counts| counts.output.cut());
+    }
+
+    /// Everything was put: writes what was held back and waits for all of it.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if let Some(gathered) = self.gathered.take() {
+            self.write(&gathered)?;
+        }
+        if let Some(mut holes) = self.holes.take() {
+            self.end_block(&mut holes);
+            if holes.gap > 0 {
+                let end = self.sink.position() + holes.gap;
+                self.sink.seek(end)?;
+                self.sink.finish()?;
+                let file = self.sink.file().expect("only a file has holes");
+                if !file.is_device() && file.size()? < end {
+                    file.set_size(end)?;
+                }
+            }
+        }
+        self.sink.finish()?;
+        self.account.update(|counts| counts.output.cut());
+        Ok(())
+    }
+
+    /// Writing failed: what was counted was only on its way, so what is told is what reached the file.
+    pub(super) fn correct(&mut self, error: &io::Error) {
+        let Some(file) = self.sink.file() else {
+            self.account.update(|counts| counts.output.cut());
+            return;
+        };
+        let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>()).and_then(|e| e.offset());
+        let end = place.or_else(|| file.size().ok()).unwrap_or(self.start);
+        let (reached, obs) = (end.saturating_sub(self.start), self.obs);
+        self.account.update(|counts| {
+            let reached = reached.min(counts.bytes);
+            counts.bytes = reached;
+            counts.output = super::account::Side::default();
+            counts.output.stream(obs, reached);
+            counts.output.cut();
+        });
+    }
+
+    /// Ends writing; the descriptor is behind what was written.
+    pub(super) fn close(self) -> io::Result<()> {
+        self.sink.close()
+    }
+
+    fn count(&self, bytes: u64) {
+        self.account.update(|counts| {
+            counts.output.stream(self.obs, bytes);
+            counts.bytes += bytes;
+        });
+    }
+
+    /// Writes at once, and counts what went out even when the rest failed.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.sink.file().is_some() {
+            self.sink.write_all(bytes)?;
+            self.count(bytes.len() as u64);
+            return Ok(());
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let sink = &mut self.sink;
+            let count = self.signals.while_writing(|| sink.write(rest))?;
+            self.count(count as u64);
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Writes whole records, as many at a time as there are, and keeps the rest.
+    fn gather(&mut self, bytes: &[u8], gathered: &mut Vec<u8>) -> io::Result<()> {
+        let obs = self.obs as usize;
+        let mut rest = bytes;
+        if !gathered.is_empty() {
+            let (head, after) = rest.split_at(rest.len().min(obs - gathered.len()));
+            gathered.extend_from_slice(head);
+            rest = after;
+            if gathered.len() < obs {
+                return Ok(());
+            }
+            self.write(gathered)?;
+            gathered.clear();
+        }
+        let (whole, after) = rest.split_at(rest.len() - rest.len() % obs);
+        gathered.extend_from_slice(after);
+        self.write(whole)
+    }
+
+    fn put_sparsely(&mut self, bytes: &[u8], holes: &mut Holes) -> io::Result<()> {
+        // Bytes from `from` on are to be written, together with those of the records that follow.
+        let (mut from, mut at) = (None, 0);
+        while at < bytes.len() {
+            let left = usize::try_from(self.obs - holes.at).unwrap_or(usize::MAX);
+            let part = &bytes[at..at + left.min(bytes.len() - at)];
+            if !holes.dirty && !is_zero(part) {
+                holes.dirty = true;
+                if holes.at > 0 || holes.gap > 0 {
+                    self.fill(holes)?;
+                }
+            }
+            match (holes.dirty, from) {
+                (true, None) => from = Some(at),
+                (false, Some(start)) => {
+                    self.sink.write_all(&bytes[start..at])?;
+                    from = None;
+                }
+                _ => {}
+            }
+            at += part.len();
+            holes.at += part.len() as u64;
+            if holes.at == self.obs {
+                self.end_block(holes);
+            }
+        }
+        from.map_or(Ok(()), |start| self.sink.write_all(&bytes[start..]))
+    }
+
+    /// A record turned out to hold something: seeks over those before it, and writes its zeros.
+    fn fill(&mut self, holes: &mut Holes) -> io::Result<()> {
+        if holes.gap > 0 {
+            let to = self.sink.position() + std::mem::take(&mut holes.gap);
+            self.sink.seek(to)?;
+        }
+        let mut zeros = holes.at;
+        while zeros > 0 {
+            let count = zeros.min(ZEROS.len() as u64);
+            self.sink.write_all(&ZEROS[..count as usize])?;
+            zeros -= count;
+        }
+        Ok(())
+    }
+
+    /// The record under way is over, full or not.
+    fn end_block(&mut self, holes: &mut Holes) {
+        self.count(holes.at);
+        if !holes.dirty {
+            holes.gap += holes.at;
+        }
+        (holes.at, holes.dirty) = (0, false);
+    }
+}
+
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.chunks(ZEROS.len()).all(|part| part == &ZEROS[..part.len()])
+}
