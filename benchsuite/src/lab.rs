@@ -61,7 +61,22 @@ impl Lab {
     /// size on the disk is not what is compared.
     pub(crate) fn cool(&self) -> Result<()> {
         measure::cool()?;
-        for name in ["sh", "sync", "cp", "dd", "nocache", "cpz", "xcp", "fio"] {
+        for name in [
+            "sh",
+            "sync",
+            "cp",
+            "dd",
+            "nocache",
+            "cpz",
+            "xcp",
+            "fio",
+            "cat",
+            "cksum",
+            "md5sum",
+            "sha256sum",
+            "openssl",
+            "b3sum",
+        ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;
             }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, hotset, increments, looped, random as random_reads, reader, threshold, tree};
+use compare::{copy, hotset, increments, looped, random as random_reads, reader, threshold, tools, tree};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -62,6 +62,8 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Random => random_reads::compare(lab)?,
         What::Hotset => hotset::compare(lab)?,
         What::Increments => increments::compare(lab)?,
+        What::Tools => tools::compare(lab)?,
+        What::Sums => tools::sums(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
@@ -70,10 +72,19 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
 /// Every comparison; those after a failed one still run, and the exit status tells.
 fn all(lab: &Lab) -> Result<()> {
     let mut failed = Vec::new();
-    let whats = [What::Copy, What::Tree, What::Loop, What::Random, What::Hotset, What::Increments, What::Threshold];
-    let names = ["copy", "tree", "loop", "random", "hotset", "increments", "threshold"];
-    for (what, name) in whats.iter().zip(names) {
-        if let Err(e) = one(what, lab) {
+    let whats = [
+        (What::Copy, "copy"),
+        (What::Tree, "tree"),
+        (What::Loop, "loop"),
+        (What::Random, "random"),
+        (What::Hotset, "hotset"),
+        (What::Increments, "increments"),
+        (What::Threshold, "threshold"),
+        (What::Tools, "tools"),
+        (What::Sums, "sums"),
+    ];
+    for (what, name) in whats {
+        if let Err(e) = one(&what, lab) {
             eprintln!("benchsuite: {name}: {e}");
             failed.push(name);
         }

@@ -82,6 +82,10 @@ pub(crate) enum What {
     Hotset,
     /// Reading in steps of 1 byte, 4 KiB and 10 MiB, cached and direct, by dio
     Increments,
+    /// Passing one large file, cold: cat, dd and cksum, of dio and of GNU, and the disk's own limit
+    Tools,
+    /// Digests of one large file, cold: dio, coreutils, openssl, b3sum
+    Sums,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own

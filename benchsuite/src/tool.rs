@@ -15,6 +15,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mount", "losetup"),
     ("e2fsprogs", "mkfs.ext4"),
     ("diffutils", "cmp"),
+    ("openssl", "openssl"),
 ];
 
 /// This crate's directory.

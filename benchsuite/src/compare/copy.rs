@@ -79,7 +79,7 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
         entries.push(Entry::new(LIMIT, &script.clone(), move |_| {
             remove(target)?;
             lab.cool()?;
-            fio::mixed(lab, &script)
+            fio::limit(lab, &script)
         }));
     }
     let group = interleave(title, entries, lab.options.runs as usize, COSTS);

@@ -16,15 +16,23 @@ pub(crate) fn mixed_script(source: &str, target: &str, size: &str) -> String {
     )
 }
 
-/// Runs [`mixed_script`]; the wall time is that of the slower job as fio itself counts it, without fio's start.
-pub(crate) fn mixed(lab: &Lab, script: &str) -> Result<Sample> {
+/// The command that reads `source` from one end to the other.
+pub(crate) fn read_script(source: &str, size: &str) -> String {
+    format!(
+        "fio --output-format=json --ioengine=io_uring --direct=1 --bs=1M --iodepth=16 --size={size} \
+         --name=read --rw=read --filename={source}"
+    )
+}
+
+/// Runs [`read_script`] or [`mixed_script`]; the wall time is that of the slower job as fio itself counts it, without fio's start.
+pub(crate) fn limit(lab: &Lab, script: &str) -> Result<Sample> {
     let finished = measure(&mut lab.shell(script))?;
     let report = json_of(&finished.stdout)?;
     let jobs = report["jobs"].as_array().ok_or("fio's report has no jobs")?;
     let millis = |job: &Value| job["job_runtime"].as_f64().or(job["read"]["runtime"].as_f64());
     let slowest = jobs.iter().filter_map(millis).fold(0.0, f64::max);
-    if jobs.len() != 2 || slowest <= 0.0 {
-        return Err("fio's report has no two jobs with their run times".into());
+    if jobs.len() != script.matches("--name=").count() || slowest <= 0.0 {
+        return Err("fio's report lacks a job or its run time".into());
     }
     let mut sample = finished.sample;
     sample.insert("wall_seconds", slowest / 1000.0);

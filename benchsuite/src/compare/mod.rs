@@ -8,6 +8,7 @@ pub(crate) mod looped;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod threshold;
+pub(crate) mod tools;
 pub(crate) mod tree;
 
 /// What ratios are taken of, where both sides have it.

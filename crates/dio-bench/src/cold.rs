@@ -35,7 +35,7 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
     residency::evict(&file, 0..length).map_err(failed)?;
     // Refused to all but root, and in many containers to root: then the file's own pages have to do.
     if cold == Cold::System
-        && let Ok(mut switch) = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
+        && let Ok(mut switch) = system_switch()
     {
         rustix::fs::sync();
         let _ = switch.write_all(b"3");
@@ -43,6 +43,18 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
     match residency::resident_pages(&file).map_err(failed)? {
         0 => Ok(()),
         pages => Err(BenchError::NotCold { path: path.to_owned(), pages }),
+    }
+}
+
+fn system_switch() -> std::io::Result<File> {
+    OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")
+}
+
+/// What [`make_cold`] really does here: [`Cold::File`] where the caches of the system are out of reach.
+pub fn reachable(cold: Cold) -> Cold {
+    match cold {
+        Cold::System if system_switch().is_err() => Cold::File,
+        cold => cold,
     }
 }
 

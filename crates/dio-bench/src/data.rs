@@ -1,4 +1,4 @@
-//! Files of incompressible data, and the directory that takes them away again.
+//! Files of random data and of text, and the directory that takes them away again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,18 +47,31 @@ impl Scratch {
     /// # Errors
     /// [`BenchError::File`], such as no space.
     pub fn random_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        let mut random = Random::new(bytes ^ 0x5eed);
+        self.file(name, bytes, |part| random.fill(part))
+    }
+
+    /// Makes a file of `bytes` bytes of text that compresses to about a third, durable and uncached.
+    ///
+    /// # Errors
+    /// [`BenchError::File`], such as no space.
+    pub fn text_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
+        let mut text = Text::new(bytes ^ 0x7e87);
+        self.file(name, bytes, |part| text.fill(part))
+    }
+
+    fn file(&self, name: &str, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<PathBuf, BenchError> {
         let path = self.path(name);
         let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         // Space is reserved first: a full disk is found before anything is written.
         file.set_size(bytes)?;
         let _ = file.allocate(0..bytes, false);
-        let mut random = Random::new(bytes ^ 0x5eed);
         let pool = Pool::new(CHUNK, 1).map_err(BenchError::system("map memory for", &path))?;
         let mut block = pool.try_take().expect("nobody else takes from this pool");
         let mut at = 0;
         while at < bytes {
             let part = &mut block.bytes_mut()[..CHUNK.min(usize::try_from(bytes - at).unwrap_or(CHUNK))];
-            random.fill(part);
+            fill(part);
             file.write_at(part, at)?;
             at += part.len() as u64;
         }
@@ -120,6 +133,39 @@ impl Random {
     }
 }
 
+/// Words in a text.
+const WORDS: u64 = 4096;
+
+/// Lines of made-up words, few of them common and many rare, as in a language.
+#[derive(Debug)]
+struct Text {
+    random: Random,
+    words: Vec<Vec<u8>>,
+}
+
+impl Text {
+    fn new(seed: u64) -> Text {
+        let mut random = Random::new(seed);
+        let mut word = |_| (0..2 + random.below(9)).map(|_| b'a' + random.below(26) as u8).collect();
+        let words = (0..WORDS).map(&mut word).collect();
+        Text { random, words }
+    }
+
+    /// Fills memory; the last word may be cut.
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            // Below a number that is itself below one: mostly small.
+            let which = (0..3).fold(WORDS, |end, _| self.random.below(end.max(1)));
+            let end = if self.random.below(12) == 0 { b'\n' } else { b' ' };
+            for byte in self.words[which as usize].iter().chain([&end]).take(bytes.len() - at) {
+                bytes[at] = *byte;
+                at += 1;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +182,19 @@ mod tests {
         let parent = path.parent().unwrap().to_owned();
         drop(scratch);
         assert!(!parent.exists());
+    }
+
+    #[test]
+    fn a_text_has_lines_and_words_that_come_again() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.text_file("text", 1_000_003).unwrap();
+        let text = String::from_utf8(std::fs::read(path).unwrap()).unwrap();
+        assert_eq!(text.len(), 1_000_003);
+        assert!((5_000..30_000).contains(&text.lines().count()));
+        let mut counts = std::collections::HashMap::new();
+        text.split_whitespace().for_each(|word| *counts.entry(word).or_insert(0u32) += 1);
+        let most = counts.values().max().unwrap();
+        assert!(counts.len() > 3000 && *most > 1000, "{} words, one {most} times", counts.len());
     }
 
     #[test]

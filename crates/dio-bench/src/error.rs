@@ -36,6 +36,14 @@ pub enum BenchError {
         /// Pages still resident.
         pages: u64,
     },
+    /// A command that is measured failed.
+    #[error("'{command}' failed: {status}")]
+    Command {
+        /// The command.
+        command: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
     /// What was asked for makes no measurement.
     #[error("{0}")]
     Asked(String),

@@ -2,6 +2,7 @@
 //! the machine. A workload returns numbers; the command line prints them, as a table or as JSON.
 
 pub mod cold;
+pub mod commands;
 pub mod copy;
 pub mod data;
 pub mod environment;
@@ -9,6 +10,7 @@ mod error;
 pub mod histogram;
 pub mod increments;
 pub mod measure;
+pub mod pipeline;
 pub mod random;
 pub mod stats;
 pub mod table;

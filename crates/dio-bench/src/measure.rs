@@ -47,6 +47,17 @@ pub fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// User and system time of the commands that this process has started and waited for, and of those that they have; in
+/// steps of the clock tick, mostly 10 ms (`cutime` and `cstime` of `proc_pid_stat(5)`). `None` where /proc is missing.
+pub fn children_cpu_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the command may hold anything, blanks and parentheses too. After it, `state` is field 3.
+    let (_, fields) = text.rsplit_once(')')?;
+    let ticks: Vec<u64> = fields.split_whitespace().skip(16 - 3).take(2).filter_map(|text| text.parse().ok()).collect();
+    let [user, system] = ticks[..] else { return None };
+    Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// `read_bytes` of `/proc/self/io` (`proc_pid_io(5)`): bytes of the block requests that this process sent, by read(2),
 /// read-ahead or io_uring alike, counted where they are submitted (`submit_bio` of `block/blk-core.c`). The counters of
 /// the device (`/sys/dev/block/*/stat`) would add what everybody else reads meanwhile.
@@ -68,5 +79,13 @@ mod tests {
         }
         let usage = meter.stop();
         assert!(usage.cpu_seconds >= 0.01 && usage.wall_seconds > 0.0);
+    }
+
+    #[test]
+    fn commands_count_once_they_are_waited_for() {
+        let before = children_cpu_seconds().unwrap();
+        let count = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", count]).status().unwrap().success());
+        assert!(children_cpu_seconds().unwrap() >= before + 0.05);
     }
 }

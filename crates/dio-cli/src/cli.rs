@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cp, probe};
+use crate::commands::{bench, cache, cat, cp, probe, sum, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -22,13 +22,29 @@ pub struct Cli {
 enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
+    Cat(cat::CatArgs),
+    Tee(tee::TeeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
+    Sum(sum::SumArgs),
+    /// Compute or check MD5 digests
+    Md5sum(sum::HashArgs),
+    /// Compute or check SHA-1 digests
+    Sha1sum(sum::HashArgs),
+    /// Compute or check SHA-224 digests
+    Sha224sum(sum::HashArgs),
+    /// Compute or check SHA-256 digests
+    Sha256sum(sum::HashArgs),
+    /// Compute or check SHA-384 digests
+    Sha384sum(sum::HashArgs),
+    /// Compute or check SHA-512 digests
+    Sha512sum(sum::HashArgs),
+    B2sum(sum::B2Args),
+    B3sum(sum::B3Args),
+    /// Compute or check a digest, by default the CRC of POSIX
+    Cksum(sum::SumArgs),
 }
-
-/// Tools that tell a command line that makes no sense as the GNU tool of their name does, and their exit status then.
-const GNU: &[(&str, u8)] = &[("cp", 1)];
 
 /// Reads the command line and runs what it says; returns the exit status.
 ///
@@ -41,9 +57,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => return cli.run(),
         Err(error) => error,
     };
-    let gnu = GNU.iter().find(|(name, _)| args.get(1).is_some_and(|command| command == name));
+    let gnu = args.get(1).and_then(|command| tool::gnu(command));
     if let (true, Some((command, status))) = (error.use_stderr(), gnu) {
-        return tool::refuse(command, &error, *status);
+        return tool::refuse(command, &error, status);
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
@@ -56,9 +72,21 @@ impl Cli {
     pub fn run(self) -> ExitCode {
         match self.command {
             Command::Cp(args) => cp::run(args),
+            Command::Cat(args) => cat::run(args),
+            Command::Tee(args) => tee::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Sum(args) => sum::run(args),
+            Command::Md5sum(args) => sum::run_hash(sum::Hash::Md5, args),
+            Command::Sha1sum(args) => sum::run_hash(sum::Hash::Sha1, args),
+            Command::Sha224sum(args) => sum::run_hash(sum::Hash::Sha224, args),
+            Command::Sha256sum(args) => sum::run_hash(sum::Hash::Sha256, args),
+            Command::Sha384sum(args) => sum::run_hash(sum::Hash::Sha384, args),
+            Command::Sha512sum(args) => sum::run_hash(sum::Hash::Sha512, args),
+            Command::B2sum(args) => sum::run_b2(args),
+            Command::B3sum(args) => sum::run_b3(args),
+            Command::Cksum(args) => sum::run_cksum(args),
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
 }
 
 /// The signals that are ignored, a bit each from signal 1 on (`proc_pid_status(5)`, `SigIgn`); none where /proc is missing.
-fn ignored() -> u64 {
+pub(crate) fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

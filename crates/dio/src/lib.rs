@@ -6,6 +6,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`transfer`] | the one copy loop: a block read is the block written |
+//! | [`pipeline`] | read - work - write: a source, worker threads and a sink, all busy, in order, bounded |
 //! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
 //! | [`queue`] | many requests in flight, for storage engines |
 //! | [`mod@file`] | open modes, locks, reads and writes at any alignment, resize, sync |
@@ -21,6 +22,7 @@ pub mod file;
 pub mod geometry;
 mod io;
 pub mod lock;
+pub mod pipeline;
 pub mod probe;
 pub mod queue;
 pub mod residency;

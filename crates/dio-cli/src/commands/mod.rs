@@ -2,7 +2,10 @@
 
 pub mod bench;
 pub mod cache;
+pub mod cat;
 pub mod cp;
 pub mod probe;
+pub mod sum;
+pub mod tee;
 
 pub(crate) use dio::file::words_of as words;

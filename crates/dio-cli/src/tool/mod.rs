@@ -23,6 +23,7 @@ use crate::quote::{named, words};
 use crate::receipt::Ledger;
 
 pub use args::{IoArgs, Mode, When};
+pub(crate) use multicall::gnu;
 pub use multicall::{called_as, resolve};
 pub use progress::Progress;
 pub use streams::{Sink, Source};

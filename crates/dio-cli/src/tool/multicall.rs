@@ -4,24 +4,30 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The names that are tools of their own, each the command of the same name.
-const NAMES: &[&str] = &[
-    "cat",
-    "cp",
-    "dd",
-    "tee",
-    "split",
-    "sum",
-    "md5sum",
-    "sha1sum",
-    "sha224sum",
-    "sha256sum",
-    "sha384sum",
-    "sha512sum",
-    "b2sum",
-    "b3sum",
-    "cksum",
+/// The commands that have a GNU model, which are also the names that a link can have; and the exit status of a command line
+/// that makes no sense.
+const GNU: &[(&str, u8)] = &[
+    ("cat", 1),
+    ("cp", 1),
+    ("dd", 1),
+    ("tee", 1),
+    ("split", 1),
+    ("sum", 1),
+    ("md5sum", 1),
+    ("sha1sum", 1),
+    ("sha224sum", 1),
+    ("sha256sum", 1),
+    ("sha384sum", 1),
+    ("sha512sum", 1),
+    ("b2sum", 1),
+    ("b3sum", 1),
+    ("cksum", 1),
 ];
+
+/// The command of that name, if it has a GNU model.
+pub(crate) fn gnu(name: &OsStr) -> Option<(&'static str, u8)> {
+    GNU.iter().copied().find(|(command, _)| name == *command)
+}
 
 /// The name of the link by which the program was called, if it is one of a tool.
 static LINK: OnceLock<&'static str> = OnceLock::new();
@@ -29,8 +35,8 @@ static LINK: OnceLock<&'static str> = OnceLock::new();
 /// The command line with the command in its second place, as if the program had been called as `dio`.
 pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
-    let called = args.first().and_then(|name| Path::new(name).file_name()).and_then(OsStr::to_str);
-    if let Some(name) = NAMES.iter().copied().find(|name| Some(*name) == called) {
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    if let Some((name, _)) = called.and_then(gnu) {
         args[0] = "dio".into();
         args.insert(1, name.into());
         // A process is called once; a second command line, in a test, keeps the first name.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
-use super::{Reader, plain};
+use super::{Reader, pipe};
 use crate::block::{Block, Pool};
 use crate::file::{Class, Counters, File, Mode, OpenOptions};
 
@@ -55,7 +55,7 @@ impl Input {
     /// What `open(2)` answers; EISDIR for a directory; as [`Input::adopt`].
     pub fn open(path: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let fd = plain::patiently(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
+        let fd = pipe::uninterrupted(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
         Input::adopt(fd, path, how)
     }
 
@@ -93,7 +93,7 @@ impl Input {
     }
 
     fn plain(fd: OwnedFd, name: PathBuf, how: &StreamOptions, class: Class) -> io::Result<Input> {
-        plain::enlarge(fd.as_fd());
+        pipe::enlarge(&fd, pipe::ENLARGED);
         let pool = Pool::new(how.block, how.depth + 3)?;
         let (block, counters) = (how.block, Counters::default());
         let way = Way::Plain(Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class });
@@ -162,7 +162,7 @@ impl Input {
     /// What `poll(2)` answers.
     pub fn ready_within(&self, timeout: Duration) -> io::Result<bool> {
         match &self.way {
-            Way::Plain(plain) if plain.left() == 0 => Ok(plain::readable_within(plain.fd.as_fd(), timeout)?),
+            Way::Plain(plain) if plain.left() == 0 => pipe::wait_readable(&plain.fd, Some(timeout)),
             _ => Ok(true),
         }
     }
@@ -229,7 +229,7 @@ impl Plain {
         self.current = None;
         let block = self.pool.take_many(1).pop().expect("one block was asked for");
         let mut memory = block.into_mem(0..self.block);
-        let count = plain::read(self.fd.as_fd(), &mut memory.slices_mut(0))?;
+        let count = pipe::read_vectored(&self.fd, &mut memory.slices_mut(0))?;
         self.counters.read_requests += 1;
         self.counters.read.add(self.class, count as u64);
         self.current = memory.into_block(count).filter(|block| !block.filled().is_empty());

@@ -1,11 +1,12 @@
 //! The standard traits over direct files. The kernel's read-ahead is bypassed together with its cache, so it is done here:
 //! it starts small, doubles as the pattern proves sequential, and keeps several requests in flight.
 
+mod append;
 mod chunk;
 mod input;
 mod options;
 mod output;
-mod plain;
+pub mod pipe;
 mod reader;
 mod writer;
 

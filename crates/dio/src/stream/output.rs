@@ -9,10 +9,12 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::append::Appender;
 use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
-use super::{Writer, plain};
+use super::{Writer, pipe};
 use crate::file::{Class, Counters, File, Mode, Need, OpenOptions, SyncMethod};
+use crate::geometry::{Directness, Geometry};
 
 /// A sink of bytes.
 #[derive(Debug)]
@@ -26,22 +28,22 @@ pub struct Output {
 #[derive(Debug)]
 enum Way {
     File(Box<Writer>),
+    Append(Box<Appender>),
     Plain { position: u64, counters: Counters, failed: Option<Errno> },
 }
 
 impl Output {
     /// Takes over an open descriptor, at its position. `name` is for messages.
     ///
-    /// A file opened for appending is written through the page cache, which forgets it: only the kernel knows where its
-    /// end is at the moment of each write.
+    /// What is appended to a file (`O_APPEND`) never overwrites what others append to it at the same time.
     ///
     /// # Errors
-    /// What opening a [`File`] answers; EOPNOTSUPP for appending where direct I/O is required; no memory.
+    /// What opening a [`File`] answers; EBADF when it is not open for writing; no memory.
     pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Output> {
         let name = name.as_ref().to_owned();
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
-            plain::enlarge(fd.as_fd());
+            pipe::enlarge(&fd, pipe::ENLARGED);
             let way = Way::Plain { position: 0, counters: Counters::default(), failed: None };
             return Ok(Output { name, given: fd, way });
         }
@@ -49,11 +51,15 @@ impl Output {
         if flags.intersection(OFlags::RWMODE) == OFlags::RDONLY {
             return Err(Errno::BADF.into());
         }
-        let file = file_of(&fd, &name, flags, how)?;
-        let position = if flags.contains(OFlags::APPEND) { file.size()? } else { rustix::fs::tell(&fd)? };
-        let mut writer = Writer::with_write_behind(file, how.write_behind())?;
-        writer.seek(SeekFrom::Start(position))?;
-        Ok(Output { name, given: fd, way: Way::File(Box::new(writer)) })
+        let way = match flags.contains(OFlags::APPEND) {
+            true => Way::Append(Box::new(appender_of(&fd, &name, flags, how)?)),
+            false => {
+                let mut writer = Writer::with_write_behind(file_of(&fd, &name, flags, how)?, how.write_behind())?;
+                writer.seek(SeekFrom::Start(rustix::fs::tell(&fd)?))?;
+                Way::File(Box::new(writer))
+            }
+        };
+        Ok(Output { name, given: fd, way })
     }
 
     /// The name it was opened by.
@@ -65,6 +71,7 @@ impl Output {
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.way {
             Way::File(writer) => Some(writer.file()),
+            Way::Append(appender) => Some(appender.file()),
             Way::Plain { .. } => None,
         }
     }
@@ -78,6 +85,7 @@ impl Output {
     pub fn position(&self) -> u64 {
         match &self.way {
             Way::File(writer) => writer.position(),
+            Way::Append(appender) => appender.position(),
             Way::Plain { position, .. } => *position,
         }
     }
@@ -89,18 +97,18 @@ impl Output {
     pub fn write_chunk(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
             Way::File(writer) => writer.write_chunk(chunk),
-            Way::Plain { .. } => self.write_all(&chunk),
+            Way::Append(_) | Way::Plain { .. } => self.write_all(&chunk),
         }
     }
 
     /// Continues at another place of a file.
     ///
     /// # Errors
-    /// ESPIPE for what is written at once; what writing before it answers.
+    /// ESPIPE for what is written at once or appended; what writing before it answers.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
         match &mut self.way {
             Way::File(writer) => writer.seek(SeekFrom::Start(offset)).map(drop),
-            Way::Plain { .. } => Err(Errno::SPIPE.into()),
+            Way::Append(_) | Way::Plain { .. } => Err(Errno::SPIPE.into()),
         }
     }
 
@@ -111,7 +119,7 @@ impl Output {
     pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         match &mut self.way {
             Way::File(writer) => writer.reserve(bytes),
-            Way::Plain { .. } => Ok(()),
+            Way::Append(_) | Way::Plain { .. } => Ok(()),
         }
     }
 
@@ -121,10 +129,10 @@ impl Output {
     /// The first error of writing or syncing.
     pub fn sync(&mut self, data_only: bool) -> io::Result<()> {
         self.flush()?;
-        match &self.way {
-            Way::File(writer) if data_only => Ok(writer.file().sync_data()?),
-            Way::File(writer) => Ok(writer.file().sync_all()?),
-            Way::Plain { .. } => Ok(()),
+        match self.file() {
+            Some(file) if data_only => Ok(file.sync_data()?),
+            Some(file) => Ok(file.sync_all()?),
+            None => Ok(()),
         }
     }
 
@@ -134,9 +142,12 @@ impl Output {
     /// # Errors
     /// The first error of writing.
     pub fn finish(&mut self) -> io::Result<()> {
-        let Way::File(writer) = &mut self.way else { return Ok(()) };
-        let finished = writer.finish();
-        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(writer.position()));
+        let finished = match &mut self.way {
+            Way::File(writer) => writer.finish(),
+            Way::Append(appender) => appender.finish(),
+            Way::Plain { .. } => return Ok(()),
+        };
+        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(self.position()));
         finished
     }
 
@@ -144,6 +155,7 @@ impl Output {
     pub fn counters(&self) -> Counters {
         match &self.way {
             Way::File(writer) => writer.file().counters(),
+            Way::Append(appender) => appender.counters(),
             Way::Plain { counters, .. } => *counters,
         }
     }
@@ -152,6 +164,7 @@ impl Output {
     pub fn buffer_bytes(&self) -> usize {
         match &self.way {
             Way::File(writer) => writer.buffer_bytes(),
+            Way::Append(appender) => appender.buffer_bytes(),
             Way::Plain { .. } => 0,
         }
     }
@@ -159,45 +172,63 @@ impl Output {
 
 /// The file behind a descriptor, opened as it must be to be written under `how`.
 fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<File> {
-    let append = flags.contains(OFlags::APPEND);
-    let sync = match () {
+    // Blocks that are written in part have to be read.
+    let both = reopen(fd.as_fd(), OFlags::RDWR | flags & SYNC);
+    let patchable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
+    let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC));
+    let mode = if patchable { how.mode } else { unless_required(how)? };
+    let mut options = OpenOptions::new();
+    options.read(patchable).write(true).mode(mode).need(how.need).sync_method(sync_method(flags));
+    Ok(options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
+}
+
+/// The same for appending.
+fn appender_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<Appender> {
+    let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC;
+    let geometry = Geometry::of(fd.as_fd()).map_err(io::Error::other)?;
+    let wanted = how.mode.wants_direct() && geometry.directness() == Directness::Reported;
+    let direct = if wanted { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
+    let mode = match how.mode {
+        Mode::Cached => Mode::Cached,
+        mode if mode.wants_direct() && direct.is_none() => unless_required(how)?,
+        _ => Mode::Uncached,
+    };
+    let own = reopen(fd.as_fd(), keep).map_or_else(|| duplicate(fd), Ok)?;
+    let file = OpenOptions::new().write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
+    Appender::new(file, direct, geometry.offset_align(), how.block)
+}
+
+/// The mode for what cannot be direct, if that is allowed.
+fn unless_required(how: &StreamOptions) -> io::Result<Mode> {
+    match how.mode {
+        Mode::Cached => Ok(Mode::Cached),
+        mode if mode.wants_direct() && how.need == Need::Required => Err(Errno::OPNOTSUPP.into()),
+        _ => Ok(Mode::Uncached),
+    }
+}
+
+/// Flags by which every write is synced.
+const SYNC: OFlags = OFlags::SYNC.union(OFlags::DSYNC);
+
+fn sync_method(flags: OFlags) -> SyncMethod {
+    match () {
         () if flags.contains(OFlags::SYNC) => SyncMethod::Sync,
         () if flags.contains(OFlags::DSYNC) => SyncMethod::Dsync,
         () => SyncMethod::Explicit,
-    };
-    let keep = flags & (OFlags::APPEND | OFlags::SYNC | OFlags::DSYNC);
-    // Blocks that are written in part have to be read.
-    let both = if append { None } else { reopen(fd.as_fd(), OFlags::RDWR | keep) };
-    let patchable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
-    let own = match both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | keep)) {
-        Some(own) => own,
-        None => duplicate(fd)?,
-    };
-    let mut options = OpenOptions::new();
-    options.read(patchable).write(true).need(how.need).sync_method(sync);
-    match how.mode {
-        Mode::Direct | Mode::Concurrent if append || !patchable => {
-            if how.need == Need::Required {
-                return Err(Errno::OPNOTSUPP.into());
-            }
-            options.mode(Mode::Uncached);
-        }
-        mode => {
-            options.mode(mode);
-        }
     }
-    Ok(options.adopt(own, name)?)
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.way {
             Way::File(writer) => writer.write(bytes),
+            Way::Append(appender) => appender.write(bytes),
             Way::Plain { position, counters, failed } => {
                 if let Some(errno) = failed {
                     return Err((*errno).into());
                 }
-                let count = plain::write(self.given.as_fd(), bytes).inspect_err(|errno| *failed = Some(*errno))?;
+                let count =
+                    pipe::write(&self.given, bytes).inspect_err(|error| *failed = Errno::from_io_error(error))?;
                 *position += count as u64;
                 counters.write_requests += 1;
                 counters.written.add(Class::Piped, count as u64);
@@ -210,6 +241,7 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
             Way::File(writer) => writer.flush(),
+            Way::Append(appender) => Write::flush(appender),
             Way::Plain { .. } => Ok(()),
         }
     }

@@ -364,8 +364,9 @@ impl Seek for Writer {
             return Ok(target);
         }
         let align = self.file.block_align() as usize;
-        let whole = self.current.as_ref().is_none_or(|block| block.filled().len() % align == 0);
-        match whole && self.from == 0 {
+        let whole = self.from == 0 && self.current.as_ref().is_none_or(|block| block.filled().len() % align == 0);
+        // Behind what is in flight nothing can overlap it; before it something could, and the later bytes must win.
+        match whole && target > self.position() {
             true => self.pass_on()?,
             false => self.flush()?,
         }

@@ -2,6 +2,7 @@
 
 mod copy;
 mod increments;
+mod pipeline;
 mod random;
 
 use std::io::Write;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
-use dio_bench::data::remove_all;
+use dio_bench::{commands, data};
 use serde::Serialize;
 
 use crate::stop::Stop;
@@ -30,6 +31,7 @@ pub struct BenchArgs {
 enum Workload {
     Increments(increments::IncrementsArgs),
     Copy(copy::CopyArgs),
+    Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
 }
 
@@ -56,6 +58,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
     let work = std::thread::spawn(move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
+        Workload::Pipeline(args) => pipeline::run(args),
         Workload::Random(args) => random::run(args),
     });
     // The measuring thread is left alone; a signal is looked for beside it.
@@ -63,7 +66,8 @@ pub fn run(args: BenchArgs) -> ExitCode {
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {
-            remove_all();
+            commands::kill_all();
+            data::remove_all();
             stop.die_if_asked();
         }
     }

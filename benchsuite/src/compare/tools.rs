@@ -1,0 +1,225 @@
+//! The tools that pass bytes, over one large cold file, each beside its GNU namesake.
+
+use std::fs;
+use std::path::Path;
+
+use super::{COSTS, fio};
+use crate::Result;
+use crate::data::{remove, source};
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::{measure, per_gib, resident_pages};
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::tool::{must, need, output, tool};
+use crate::units::{GIB, size_text};
+
+/// The disk's own limit among the contenders.
+const LIMIT: &str = "fio, the disk's limit";
+
+/// A contender: what the table calls it, and the command with SOURCE and perhaps TARGET in it.
+type Command<'a> = (&'a str, &'a str);
+
+/// Programs under the same conditions.
+struct Trial<'a> {
+    title: &'a str,
+    commands: &'a [Command<'a>],
+    /// The disk's limit is measured in the same rounds.
+    limit: bool,
+}
+
+/// The large file and where it is.
+struct Bench<'a> {
+    lab: &'a Lab,
+    source: &'a Path,
+    target: &'a Path,
+    bytes: u64,
+}
+
+impl Bench<'_> {
+    fn filled(&self, script: &str) -> String {
+        let name = self.source.file_name().unwrap_or_default().to_string_lossy();
+        script.replace("SOURCE", &format!("$DIR/{name}")).replace("TARGET", "$DIR/target")
+    }
+
+    /// Cold, measured; a target is compared with the source in the first round.
+    fn run(&self, script: &str, round: usize) -> Result<Sample> {
+        remove(self.target)?;
+        self.lab.cool()?;
+        let mut sample = measure(&mut self.lab.shell(script))?.sample;
+        per_gib(&mut sample, self.bytes);
+        sample.insert("pages_source", resident_pages([self.source])?);
+        if self.target.exists() {
+            sample.insert("pages_target", resident_pages([self.target])?);
+            if round == 0 {
+                output(tool("cmp").arg(self.source).arg(self.target)).map_err(|e| format!("a wrong copy: {e}"))?;
+            }
+        }
+        Ok(sample)
+    }
+
+    fn group(&self, trial: &Trial<'_>) -> Result<Group> {
+        let mut entries = Vec::new();
+        for (name, script) in trial.commands {
+            let script = self.filled(script);
+            entries.push(Entry::new(name, &script.clone(), move |round| self.run(&script, round)));
+        }
+        if trial.limit {
+            let writes = trial.commands.iter().any(|(_, script)| script.contains("TARGET"));
+            let size = size_text(self.bytes);
+            let script = match writes {
+                true => fio::mixed_script("SOURCE", "TARGET", &size),
+                false => fio::read_script("SOURCE", &size),
+            };
+            let script = self.filled(&script);
+            entries.push(Entry::new(LIMIT, &script.clone(), move |_| {
+                remove(self.target)?;
+                self.lab.cool()?;
+                fio::limit(self.lab, &script)
+            }));
+        }
+        let group = interleave(trial.title, entries, self.lab.options.runs as usize, COSTS);
+        remove(self.target)?;
+        group
+    }
+}
+
+/// The reading tools: each beside its namesake and the limit.
+const READING: &[Trial<'_>] = &[
+    Trial {
+        title: "cat to /dev/null",
+        commands: &[("dio cat", "dio cat SOURCE > /dev/null"), ("cat", "cat SOURCE > /dev/null")],
+        limit: true,
+    },
+    Trial {
+        title: "dd to /dev/null",
+        commands: &[
+            ("dio dd", "dio dd if=SOURCE of=/dev/null bs=1M status=none"),
+            ("dd", "dd if=SOURCE of=/dev/null bs=1M status=none"),
+        ],
+        limit: true,
+    },
+    Trial {
+        title: "a fast digest, crc",
+        commands: &[("dio cksum", "dio cksum SOURCE"), ("cksum", "cksum SOURCE")],
+        limit: true,
+    },
+];
+
+/// A copy through a stream.
+const CAT_TO_FILE: Trial<'_> = Trial {
+    title: "cat to a file",
+    commands: &[("dio cat >", "dio cat SOURCE > TARGET"), ("cat > && sync", "cat SOURCE > TARGET && sync -f TARGET")],
+    limit: true,
+};
+
+/// Small blocks asked for, large requests made.
+const SMALL_BLOCKS: &[Trial<'_>] = &[
+    Trial {
+        title: "dd, small and large blocks, to /dev/null",
+        commands: &[
+            ("dio dd bs=512", "dio dd if=SOURCE of=/dev/null bs=512 status=none"),
+            ("dio dd bs=8M", "dio dd if=SOURCE of=/dev/null bs=8M status=none"),
+        ],
+        limit: false,
+    },
+    Trial {
+        title: "dd, small and large blocks, to a file",
+        commands: &[
+            ("dio dd bs=512", "dio dd if=SOURCE of=TARGET bs=512 conv=fsync status=none"),
+            ("dio dd bs=8M", "dio dd if=SOURCE of=TARGET bs=8M conv=fsync status=none"),
+        ],
+        limit: false,
+    },
+];
+
+fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(Report, std::path::PathBuf)> {
+    ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
+    let mut report = Report::new(name, Host::describe(&lab.dir)?, lab.programs(peers))?;
+    report.set("size", size_text(fs::metadata(&source)?.len()));
+    report.set("rounds", lab.options.runs);
+    Ok((report, source))
+}
+
+/// `tools`: cat, dd and cksum.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    let (mut report, source) = prepare(lab, "tools", &["cat", "dd", "cksum", "fio"])?;
+    let target = lab.dir.join("target");
+    let bench = Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
+    for trial in READING {
+        let group = bench.group(trial)?;
+        let (ours, peer) = (trial.commands[0].0, trial.commands[1].0);
+        let wall = group.ratio(LIMIT, "wall_seconds");
+        report.goal(Goal::at_most(&format!("{ours}: wall ÷ the disk's limit"), 1.02, wall));
+        report.goal(Goal::at_most(&format!("{ours}: CPU ÷ {peer}"), 0.5, group.ratio(peer, "cpu_seconds")));
+        pages_goal(&mut report, &group, ours);
+        report.groups.push(group);
+    }
+    let group = bench.group(&CAT_TO_FILE)?;
+    let ratio = group.ratio("cat > && sync", "wall_seconds");
+    report.goal(Goal::at_most("dio cat to a file: wall ÷ cat && sync", 1.0, ratio));
+    pages_goal(&mut report, &group, "dio cat >");
+    report.groups.push(group);
+    for trial in SMALL_BLOCKS {
+        let group = bench.group(trial)?;
+        // Ours first: the ratio of times is the inverse of that of speeds.
+        let speed = group.ratio("dio dd bs=8M", "wall_seconds").map(|ratio| 1.0 / ratio);
+        report.goal(Goal::at_least(&format!("{}: speed of bs=512 ÷ bs=8M", trial.title), 0.9, speed));
+        report.groups.push(group);
+    }
+    report
+        .notes
+        .push("The disk's limit is fio's own run time, without its start; the tools' times are of the process.");
+    Ok(report)
+}
+
+fn pages_goal(report: &mut Report, group: &Group, ours: &str) {
+    for metric in ["pages_source", "pages_target"] {
+        let worst = group.spread(ours, metric).map(|spread| spread.max);
+        report.goal(Goal::at_most(&format!("{ours}: {} after, worst", metric.replace('_', " of the ")), 0.0, worst));
+    }
+}
+
+/// Digests, each beside the programs one would use for it.
+const DIGESTS: &[Trial<'_>] = &[
+    Trial {
+        title: "sha256",
+        commands: &[
+            ("dio sha256sum", "dio sha256sum SOURCE"),
+            ("openssl dgst", "openssl dgst -sha256 SOURCE"),
+            ("sha256sum", "sha256sum SOURCE"),
+        ],
+        limit: false,
+    },
+    Trial { title: "md5", commands: &[("dio md5sum", "dio md5sum SOURCE"), ("md5sum", "md5sum SOURCE")], limit: false },
+    Trial { title: "blake3", commands: &[("dio b3sum", "dio b3sum SOURCE"), ("b3sum", "b3sum SOURCE")], limit: true },
+    Trial {
+        title: "two digests",
+        commands: &[
+            ("dio sum -a md5,sha256", "dio sum -a md5,sha256 SOURCE"),
+            ("one after the other", "dio md5sum SOURCE && dio sha256sum SOURCE"),
+        ],
+        limit: false,
+    },
+];
+
+/// `sums`: digests.
+pub(crate) fn sums(lab: &Lab) -> Result<Report> {
+    need("openssl");
+    need("b3sum");
+    let (mut report, source) = prepare(lab, "sums", &["sha256sum", "md5sum", "openssl", "b3sum"])?;
+    let target = lab.dir.join("target");
+    let bench = Bench { lab, source: &source, target: &target, bytes: fs::metadata(&source)?.len() };
+    for trial in DIGESTS {
+        let group = bench.group(trial)?;
+        let (ours, peer) = (trial.commands[0].0, trial.commands[1].0);
+        report.goal(Goal::at_most(&format!("{ours}: wall ÷ {peer}"), 1.0, group.ratio(peer, "wall_seconds")));
+        if peer == "openssl dgst" {
+            report.goal(Goal::at_most(&format!("{ours}: CPU ÷ {peer}"), 1.0, group.ratio(peer, "cpu_seconds")));
+        }
+        pages_goal(&mut report, &group, ours);
+        report.groups.push(group);
+    }
+    Ok(report)
+}

@@ -1,0 +1,292 @@
+//! Checking lists: every line's files are read and compared, several at a time; what is said comes in the lists' order.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io::{self, BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use dio::pipeline::Pipeline;
+use rustix::io::Errno;
+
+use super::digest::Kind;
+use super::format::escaped;
+use super::list::{Accept, Claim, Reader, contents};
+use super::options::Check;
+use super::read::{self, Helpers};
+use crate::quote::named;
+use crate::tool::{Tool, errno_of};
+
+/// Most digests of one file that are checked in one read of it.
+const TOGETHER: usize = 32;
+
+/// What one part of a list demands.
+enum Step {
+    /// A line, by its number from 1, that is not properly formatted; the digest it should have been of.
+    Improper(u64, &'static str),
+    /// Digests of one file.
+    Claims(Vec<Claim>),
+}
+
+/// What became of a step.
+enum Done {
+    Improper(u64, &'static str),
+    /// Whether each claim holds, or why the file could not be read.
+    Compared(Vec<Claim>, io::Result<Vec<bool>>),
+}
+
+/// Why a list is given up.
+enum Trouble {
+    /// It could not be read on; GNU does not say why.
+    List,
+    /// The results could not be printed.
+    Output(io::Error),
+}
+
+/// The steps of a list, read as they are asked for.
+struct Steps<'a, R> {
+    lines: R,
+    reader: Reader<'a>,
+    number: u64,
+    /// The list is standard input, which can then not be among the files.
+    is_stdin: bool,
+    /// Neighbouring lines about one file become one step.
+    group: bool,
+    /// What was found behind a group.
+    next: VecDeque<io::Result<Step>>,
+}
+
+impl<'a, R: BufRead> Steps<'a, R> {
+    fn new(lines: R, accept: &'a Accept, is_stdin: bool, group: bool) -> Self {
+        Self { lines, reader: Reader::new(accept), number: 0, is_stdin, group, next: VecDeque::new() }
+    }
+
+    /// What the next line that says anything says.
+    fn line(&mut self) -> io::Result<Option<Result<Claim, Step>>> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if self.lines.read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            let Some(line) = contents(&line) else { continue };
+            let claim = self.reader.line(line).filter(|claim| !(self.is_stdin && claim.name == b"-"));
+            return Ok(Some(claim.ok_or_else(|| Step::Improper(self.number, self.reader.tag()))));
+        }
+    }
+
+    fn step(&mut self) -> io::Result<Option<Step>> {
+        let mut claims: Vec<Claim> = match self.next.pop_front().transpose()? {
+            None => Vec::new(),
+            Some(Step::Claims(claims)) => claims,
+            Some(improper) => return Ok(Some(improper)),
+        };
+        loop {
+            // Standard input gives its bytes once.
+            let may_follow = |first: &Claim| self.group && first.name != b"-" && claims.len() < TOGETHER;
+            if claims.first().is_some_and(|first| !may_follow(first)) {
+                return Ok(Some(Step::Claims(claims)));
+            }
+            let found = match self.line().transpose() {
+                None => return Ok((!claims.is_empty()).then_some(Step::Claims(claims))),
+                Some(Ok(Ok(claim))) if claims.first().is_none_or(|first| first.name == claim.name) => {
+                    claims.push(claim);
+                    continue;
+                }
+                Some(found) => {
+                    found.map(|found| found.map_or_else(|improper| improper, |claim| Step::Claims(vec![claim])))
+                }
+            };
+            if claims.is_empty() {
+                return found.map(Some);
+            }
+            self.next.push_back(found);
+            return Ok(Some(Step::Claims(claims)));
+        }
+    }
+}
+
+/// What was found in one list.
+#[derive(Default)]
+struct Tally {
+    proper: u64,
+    improper: u64,
+    unreadable: u64,
+    differing: u64,
+    matched: u64,
+}
+
+/// One list being checked.
+struct Session<'a> {
+    tool: &'a Tool,
+    check: &'a Check,
+    /// The list's name in messages.
+    list: String,
+    tally: Tally,
+}
+
+/// Checks the list in the file `list`; whether all of it is well.
+pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers: &Helpers) -> bool {
+    let is_stdin = list == Path::new("-");
+    let lines = match tool.open(list) {
+        Ok(lines) => lines,
+        // GNU opens a directory and finds only when it reads that it is one.
+        Err(error) if errno_of(&error) == Errno::ISDIR => {
+            tool.error(format_args!("{}: read error", named(list)));
+            return false;
+        }
+        Err(error) => {
+            tool.file_error(list, &error);
+            return false;
+        }
+    };
+    let shown = if is_stdin { named("standard input") } else { named(list) };
+    let mut session = Session { tool, check, list: shown, tally: Tally::default() };
+    let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
+    let workers = if helpers.cpus() > 1 { helpers.cpus() } else { 0 };
+    let run = Pipeline::new(workers).run(
+        || steps.step().map_err(|_| Trouble::List),
+        || |step| Ok(compare(tool, step, helpers)),
+        |done| session.tell(done).map_err(Trouble::Output),
+    );
+    match run {
+        Ok(_) => session.conclude(),
+        Err(Trouble::List) => {
+            tool.error(format_args!("{}: read error", session.list));
+            false
+        }
+        Err(Trouble::Output(error)) => {
+            tool.write_failed(&error);
+            false
+        }
+    }
+}
+
+/// Reads the file of a step and compares its digests with what the lines say.
+fn compare(tool: &Tool, step: Step, helpers: &Helpers) -> Done {
+    let claims = match step {
+        Step::Improper(number, tag) => return Done::Improper(number, tag),
+        Step::Claims(claims) => claims,
+    };
+    let path = Path::new(OsStr::from_bytes(&claims[0].name));
+    let kinds: Vec<Kind> = claims.iter().map(|claim| claim.kind).collect();
+    let sums = read::file(tool, path, &kinds, helpers);
+    let compared = sums.map(|sums| sums.iter().zip(&claims).map(|(sum, claim)| sum.bytes == claim.digest).collect());
+    Done::Compared(claims, compared)
+}
+
+impl Session<'_> {
+    fn tell(&mut self, done: Done) -> io::Result<()> {
+        match done {
+            Done::Improper(number, tag) => {
+                self.tally.improper += 1;
+                if self.check.warn {
+                    let list = &self.list;
+                    self.tool.note(format_args!("{list}: {number}: improperly formatted {tag} checksum line"));
+                }
+                Ok(())
+            }
+            Done::Compared(claims, Ok(same)) => {
+                claims.iter().zip(same).try_for_each(|(claim, same)| self.compared(claim, same))
+            }
+            Done::Compared(claims, Err(error)) => claims.iter().try_for_each(|claim| self.unreadable(claim, &error)),
+        }
+    }
+
+    fn compared(&mut self, claim: &Claim, same: bool) -> io::Result<()> {
+        self.tally.proper += 1;
+        let count = if same { &mut self.tally.matched } else { &mut self.tally.differing };
+        *count += 1;
+        match same {
+            true if self.check.quiet => Ok(()),
+            true => self.say(claim, "OK"),
+            false => self.say(claim, "FAILED"),
+        }
+    }
+
+    fn unreadable(&mut self, claim: &Claim, error: &io::Error) -> io::Result<()> {
+        self.tally.proper += 1;
+        if self.check.ignore_missing && errno_of(error) == Errno::NOENT {
+            return Ok(());
+        }
+        self.tally.unreadable += 1;
+        self.tool.file_error(Path::new(OsStr::from_bytes(&claim.name)), error);
+        self.say(claim, "FAILED open or read")
+    }
+
+    /// Prints one result at once, so that it stands where it belongs among the messages.
+    fn say(&self, claim: &Claim, result: &str) -> io::Result<()> {
+        if self.check.status {
+            return Ok(());
+        }
+        let mut line = Vec::new();
+        if claim.name.contains(&b'\n') {
+            line.push(b'\\');
+            line.extend_from_slice(&escaped(&claim.name));
+        } else {
+            line.extend_from_slice(&claim.name);
+        }
+        line.extend_from_slice(format!(": {result}\n").as_bytes());
+        let mut out = io::stdout().lock();
+        out.write_all(&line)?;
+        out.flush()
+    }
+
+    /// Tells what was found in all; whether it is well.
+    fn conclude(&self) -> bool {
+        let Tally { proper, improper, unreadable, differing, matched } = self.tally;
+        if proper == 0 {
+            self.tool.error(format_args!("{}: no properly formatted checksum lines found", self.list));
+            return false;
+        }
+        if !self.check.status {
+            self.warning(improper, "line is improperly formatted", "lines are improperly formatted");
+            self.warning(unreadable, "listed file could not be read", "listed files could not be read");
+            self.warning(differing, "computed checksum did NOT match", "computed checksums did NOT match");
+            if self.check.ignore_missing && matched == 0 {
+                self.tool.note(format_args!("{}: no file was verified", self.list));
+            }
+        }
+        matched > 0 && differing == 0 && unreadable == 0 && (improper == 0 || !self.check.strict)
+    }
+
+    fn warning(&self, count: u64, one: &str, several: &str) {
+        match count {
+            0 => {}
+            1 => self.tool.note(format_args!("WARNING: 1 {one}")),
+            count => self.tool.note(format_args!("WARNING: {count} {several}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::sum::digest::Algorithm;
+
+    fn steps(list: &str, group: bool) -> Vec<String> {
+        let accept = Accept { algorithms: vec![Algorithm::Crc32c], base64: false };
+        let mut steps = Steps::new(list.as_bytes(), &accept, true, group);
+        let mut found = Vec::new();
+        while let Some(step) = steps.step().unwrap() {
+            found.push(match step {
+                Step::Improper(number, tag) => format!("{number} {tag}"),
+                Step::Claims(claims) => {
+                    let names = claims.iter().map(|claim| String::from_utf8_lossy(&claim.name).into_owned());
+                    names.collect::<Vec<_>>().join(" ")
+                }
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn neighbouring_lines_about_one_file_are_one_step() {
+        let list = "# c\n00000000  a\n00000001  a\n\n00000002  a\nbad\n00000000  a\n00000000  b\n00000000  -";
+        assert_eq!(steps(list, true), ["a a a", "6 CRC32C", "a", "b", "9 CRC32C"]);
+        assert_eq!(steps(list, false), ["a", "a", "a", "6 CRC32C", "a", "b", "9 CRC32C"]);
+        let many = "00000000  a\n".repeat(TOGETHER + 1);
+        assert_eq!(steps(&many, true).len(), 2);
+    }
+}

@@ -1,0 +1,146 @@
+//! One digest over bytes that come in order.
+
+use crc_fast::CrcAlgorithm;
+use sha2::Digest as _;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Algorithm, Kind};
+
+/// A finished digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sum {
+    /// The digest; checksums that are numbers are big-endian.
+    pub(crate) bytes: Vec<u8>,
+    /// How many bytes were digested.
+    pub(crate) length: u64,
+}
+
+/// A digest in the making.
+pub(crate) struct Hasher {
+    kind: Kind,
+    length: u64,
+    state: State,
+}
+
+/// The large ones are boxed: a hasher is moved to its thread.
+enum State {
+    Md5(md5::Md5),
+    Sha1(sha1::Sha1),
+    Sha224(sha2::Sha224),
+    Sha256(sha2::Sha256),
+    Sha384(sha2::Sha384),
+    Sha512(sha2::Sha512),
+    Sm3(sm3::Sm3),
+    Blake2b(Box<blake2b_simd::State>),
+    Blake3(Box<blake3::Hasher>),
+    Xxh3(Box<Xxh3>),
+    Crc(Box<crc_fast::Digest>),
+    Bsd(u16),
+    Sysv(u32),
+}
+
+impl Hasher {
+    /// A digest of nothing yet.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let state = match kind.algorithm {
+            Algorithm::Md5 => State::Md5(md5::Md5::new()),
+            Algorithm::Sha1 => State::Sha1(sha1::Sha1::new()),
+            Algorithm::Sha224 => State::Sha224(sha2::Sha224::new()),
+            Algorithm::Sha256 => State::Sha256(sha2::Sha256::new()),
+            Algorithm::Sha384 => State::Sha384(sha2::Sha384::new()),
+            Algorithm::Sha512 => State::Sha512(sha2::Sha512::new()),
+            Algorithm::Sm3 => State::Sm3(sm3::Sm3::new()),
+            Algorithm::Blake2b => {
+                State::Blake2b(Box::new(blake2b_simd::Params::new().hash_length(kind.bytes).to_state()))
+            }
+            Algorithm::Blake3 => State::Blake3(Box::default()),
+            Algorithm::Xxh3 => State::Xxh3(Box::default()),
+            Algorithm::Crc => crc(CrcAlgorithm::Crc32Cksum),
+            Algorithm::Crc32b => crc(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Bsd => State::Bsd(0),
+            Algorithm::Sysv => State::Sysv(0),
+        };
+        Self { kind, length: 0, state }
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        match &mut self.state {
+            State::Md5(state) => state.update(bytes),
+            State::Sha1(state) => state.update(bytes),
+            State::Sha224(state) => state.update(bytes),
+            State::Sha256(state) => state.update(bytes),
+            State::Sha384(state) => state.update(bytes),
+            State::Sha512(state) => state.update(bytes),
+            State::Sm3(state) => state.update(bytes),
+            State::Blake2b(state) => drop(state.update(bytes)),
+            State::Blake3(state) => drop(state.update(bytes)),
+            State::Xxh3(state) => state.update(bytes),
+            State::Crc(state) => state.update(bytes),
+            State::Bsd(sum) => {
+                *sum = bytes.iter().fold(*sum, |sum, &byte| sum.rotate_right(1).wrapping_add(byte.into()));
+            }
+            State::Sysv(sum) => *sum = sum.wrapping_add(byte_sum(bytes)),
+        }
+    }
+
+    /// The digest of all that was taken.
+    pub(crate) fn finish(self) -> Sum {
+        let length = self.length;
+        let bytes = match self.state {
+            State::Md5(state) => state.finalize().to_vec(),
+            State::Sha1(state) => state.finalize().to_vec(),
+            State::Sha224(state) => state.finalize().to_vec(),
+            State::Sha256(state) => state.finalize().to_vec(),
+            State::Sha384(state) => state.finalize().to_vec(),
+            State::Sha512(state) => state.finalize().to_vec(),
+            State::Sm3(state) => state.finalize().to_vec(),
+            State::Blake2b(state) => state.finalize().as_bytes().to_vec(),
+            State::Blake3(state) => {
+                let mut bytes = vec![0; self.kind.bytes];
+                state.finalize_xof().fill(&mut bytes);
+                bytes
+            }
+            State::Xxh3(state) => state.digest().to_be_bytes().to_vec(),
+            State::Crc(mut state) => {
+                if self.kind.algorithm == Algorithm::Crc {
+                    state.update(length_octets(&length.to_le_bytes()));
+                }
+                crc_bytes(state.finalize())
+            }
+            State::Bsd(sum) => sum.to_be_bytes().to_vec(),
+            State::Sysv(sum) => sysv_bytes(sum),
+        };
+        debug_assert_eq!(bytes.len(), self.kind.bytes);
+        Sum { bytes, length }
+    }
+}
+
+fn crc(algorithm: CrcAlgorithm) -> State {
+    State::Crc(Box::new(crc_fast::Digest::new(algorithm)))
+}
+
+/// What POSIX `cksum` appends to the data: the length, least significant octet first, without leading zeros.
+pub(super) fn length_octets(length: &[u8; 8]) -> &[u8] {
+    let used = length.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
+    &length[..used]
+}
+
+/// A 32-bit CRC that comes in 64 bits, big-endian.
+pub(super) fn crc_bytes(crc: u64) -> Vec<u8> {
+    crc.to_be_bytes()[4..].to_vec()
+}
+
+/// The sum of all bytes, modulo 2³².
+pub(super) fn byte_sum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum: u32, &byte| sum.wrapping_add(byte.into()))
+}
+
+/// System V's folding of a 32-bit sum into 16 bits, big-endian.
+pub(super) fn sysv_bytes(sum: u32) -> Vec<u8> {
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    folded.to_be_bytes()[2..].to_vec()
+}

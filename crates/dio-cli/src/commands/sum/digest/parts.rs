@@ -1,0 +1,152 @@
+//! Digests whose parts can be worked on by several threads and joined in order: the CRCs, because they are linear;
+//! BLAKE3, because it is a tree of chunks of 1024 bytes (section 2.1 of its paper); System V's sum.
+
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root_xof,
+};
+use crc_fast::CrcAlgorithm;
+
+use super::hasher::{byte_sum, crc_bytes, length_octets, sysv_bytes};
+use super::{Algorithm, Kind, Sum};
+
+/// What one part of the input comes to.
+pub(crate) enum Part {
+    /// The CRC of the part by itself.
+    Crc(u64),
+    /// The sum of its bytes.
+    Sum(u32),
+    /// The chaining values of the largest whole subtrees that it consists of, and how many bytes each covers.
+    Trees(Vec<(ChainingValue, u64)>),
+}
+
+/// Works out the part `bytes` that starts at `offset`; `None` if the digest cannot be cut there, which with BLAKE3 is
+/// anywhere but between chunks of 1024 bytes.
+///
+/// # Panics
+/// If the digest does not work [in parts](Kind::in_parts).
+pub(crate) fn part(kind: Kind, bytes: &[u8], offset: u64) -> Option<Part> {
+    Some(match kind.algorithm {
+        Algorithm::Sysv => Part::Sum(byte_sum(bytes)),
+        Algorithm::Blake3 => Part::Trees(trees(bytes, offset)?),
+        algorithm => Part::Crc(crc_fast::checksum(crc_of(algorithm), bytes)),
+    })
+}
+
+fn crc_of(algorithm: Algorithm) -> CrcAlgorithm {
+    match algorithm {
+        Algorithm::Crc => CrcAlgorithm::Crc32Cksum,
+        Algorithm::Crc32b => CrcAlgorithm::Crc32IsoHdlc,
+        Algorithm::Crc32c => CrcAlgorithm::Crc32Iscsi,
+        other => panic!("{other:?} does not work in parts"),
+    }
+}
+
+/// The largest whole subtrees of BLAKE3 in `bytes`, which start at `offset` of the input.
+fn trees(mut bytes: &[u8], mut offset: u64) -> Option<Vec<(ChainingValue, u64)>> {
+    const CHUNK: u64 = blake3::CHUNK_LEN as u64;
+    if offset % CHUNK != 0 {
+        return None;
+    }
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let rest = bytes.len() as u64;
+        let whole = if rest < CHUNK { rest } else { 1 << rest.ilog2() };
+        let length = whole.min(max_subtree_len(offset).unwrap_or(u64::MAX));
+        let (tree, after) = bytes.split_at(usize::try_from(length).ok()?);
+        found.push((blake3::Hasher::new().set_input_offset(offset).update(tree).finalize_non_root(), length));
+        bytes = after;
+        offset += length;
+    }
+    Some(found)
+}
+
+/// Joins parts into the digest of the whole.
+pub(crate) struct Joiner {
+    kind: Kind,
+    length: u64,
+    state: State,
+}
+
+enum State {
+    Crc(u64),
+    Sum(u32),
+    /// Subtrees that wait for their right-hand neighbour: their lengths are powers of two, strictly decreasing but for
+    /// the last, which is merged only when more follows, because the last merge of all is the root's and different.
+    Trees(Vec<(ChainingValue, u64)>),
+}
+
+impl Joiner {
+    /// For a digest that works [in parts](Kind::in_parts).
+    pub(crate) fn new(kind: Kind) -> Self {
+        let state = match kind.algorithm {
+            Algorithm::Sysv => State::Sum(0),
+            Algorithm::Blake3 => State::Trees(Vec::new()),
+            algorithm => State::Crc(crc_fast::checksum(crc_of(algorithm), &[])),
+        };
+        Self { kind, length: 0, state }
+    }
+
+    /// Takes the next part, which covers `length` bytes.
+    ///
+    /// # Panics
+    /// If the part is of another digest.
+    pub(crate) fn push(&mut self, part: Part, length: u64) {
+        self.length += length;
+        match (&mut self.state, part) {
+            (State::Crc(crc), Part::Crc(part)) => {
+                *crc = crc_fast::checksum_combine(crc_of(self.kind.algorithm), *crc, part, length);
+            }
+            (State::Sum(sum), Part::Sum(part)) => *sum = sum.wrapping_add(part),
+            (State::Trees(stack), Part::Trees(trees)) => trees.into_iter().for_each(|tree| {
+                merge_equal(stack);
+                stack.push(tree);
+            }),
+            _ => panic!("a part of another digest"),
+        }
+    }
+
+    /// The digest; `None` where too little came to join: less than two subtrees of BLAKE3.
+    pub(crate) fn finish(self) -> Option<Sum> {
+        let bytes = match self.state {
+            State::Sum(sum) => sysv_bytes(sum),
+            State::Crc(crc) if self.kind.algorithm == Algorithm::Crc => {
+                let octets = self.length.to_le_bytes();
+                let octets = length_octets(&octets);
+                let last = crc_fast::checksum(CrcAlgorithm::Crc32Cksum, octets);
+                let joined = crc_fast::checksum_combine(CrcAlgorithm::Crc32Cksum, crc, last, octets.len() as u64);
+                crc_bytes(joined)
+            }
+            State::Crc(crc) => crc_bytes(crc),
+            State::Trees(mut stack) => {
+                let (mut right, _) = stack.pop()?;
+                let (root, inner) = stack.split_first()?;
+                for (left, _) in inner.iter().rev() {
+                    right = merge_subtrees_non_root(left, &right, Mode::Hash);
+                }
+                let mut bytes = vec![0; self.kind.bytes];
+                merge_subtrees_root_xof(&root.0, &right, Mode::Hash).fill(&mut bytes);
+                bytes
+            }
+        };
+        Some(Sum { bytes, length: self.length })
+    }
+}
+
+/// Merges neighbours of the same length from the right, as far as there are any.
+fn merge_equal(stack: &mut Vec<(ChainingValue, u64)>) {
+    while let [.., (left, left_length), (right, right_length)] = &stack[..]
+        && left_length == right_length
+    {
+        let merged = (merge_subtrees_non_root(left, right, Mode::Hash), left_length + right_length);
+        stack.truncate(stack.len() - 2);
+        stack.push(merged);
+    }
+}
+
+/// The digest of bytes in memory.
+#[cfg(test)]
+pub(super) fn whole(kind: Kind, bytes: &[u8]) -> Sum {
+    let mut hasher = super::Hasher::new(kind);
+    hasher.update(bytes);
+    hasher.finish()
+}

@@ -1,0 +1,168 @@
+//! Lines of output, in the formats of GNU `cksum`, the `md5sum` family and `sum`.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use super::digest::{Algorithm, Kind, Sum};
+use super::encode::{base64, hex};
+
+/// How digests are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// `MD5 (name) = digest`
+    Tagged,
+    /// `digest  name`, or `digest *name` in binary mode.
+    Reversed {
+        /// The mark before the name says that the file was read in binary mode.
+        binary: bool,
+    },
+    /// The digest and nothing else.
+    Bare,
+    /// The bytes of the digest themselves.
+    Raw,
+}
+
+/// Everything that decides what a line looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// The arrangement of the line.
+    pub(crate) style: Style,
+    /// Base64 instead of hexadecimal digits.
+    pub(crate) base64: bool,
+    /// Lines end with NUL, and names are written as they are.
+    pub(crate) zero: bool,
+    /// Whether the lines of [numbers](Algorithm::is_number) bear the name: there was an operand.
+    pub(crate) named: bool,
+}
+
+impl Format {
+    /// Writes the line for one digest of the file `name`.
+    pub(crate) fn write(&self, out: &mut impl Write, kind: Kind, sum: &Sum, name: &[u8]) -> io::Result<()> {
+        if self.style == Style::Raw {
+            return out.write_all(&sum.bytes);
+        }
+        if kind.algorithm.is_number() {
+            self.write_number(out, kind.algorithm, sum, name)?;
+            return out.write_all(self.end());
+        }
+        let digest = if self.base64 { base64(&sum.bytes) } else { hex(&sum.bytes) };
+        let shown = if self.zero { Cow::Borrowed(name) } else { escaped(name) };
+        // The mark at the start tells a reader that the name has to be unescaped.
+        if matches!(shown, Cow::Owned(_)) && self.style != Style::Bare {
+            out.write_all(b"\\")?;
+        }
+        match self.style {
+            Style::Tagged => {
+                out.write_all(tag(kind).as_bytes())?;
+                out.write_all(b" (")?;
+                out.write_all(&shown)?;
+                write!(out, ") = {digest}")?;
+            }
+            Style::Reversed { binary } => {
+                write!(out, "{digest} {}", if binary { '*' } else { ' ' })?;
+                out.write_all(&shown)?;
+            }
+            Style::Bare | Style::Raw => out.write_all(digest.as_bytes())?,
+        }
+        out.write_all(self.end())
+    }
+
+    fn write_number(&self, out: &mut impl Write, algorithm: Algorithm, sum: &Sum, name: &[u8]) -> io::Result<()> {
+        let number = sum.bytes.iter().fold(0u32, |number, &byte| number << 8 | u32::from(byte));
+        match algorithm {
+            Algorithm::Bsd => write!(out, "{number:05} {:5}", sum.length.div_ceil(1024))?,
+            Algorithm::Sysv => write!(out, "{number} {}", sum.length.div_ceil(512))?,
+            _ => write!(out, "{number} {}", sum.length)?,
+        }
+        if self.named && self.style != Style::Bare {
+            out.write_all(b" ")?;
+            out.write_all(name)?;
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> &'static [u8] {
+        if self.zero { b"\0" } else { b"\n" }
+    }
+}
+
+/// The tag of a digest: an unusual length of BLAKE2b is part of it, one of BLAKE3 is not, as with their own tools.
+fn tag(kind: Kind) -> String {
+    match kind.algorithm {
+        Algorithm::Blake2b if kind.bytes != Algorithm::Blake2b.bytes() => format!("BLAKE2b-{}", kind.bytes * 8),
+        algorithm => algorithm.tag().to_owned(),
+    }
+}
+
+/// `name` with backslashes, newlines and carriage returns written `\\`, `\n` and `\r`; borrowed if it has none.
+pub(crate) fn escaped(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
+        return Cow::Borrowed(name);
+    }
+    let mut out = Vec::with_capacity(name.len() + 1);
+    for &byte in name {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            byte => out.push(byte),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// The name that [`escaped`] wrote as `text`; `None` if it never writes that.
+pub(crate) fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
+    let mut name = Vec::with_capacity(text.len());
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        name.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'\\' => b'\\',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                _ => return None,
+            },
+            0 => return None,
+            byte => byte,
+        });
+    }
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: Format, algorithm: Algorithm, name: &str) -> String {
+        let sum = Sum { bytes: [1, 0xfe].repeat(algorithm.bytes() / 2), length: 1025 };
+        let mut out = Vec::new();
+        format.write(&mut out, algorithm.into(), &sum, name.as_bytes()).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines() {
+        let format = Format { style: Style::Tagged, base64: false, zero: false, named: true };
+        assert_eq!(line(format, Algorithm::Crc32c, "a"), "CRC32C (a) = 01fe01fe\n");
+        assert_eq!(line(format, Algorithm::Crc32c, "a\\b\n"), "\\CRC32C (a\\\\b\\n) = 01fe01fe\n");
+        assert_eq!(line(Format { zero: true, ..format }, Algorithm::Crc32c, "a\n"), "CRC32C (a\n) = 01fe01fe\0");
+        assert_eq!(line(Format { base64: true, ..format }, Algorithm::Crc32c, "a"), "CRC32C (a) = Af4B/g==\n");
+        let reversed = Format { style: Style::Reversed { binary: true }, ..format };
+        assert_eq!(line(reversed, Algorithm::Crc32c, "a\r"), "\\01fe01fe *a\\r\n");
+        assert_eq!(line(Format { style: Style::Bare, ..format }, Algorithm::Crc32c, "a\n"), "01fe01fe\n");
+        assert_eq!(line(format, Algorithm::Bsd, "a"), "00510     2 a\n");
+        assert_eq!(line(format, Algorithm::Sysv, "a\n"), "510 3 a\n\n");
+        assert_eq!(line(Format { named: false, ..format }, Algorithm::Crc, "-"), "33423870 1025\n");
+    }
+
+    #[test]
+    fn names_survive_escaping() {
+        for name in ["a", "a\\b", "\n", "\r\\n", "é"] {
+            assert_eq!(unescaped(&escaped(name.as_bytes())).as_deref(), Some(name.as_bytes()));
+        }
+        for bad in ["\\", "\\x", "a\0b"] {
+            assert_eq!(unescaped(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

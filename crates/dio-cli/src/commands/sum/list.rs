@@ -1,0 +1,292 @@
+//! Lists of digests to check against: what a line says.
+//!
+//! Three formats are read, as by GNU: tagged (`MD5 (name) = digest`, also as `openssl dgst` writes it), reversed
+//! (`digest  name`, `digest *name`) and BSD's reversed one (`digest name`, one blank).
+
+use super::digest::{Algorithm, Kind};
+use super::encode::{from_base64, from_hex};
+use super::format::unescaped;
+
+/// What a line demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The digest meant.
+    pub(crate) kind: Kind,
+    /// Its value.
+    pub(crate) digest: Vec<u8>,
+    /// The file's name.
+    pub(crate) name: Vec<u8>,
+}
+
+/// Which lines count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Accept {
+    /// The algorithms asked for; if there are none, tagged lines of any are read, and no others.
+    pub(crate) algorithms: Vec<Algorithm>,
+    /// Digests may be in base64.
+    pub(crate) base64: bool,
+}
+
+/// Reads the lines of one list.
+pub(crate) struct Reader<'a> {
+    accept: &'a Accept,
+    /// Whether reversed lines have one blank (BSD's) or two; the first such line decides, so that nobody can pass off
+    /// a file under a name that starts with a blank.
+    one_blank: Option<bool>,
+    /// Whose lines messages speak of: the last one that was named.
+    current: Algorithm,
+}
+
+impl<'a> Reader<'a> {
+    /// For a new list.
+    pub(crate) fn new(accept: &'a Accept) -> Self {
+        let current = *accept.algorithms.first().unwrap_or(&Algorithm::Crc);
+        Self { accept, one_blank: None, current }
+    }
+
+    /// The tag for the message about a line that could not be read.
+    pub(crate) fn tag(&self) -> &'static str {
+        self.current.tag()
+    }
+
+    /// What `line` says; `None` if it is not properly formatted. It has no line end, is not empty and no comment.
+    pub(crate) fn line(&mut self, line: &[u8]) -> Option<Claim> {
+        let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
+        let line = &line[blanks..];
+        let (line, escaped) = match line.strip_prefix(b"\\") {
+            Some(rest) => (rest, true),
+            None => (line, false),
+        };
+        match self.tagged(line) {
+            Tag::Of(algorithm, rest) => self.tagged_line(algorithm, rest, escaped),
+            Tag::Refused => None,
+            Tag::None if self.accept.algorithms.is_empty() => None,
+            Tag::None => self.reversed_line(line, escaped),
+        }
+    }
+
+    /// The algorithm that the line starts with, if it does.
+    fn tagged<'l>(&mut self, line: &'l [u8]) -> Tag<'l> {
+        let known = |algorithm: &&Algorithm| line.starts_with(algorithm.tag().as_bytes());
+        if !self.accept.algorithms.is_empty() {
+            // The longest that fits: CRC32C also starts with CRC.
+            let found = self.accept.algorithms.iter().filter(known).max_by_key(|algorithm| algorithm.tag().len());
+            return found.map_or(Tag::None, |&algorithm| Tag::Of(algorithm, &line[algorithm.tag().len()..]));
+        }
+        let word = line.iter().take_while(|&&byte| !is_blank(byte) && byte != b'-' && byte != b'(').count();
+        let (word, rest) = line.split_at(word);
+        match Algorithm::ALL.into_iter().find(|algorithm| algorithm.tag().as_bytes() == word) {
+            None => Tag::None,
+            Some(algorithm) if algorithm.is_number() => Tag::Refused,
+            Some(algorithm) => {
+                self.current = algorithm;
+                Tag::Of(algorithm, rest)
+            }
+        }
+    }
+
+    /// The rest of a line after its tag: `[-BITS] (name) = digest`, with or without most of the blanks.
+    fn tagged_line(&self, algorithm: Algorithm, rest: &[u8], escaped: bool) -> Option<Claim> {
+        let (bytes, rest) = match rest.strip_prefix(b"-") {
+            Some(rest) if algorithm.any_length() => {
+                let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                let bits: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+                let fits = bits > 0 && bits % 8 == 0 && bits / 8 <= algorithm.most_bytes();
+                (fits.then_some(bits / 8)?, &rest[digits..])
+            }
+            _ => (algorithm.bytes(), rest),
+        };
+        let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
+        let end = rest.iter().rposition(|&byte| byte == b')')?;
+        let name = if escaped { unescaped(&rest[..end])? } else { rest[..end].to_vec() };
+        let digest = trim(trim(&rest[end + 1..]).strip_prefix(b"=")?);
+        // The tag of BLAKE3 says nothing about the length.
+        let bytes = if algorithm == Algorithm::Blake3 { self.length_of(digest)? } else { bytes };
+        let kind = Kind { algorithm, bytes };
+        Some(Claim { kind, digest: self.value(kind, digest)?, name })
+    }
+
+    /// A line without a tag: `digest`, one blank, `*` or another blank, `name`.
+    fn reversed_line(&mut self, line: &[u8], escaped: bool) -> Option<Claim> {
+        let end = line.iter().position(|&byte| is_blank(byte))?;
+        let (digest, rest) = (&line[..end], &line[end + 1..]);
+        let (kind, digest) = self.untagged_kind(digest)?;
+        let name = self.reversed_name(rest)?;
+        let name = if escaped { unescaped(name)? } else { name.to_vec() };
+        Some(Claim { kind, digest, name })
+    }
+
+    /// Which of the algorithms asked for an untagged digest of this length is: the first that has it.
+    fn untagged_kind(&self, text: &[u8]) -> Option<(Kind, Vec<u8>)> {
+        let usual = self.accept.algorithms.iter().map(|&algorithm| Kind::from(algorithm));
+        let any = self.accept.algorithms.iter().filter(|algorithm| algorithm.any_length());
+        let any = any.map(|&algorithm| Kind { algorithm, bytes: text.len() / 2 });
+        let fits = |kind: &Kind| (1..=kind.algorithm.most_bytes()).contains(&kind.bytes);
+        usual.chain(any).filter(fits).find_map(|kind| Some((kind, self.value(kind, text)?)))
+    }
+
+    /// The name behind the digest and one blank.
+    fn reversed_name<'l>(&mut self, rest: &'l [u8]) -> Option<&'l [u8]> {
+        match rest {
+            [] => None,
+            [b' ' | b'*', name @ ..] if !name.is_empty() => {
+                if *self.one_blank.get_or_insert(false) {
+                    return Some(rest);
+                }
+                Some(name)
+            }
+            name => (*self.one_blank.get_or_insert(true)).then_some(name),
+        }
+    }
+
+    /// How many bytes the digest of BLAKE3 spelt by `text` has.
+    fn length_of(&self, text: &[u8]) -> Option<usize> {
+        let bytes = from_hex(text).or_else(|| from_base64(text).filter(|_| self.accept.base64))?;
+        (1..=Algorithm::Blake3.most_bytes()).contains(&bytes.len()).then_some(bytes.len())
+    }
+
+    fn value(&self, kind: Kind, text: &[u8]) -> Option<Vec<u8>> {
+        if text.len() == kind.bytes * 2
+            && let Some(bytes) = from_hex(text)
+        {
+            return Some(bytes);
+        }
+        from_base64(text).filter(|bytes| self.accept.base64 && bytes.len() == kind.bytes)
+    }
+}
+
+/// How a line starts.
+enum Tag<'l> {
+    /// With the tag of an algorithm; this follows.
+    Of(Algorithm, &'l [u8]),
+    /// With that of one whose lines cannot be checked.
+    Refused,
+    /// With no tag.
+    None,
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// `text` without the blanks before it.
+fn trim(text: &[u8]) -> &[u8] {
+    &text[text.iter().take_while(|&&byte| is_blank(byte)).count()..]
+}
+
+/// `line` without its line end; `None` if it is a comment or empty and says nothing.
+pub(crate) fn contents(line: &[u8]) -> Option<&[u8]> {
+    if line.starts_with(b"#") {
+        return None;
+    }
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    (!line.is_empty()).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MD5: &str = "764efa883dda1e11db47671c4a3bbd9e";
+
+    fn read(algorithms: &[Algorithm], lines: &[&str]) -> Vec<Option<String>> {
+        let accept = Accept { algorithms: algorithms.to_vec(), base64: true };
+        let mut reader = Reader::new(&accept);
+        let mut name = |line: &&str| reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap());
+        lines.iter().map(&mut name).collect()
+    }
+
+    fn one(algorithms: &[Algorithm], line: String) -> Option<String> {
+        read(algorithms, &[&line]).remove(0)
+    }
+
+    #[test]
+    fn proper_lines() {
+        for (line, name) in [
+            (format!("{MD5}  a"), "a"),
+            (format!("{MD5} *a"), "a"),
+            (format!("{MD5} a b"), "a b"),
+            (format!("{MD5}   a"), " a"),
+            (format!("{MD5}  "), " "),
+            (format!(" \t{}  a", MD5.to_uppercase()), "a"),
+            (format!("\\{MD5}  a\\nb\\\\"), "a\nb\\"),
+            (format!("MD5 (a) = {MD5}"), "a"),
+            (format!("MD5(a)= {MD5}"), "a"),
+            (format!("MD5 (a) (b) ={MD5}"), "a) (b"),
+            (format!("\\MD5 (a\\n) = {MD5}"), "a\n"),
+            ("MD5 (a) = dk76iD3aHhHbR2ccSju9ng==".into(), "a"),
+            ("dk76iD3aHhHbR2ccSju9ng==  a".into(), "a"),
+        ] {
+            assert_eq!(one(&[Algorithm::Md5], line.clone()).as_deref(), Some(name), "{line}");
+        }
+    }
+
+    #[test]
+    fn improper_lines() {
+        for line in [
+            "garbage".to_owned(),
+            MD5.to_owned(),
+            format!("{MD5} "),
+            format!("{MD5}0  a"),
+            format!("{}  a", &MD5[1..]),
+            format!("g{}  a", &MD5[1..]),
+            format!("\\{MD5}  a\\x"),
+            format!("\\{MD5}  a\\"),
+            format!("MD5 (a) = {MD5}0"),
+            format!("MD5 (a) = {MD5} "),
+            format!("MD5 (a){MD5}"),
+            format!("MD5-128 (a) = {MD5}"),
+            format!("MD5 a) = {MD5}"),
+            format!("SHA1 (a) = {MD5}"),
+        ] {
+            assert_eq!(one(&[Algorithm::Md5], line.clone()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_decides_between_one_blank_and_two() {
+        let (one, two) = (format!("{MD5} a"), format!("{MD5}  a"));
+        assert_eq!(read(&[Algorithm::Md5], &[&two, &one]), [Some("a".into()), None]);
+        assert_eq!(read(&[Algorithm::Md5], &[&one, &two]), [Some("a".into()), Some(" a".into())]);
+    }
+
+    #[test]
+    fn tagged_lines_name_their_algorithm() {
+        let accept = Accept { algorithms: vec![], base64: true };
+        let mut reader = Reader::new(&accept);
+        assert_eq!(reader.tag(), "CRC");
+        assert_eq!(reader.line(format!("{MD5}  a").as_bytes()), None);
+        assert!(reader.line(b"BLAKE2b-8 (a) = ff").is_some());
+        assert_eq!(reader.tag(), "BLAKE2b");
+        for bad in ["BLAKE2b-7 (a) = ff", "BLAKE2b-8 (a) = ffff", "BLAKE2b-1024 (a) = ff", "BLAKE2b (a) = ff"] {
+            assert!(reader.line(bad.as_bytes()).is_none(), "{bad}");
+        }
+        assert!(reader.line(b"CRC (a) = 0000").is_none());
+        assert_eq!(reader.line(b"CRC32C (a) = 01020304").unwrap().kind, Algorithm::Crc32c.into());
+        assert_eq!(reader.line(b"BLAKE3 (a) = 0102").unwrap().kind.bytes, 2);
+        assert!(reader.line(b"BLAKE3 (a) = ").is_none());
+    }
+
+    #[test]
+    fn an_untagged_line_is_of_the_algorithm_with_its_length() {
+        let accept = Accept { algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1], base64: true };
+        let mut reader = Reader::new(&accept);
+        let mut kind = |digits| reader.line(format!("{}  a", "0".repeat(digits)).as_bytes()).map(|claim| claim.kind);
+        assert_eq!(kind(32), Some(Algorithm::Md5.into()));
+        assert_eq!(kind(40), Some(Algorithm::Sha1.into()));
+        assert_eq!(kind(128), Some(Algorithm::Blake2b.into()));
+        assert_eq!(kind(6), Some(Kind { algorithm: Algorithm::Blake2b, bytes: 3 }));
+        assert_eq!(kind(7), None);
+        assert_eq!(kind(130), None);
+    }
+
+    #[test]
+    fn line_ends_and_comments() {
+        assert_eq!(contents(b"a\r\n"), Some(&b"a"[..]));
+        assert_eq!(contents(b"a"), Some(&b"a"[..]));
+        for nothing in [&b"# a\n"[..], b"\n", b"\r\n"] {
+            assert_eq!(contents(nothing), None);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! `dio tee`: standard input to standard output and to files.
+//!
+//! The input is read once; a chunk is copied to all outputs but the last, which gets the chunk itself. Pipes and
+//! terminals are written at once; files in large blocks behind our back, and at the latest when the input pauses.
+
+mod args;
+mod output;
+mod policy;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use dio::stream::Chunk;
+use signal_hook::consts::{SIGINT, SIGPIPE};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
+
+pub use args::TeeArgs;
+
+use crate::commands::cat::held::{Held, Next};
+use crate::quote::{named, words};
+use crate::tool::{Source, Tool, errno_of};
+use output::{Output, identity};
+use policy::{OutputError, Verdict};
+
+/// Runs `dio tee`; returns 0 if everything went everywhere, else 1.
+pub fn run(args: TeeArgs) -> ExitCode {
+    let tool = Tool::new("tee", &args.io);
+    let on_error = match args.on_error() {
+        Ok(on_error) => on_error,
+        Err(message) => {
+            tool.error(format_args!("{message}\nTry '{} --help' for more information.", tool.name()));
+            return ExitCode::FAILURE;
+        }
+    };
+    if args.ignore_interrupts {
+        // A handler that does nothing, as nearly as that can be had to ignoring it.
+        let _ = flag::register(SIGINT, Arc::default());
+    }
+    let mut tee = Tee { outputs: Vec::new(), on_error, ended: None, tool };
+    tee.open(&args);
+    if tee.ended.is_none() {
+        tee.pass(args.ignore_interrupts);
+    }
+    tee.finish()
+}
+
+/// Why nothing more is read.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    /// An output failed that ends everything.
+    Failed,
+    /// By this signal.
+    Signal(i32),
+}
+
+struct Tee {
+    tool: Tool,
+    on_error: OutputError,
+    /// Those that work, standard output first.
+    outputs: Vec<Output>,
+    ended: Option<Ended>,
+}
+
+impl Tee {
+    /// Opens all outputs, before the input is looked at: it may be one of them.
+    fn open(&mut self, args: &TeeArgs) {
+        let mut opened = Vec::new();
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(fd) => opened.push((fd, Path::new("-"), named("standard output"))),
+            Err(error) => self.failed("standard output", &error),
+        }
+        for path in args.files.iter().map(Path::new) {
+            match output::open(path, args.append) {
+                Ok(fd) => opened.push((fd, path, named(path))),
+                Err(errno) => {
+                    self.tool.error(format_args!("{}: {}", named(path), words(errno)));
+                    if self.on_error.exits() {
+                        self.ended = Some(Ended::Failed);
+                        return;
+                    }
+                }
+            }
+        }
+        let mut identities: Vec<_> = opened.iter().map(|(fd, ..)| identity(fd)).collect();
+        identities.push(identity(io::stdin()));
+        for (fd, path, name) in opened {
+            let own = identity(&fd);
+            let shared = own.is_some() && identities.iter().filter(|other| **other == own).count() > 1;
+            match Output::new(&self.tool, fd, path, name.clone(), shared) {
+                Ok(output) => self.outputs.push(output),
+                Err(error) => self.failed(&name, &error),
+            }
+            if self.ended.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Passes everything on, until the end, or until there is nothing left to write to.
+    fn pass(&mut self, ignore_interrupts: bool) {
+        if self.outputs.is_empty() {
+            return;
+        }
+        let waits = self.on_error.forgives_pipes() || self.outputs.iter().any(Output::holds);
+        let block = self.tool.stream_options().block;
+        let mut held = waits.then(|| Held::new(block, ignore_interrupts));
+        let passed = self.tool.stdin().and_then(|mut input| {
+            while let Some(chunk) = self.next(&mut input, held.as_mut())? {
+                if let Some(held) = &mut held {
+                    held.passed(chunk.len());
+                }
+                self.write(chunk);
+                if self.is_over() {
+                    break;
+                }
+            }
+            input.close()
+        });
+        if let Err(error) = passed {
+            self.tool.error(format_args!("read error: {}", words(errno_of(&error))));
+        }
+    }
+
+    /// The next bytes. While they are waited for, files get what was held back, and pipes that nobody reads any more are
+    /// noticed.
+    fn next(&mut self, input: &mut Source, held: Option<&mut Held>) -> io::Result<Option<Chunk>> {
+        if let Some(held) = held {
+            loop {
+                match held.next(input)? {
+                    Next::Read => break,
+                    Next::Idle => {}
+                    Next::Flush => {
+                        self.each(|output, _| output.flush());
+                        held.flushed();
+                    }
+                    Next::End(signal) => self.ended = Some(Ended::Signal(signal)),
+                }
+                if self.on_error.forgives_pipes() {
+                    self.outputs.retain(|output| !output.is_broken());
+                }
+                if self.is_over() {
+                    return Ok(None);
+                }
+            }
+        }
+        input.next_chunk()
+    }
+
+    /// Writes a chunk to all outputs.
+    fn write(&mut self, chunk: Chunk) {
+        let mut chunk = Some(chunk);
+        self.each(|output, is_last| match &chunk {
+            Some(bytes) if !is_last => output.write(bytes),
+            _ => chunk.take().map_or(Ok(()), |chunk| output.take(chunk)),
+        });
+    }
+
+    /// Does something with each output in turn and gives up those that fail.
+    fn each(&mut self, mut act: impl FnMut(&mut Output, bool) -> io::Result<()>) {
+        let mut at = 0;
+        while at < self.outputs.len() {
+            let is_last = at + 1 == self.outputs.len();
+            match act(&mut self.outputs[at], is_last) {
+                Ok(()) => at += 1,
+                Err(error) => {
+                    let name = self.outputs.remove(at).name;
+                    self.failed(&name, &error);
+                    if self.ended.is_some() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// An output failed.
+    fn failed(&mut self, name: &str, error: &io::Error) {
+        let errno = errno_of(error);
+        let verdict = self.on_error.on_write(errno);
+        if matches!(verdict, Verdict::Tell | Verdict::Exit) {
+            self.tool.error(format_args!("{name}: {}", words(errno)));
+        }
+        match verdict {
+            Verdict::Exit => self.ended = Some(Ended::Failed),
+            Verdict::Signal => self.ended = Some(Ended::Signal(SIGPIPE)),
+            Verdict::Silent | Verdict::Tell => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.outputs.is_empty() || self.ended.is_some()
+    }
+
+    /// Writes out what is held, whatever the end is, and returns the exit status.
+    fn finish(mut self) -> ExitCode {
+        let outputs = std::mem::take(&mut self.outputs);
+        for output in outputs {
+            let name = output.name.clone();
+            if let Err(error) = output.close() {
+                self.tool.error(format_args!("{name}: {}", words(errno_of(&error))));
+            }
+        }
+        if let Some(Ended::Signal(signal)) = self.ended {
+            let _ = emulate_default_handler(signal);
+        }
+        self.tool.finish()
+    }
+}

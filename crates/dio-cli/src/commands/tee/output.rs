@@ -1,0 +1,133 @@
+//! One output of `tee`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use dio::file::{Class, Counters};
+use dio::stream::Chunk;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use crate::commands::cat::plain;
+use crate::tool::{Sink, Tool};
+
+/// Device and inode.
+pub(super) type Identity = (u64, u64);
+
+/// What a descriptor leads to; `None` where several of them do not disturb each other, as with pipes and terminals.
+pub(super) fn identity(fd: impl AsFd) -> Option<Identity> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let id = match kind {
+        FileType::RegularFile => (stat.st_dev, stat.st_ino),
+        // A device has many names.
+        FileType::BlockDevice => (u64::MAX, stat.st_rdev),
+        _ => return None,
+    };
+    Some(id)
+}
+
+/// Creates or opens a file as `fopen(3)` does with `w` or `a`.
+pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
+    let how = if append { OFlags::APPEND } else { OFlags::TRUNC };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | how;
+    loop {
+        match rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// An output that still works.
+pub(super) struct Output {
+    /// What messages call it.
+    pub(super) name: String,
+    way: Way,
+}
+
+enum Way {
+    Sink(Box<Sink>),
+    /// A file that is read or written under another name as well: the kernel puts the bytes in order, write by write.
+    Shared {
+        file: File,
+        tool: Tool,
+        counters: Counters,
+    },
+}
+
+impl Output {
+    /// An output on `fd`; `shared` says that the same file is in use by this process otherwise.
+    pub(super) fn new(tool: &Tool, fd: OwnedFd, path: &Path, name: String, shared: bool) -> io::Result<Output> {
+        let way = if shared {
+            Way::Shared { file: fd.into(), tool: tool.clone(), counters: Counters::default() }
+        } else {
+            Way::Sink(Box::new(tool.output(fd, path)?))
+        };
+        Ok(Output { name, way })
+    }
+
+    /// Whether what is written may stay here for a while.
+    pub(super) fn holds(&self) -> bool {
+        match &self.way {
+            Way::Sink(sink) => sink.file().is_some(),
+            Way::Shared { .. } => false,
+        }
+    }
+
+    /// Whether this is a pipe that nobody reads any more.
+    pub(super) fn is_broken(&self) -> bool {
+        let Way::Sink(sink) = &self.way else { return false };
+        if sink.file().is_some() {
+            return false;
+        }
+        let fd = sink.descriptor();
+        let is_fifo = rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        let mut asked = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        is_fifo && poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
+    }
+
+    /// Writes a copy of a chunk.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.way {
+            Way::Sink(sink) => sink.write_all(bytes),
+            Way::Shared { file, counters, .. } => {
+                file.write_all(bytes)?;
+                counters.write_requests += 1;
+                counters.written.add(Class::Cached, bytes.len() as u64);
+                Ok(())
+            }
+        }
+    }
+
+    /// Moves a chunk into the output.
+    pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
+        match &mut self.way {
+            Way::Sink(sink) => plain::write(sink, chunk),
+            Way::Shared { .. } => self.write(&chunk),
+        }
+    }
+
+    /// Writes out what is held back.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match &mut self.way {
+            Way::Sink(sink) => sink.flush(),
+            Way::Shared { .. } => Ok(()),
+        }
+    }
+
+    /// Waits until everything is written.
+    pub(super) fn close(self) -> io::Result<()> {
+        match self.way {
+            Way::Sink(sink) => sink.close(),
+            Way::Shared { tool, counters, .. } => {
+                tool.ledger().count(&counters);
+                Ok(())
+            }
+        }
+    }
+}

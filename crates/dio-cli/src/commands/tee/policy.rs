@@ -1,0 +1,135 @@
+//! What to do about an output that fails.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+
+use rustix::io::Errno;
+
+/// The modes of `--output-error`, and what holds without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OutputError {
+    /// A closed pipe ends the process by SIGPIPE; other errors are told, and the other outputs go on.
+    Sigpipe,
+    /// Every error is told, and the other outputs go on.
+    Warn,
+    /// The same, but a closed pipe is no error.
+    WarnNopipe,
+    /// Every error is told and ends the process.
+    Exit,
+    /// The same, but a closed pipe is no error.
+    ExitNopipe,
+}
+
+/// What becomes of the process when a write failed; the output itself is given up in each case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It ends by SIGPIPE.
+    Signal,
+    /// It goes on and says nothing.
+    Silent,
+    /// It tells the error and goes on; the status will be 1.
+    Tell,
+    /// It tells the error and ends with status 1.
+    Exit,
+}
+
+impl OutputError {
+    /// The words of the command line.
+    pub(super) const NAMES: [(&str, OutputError); 4] = [
+        ("warn", OutputError::Warn),
+        ("warn-nopipe", OutputError::WarnNopipe),
+        ("exit", OutputError::Exit),
+        ("exit-nopipe", OutputError::ExitNopipe),
+    ];
+
+    /// The mode that `word` means; it may be abbreviated as long as it means one.
+    ///
+    /// # Errors
+    /// The word means none or several; the text names those there are.
+    pub(super) fn of(word: &OsStr) -> Result<OutputError, String> {
+        let text = word.to_string_lossy();
+        let meant = |name: &str| name.starts_with(&*text);
+        let mut found = OutputError::NAMES.iter().filter(|(name, _)| meant(name));
+        let whole = OutputError::NAMES.iter().find(|(name, _)| *name == text);
+        let what = match (whole, found.next(), found.next()) {
+            (Some((_, mode)), ..) | (None, Some((_, mode)), None) => return Ok(*mode),
+            (None, Some(_), Some(_)) => "ambiguous",
+            (None, None, _) => "invalid",
+        };
+        let (open, close) = quotes();
+        let mut message = format!("{what} argument {open}{text}{close} for {open}--output-error{close}\n");
+        message.push_str("Valid arguments are:");
+        for (name, _) in OutputError::NAMES {
+            let _ = write!(message, "\n  - {open}{name}{close}");
+        }
+        Err(message)
+    }
+
+    /// Whether an error of opening a file ends the process.
+    pub(super) fn exits(self) -> bool {
+        matches!(self, OutputError::Exit | OutputError::ExitNopipe)
+    }
+
+    /// Whether outputs whose readers went away are to be forgotten, as soon as that is known.
+    pub(super) fn forgives_pipes(self) -> bool {
+        matches!(self, OutputError::WarnNopipe | OutputError::ExitNopipe)
+    }
+
+    /// What a failed write means.
+    pub(super) fn on_write(self, error: Errno) -> Verdict {
+        let pipe = error == Errno::PIPE;
+        match self {
+            OutputError::Sigpipe if pipe => Verdict::Signal,
+            OutputError::WarnNopipe | OutputError::ExitNopipe if pipe => Verdict::Silent,
+            OutputError::Exit | OutputError::ExitNopipe => Verdict::Exit,
+            OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => Verdict::Tell,
+        }
+    }
+}
+
+/// The quotation marks of the locale, as GNU's messages have them: `‘’` where text is UTF-8, else `''`.
+fn quotes() -> (char, char) {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    if locale.ends_with("utf-8") || locale.ends_with("utf8") { ('‘', '’') } else { ('\'', '\'') }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_may_be_abbreviated() {
+        for (word, mode) in [
+            ("warn", OutputError::Warn),
+            ("warn-", OutputError::WarnNopipe),
+            ("warn-nopipe", OutputError::WarnNopipe),
+            ("exit", OutputError::Exit),
+            ("exit-no", OutputError::ExitNopipe),
+        ] {
+            assert_eq!(OutputError::of(word.as_ref()), Ok(mode), "{word}");
+        }
+        for word in ["", "e", "w", "exi"] {
+            assert!(OutputError::of(word.as_ref()).unwrap_err().starts_with("ambiguous argument"), "{word}");
+        }
+        for word in ["x", "exits", "Warn"] {
+            assert!(OutputError::of(word.as_ref()).unwrap_err().starts_with("invalid argument"), "{word}");
+        }
+    }
+
+    #[test]
+    fn modes_differ_as_documented() {
+        use OutputError::{Exit, ExitNopipe, Sigpipe, Warn, WarnNopipe};
+        let (full, pipe) = (Errno::NOSPC, Errno::PIPE);
+        for (mode, on_full, on_pipe) in [
+            (Sigpipe, Verdict::Tell, Verdict::Signal),
+            (Warn, Verdict::Tell, Verdict::Tell),
+            (WarnNopipe, Verdict::Tell, Verdict::Silent),
+            (Exit, Verdict::Exit, Verdict::Exit),
+            (ExitNopipe, Verdict::Exit, Verdict::Silent),
+        ] {
+            assert_eq!((mode.on_write(full), mode.on_write(pipe)), (on_full, on_pipe), "{mode:?}");
+            assert_eq!(mode.exits(), matches!(on_full, Verdict::Exit), "{mode:?}");
+        }
+    }
+}

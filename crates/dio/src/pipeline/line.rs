@@ -1,0 +1,179 @@
+//! What the threads of an ordered pipeline share: items on their way in, results on their way out.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Failure;
+
+/// The result of an item, or why there is none.
+pub(super) type Outcome<U, E> = Result<U, Failure<E>>;
+
+/// Numbers items in the order of the source, and hands them from thread to thread. Items are large (a block, a file), so
+/// one lock for all is never what limits.
+pub(super) struct Line<T, U, E> {
+    state: Mutex<State<T, U, E>>,
+    depth: u64,
+    /// An item was retired, or the line ends: for the source.
+    room: Condvar,
+    /// An item came in, or no more will: for the workers.
+    filled: Condvar,
+    /// The result that is next came, or none will: for the sink.
+    ready: Condvar,
+}
+
+/// Invariants: `retired <= taken <= asked <= retired + depth`; `results` has one place for each number from `taken` to
+/// `asked`, unless closed.
+struct State<T, U, E> {
+    /// Items that the source was asked for.
+    asked: u64,
+    /// Results that the sink was given.
+    taken: u64,
+    /// Results that the sink is done with.
+    retired: u64,
+    /// Items from this number on do not count: the source ended there, or the one before failed.
+    end: u64,
+    input: VecDeque<(u64, T)>,
+    /// The source will put no more.
+    dry: bool,
+    results: VecDeque<Option<Outcome<U, E>>>,
+    /// Nobody is given anything any more.
+    closed: bool,
+}
+
+impl<T, U, E> Line<T, U, E> {
+    /// A line of at most `depth` items.
+    pub(super) fn new(depth: usize) -> Line<T, U, E> {
+        let state = State {
+            asked: 0,
+            taken: 0,
+            retired: 0,
+            end: u64::MAX,
+            input: VecDeque::new(),
+            dry: false,
+            results: VecDeque::new(),
+            closed: false,
+        };
+        let (room, filled, ready) = (Condvar::new(), Condvar::new(), Condvar::new());
+        Line { state: Mutex::new(state), depth: depth as u64, room, filled, ready }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T, U, E>> {
+        // Code of others runs under the lock nowhere, so the state is whole even after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there may be one more item, and numbers it; `None` when no more are wanted.
+    pub(super) fn claim(&self) -> Option<u64> {
+        let mut state = self.lock();
+        loop {
+            if state.closed || state.asked >= state.end {
+                return None;
+            }
+            if state.asked < state.retired + self.depth {
+                state.asked += 1;
+                state.results.push_back(None);
+                return Some(state.asked - 1);
+            }
+            state = wait(&self.room, state);
+        }
+    }
+
+    /// Hands an item to the workers.
+    pub(super) fn put(&self, number: u64, item: T) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.input.push_back((number, item));
+            self.filled.notify_one();
+        }
+        // After the lock: an item that was not wanted is dropped last.
+        drop(state);
+    }
+
+    /// The source had nothing more to give for this number.
+    pub(super) fn end(&self, number: u64) {
+        self.lower_end(&mut self.lock(), number);
+    }
+
+    /// The source leaves; workers follow when nothing is left to do.
+    pub(super) fn dry(&self) {
+        self.lock().dry = true;
+        self.filled.notify_all();
+    }
+
+    /// The next item to work on; `None` when there will be none.
+    pub(super) fn take(&self) -> Option<(u64, T)> {
+        let mut state = self.lock();
+        loop {
+            let next = state.input.pop_front();
+            if next.is_some() || state.closed || state.dry {
+                return next;
+            }
+            state = wait(&self.filled, state);
+        }
+    }
+
+    /// Whether an item still matters.
+    pub(super) fn counts(&self, number: u64) -> bool {
+        let state = self.lock();
+        !state.closed && number < state.end
+    }
+
+    /// Puts the result of an item in its place. One that failed is the last that counts.
+    pub(super) fn settle(&self, number: u64, outcome: Outcome<U, E>) {
+        let mut state = self.lock();
+        if state.closed || number >= state.end {
+            drop(state);
+            drop(outcome);
+            return;
+        }
+        if outcome.is_err() {
+            self.lower_end(&mut state, number + 1);
+        }
+        let place = (number - state.taken) as usize;
+        state.results[place] = Some(outcome);
+        if place == 0 {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The next result in order; the one given before is done with. `None` at the end.
+    pub(super) fn next(&self) -> Option<Outcome<U, E>> {
+        let mut state = self.lock();
+        state.retired = state.taken;
+        self.room.notify_one();
+        loop {
+            if state.closed || state.taken >= state.end {
+                return None;
+            }
+            if let Some(outcome) = state.results.front_mut().and_then(Option::take) {
+                state.results.pop_front();
+                state.taken += 1;
+                return Some(outcome);
+            }
+            state = wait(&self.ready, state);
+        }
+    }
+
+    /// Ends it all: everybody who waits comes back, and what is in the line is dropped now, since the source may be
+    /// waiting for the memory.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let left = (std::mem::take(&mut state.input), std::mem::take(&mut state.results));
+        drop(state);
+        self.room.notify_all();
+        self.filled.notify_all();
+        self.ready.notify_all();
+        drop(left);
+    }
+
+    fn lower_end(&self, state: &mut State<T, U, E>, end: u64) {
+        state.end = state.end.min(end);
+        self.room.notify_all();
+        self.ready.notify_all();
+    }
+}
+
+fn wait<'a, S>(signal: &Condvar, state: MutexGuard<'a, S>) -> MutexGuard<'a, S> {
+    signal.wait(state).unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,177 @@
+//! Appending to a file that others may append to at the same time.
+//!
+//! Only the kernel knows where such a file ends at the moment of a write, so the offset of no write can be named. But with
+//! `O_APPEND` on a direct descriptor the kernel finds the end itself, under its lock of the file, and refuses (EINVAL) when
+//! that is not at a multiple of a block: nothing of anybody is overwritten, and whole blocks still go direct. What lies
+//! before the first whole block, behind the last one, or where another's line ends within a block, goes by exact length
+//! through the page cache, which forgets it.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::pipe;
+use crate::block::{Block, Pool};
+use crate::file::{Class, Counters, File, Reason};
+use crate::geometry::{align_down, align_up};
+
+/// Appends to a file.
+#[derive(Debug)]
+pub(super) struct Appender {
+    /// The file through the page cache, opened for appending: whatever offset is named, bytes go to the end.
+    file: Arc<File>,
+    /// The same with `O_DIRECT`; `None` where whole blocks cannot go direct either.
+    direct: Option<OwnedFd>,
+    align: u64,
+    pool: Pool,
+    /// What is gathered. Invariant: filled from `from` on.
+    block: Option<Block>,
+    from: usize,
+    written: Counters,
+    failed: Option<Errno>,
+}
+
+impl Appender {
+    /// An appender of blocks of `block` bytes. `direct` must append, and want multiples of `align` bytes.
+    pub(super) fn new(file: File, direct: Option<OwnedFd>, align: u64, block: usize) -> io::Result<Appender> {
+        let pool = Pool::new(align_up(block as u64, align) as usize, 1)?;
+        let (written, file) = (Counters::default(), Arc::new(file));
+        let mut appender = Appender { file, direct, align, pool, block: None, from: 0, written, failed: None };
+        appender.aim()?;
+        Ok(appender)
+    }
+
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    pub(super) fn buffer_bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let mut all = self.file.counters();
+        if self.written.written.total() > 0 {
+            all.reasons[Reason::EndOfFile as usize] += all.written.get(Class::Uncached);
+        }
+        all.add(&self.written);
+        all
+    }
+
+    /// Where the next byte goes, if nobody else appends.
+    pub(super) fn position(&self) -> u64 {
+        self.file.size().unwrap_or(0) + self.gathered().len() as u64
+    }
+
+    /// What is gathered starts within its block where the file ends within one, so that whole blocks in memory become
+    /// whole blocks of the file.
+    fn aim(&mut self) -> io::Result<()> {
+        self.from = if self.direct.is_some() { (self.file.size()? % self.align) as usize } else { 0 };
+        Ok(())
+    }
+
+    fn gathered(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| &block.filled()[self.from..])
+    }
+
+    /// Writes out what is gathered.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        if let Some(errno) = self.failed {
+            return Err(errno.into());
+        }
+        let Some(block) = self.block.take() else { return Ok(()) };
+        let from = self.from;
+        let outcome = self.append(block, from);
+        if let Err(error) = &outcome {
+            self.failed = Some(Errno::from_io_error(error).unwrap_or(Errno::IO));
+        }
+        outcome.and_then(|()| self.aim())
+    }
+
+    /// Writes out what is gathered and drops what passed through the page cache.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        Appender::flush(self)?;
+        Ok(self.file.settle()?)
+    }
+
+    /// Appends the bytes of a block from `at` on.
+    fn append(&mut self, mut block: Block, mut at: usize) -> io::Result<()> {
+        let end = block.filled().len();
+        while at < end {
+            let size = self.file.size()?;
+            let behind = (size % self.align) as usize;
+            let straight = self.direct.is_some() && behind == 0 && (end - at) as u64 >= self.align;
+            if !straight {
+                // Up to the next whole block, or to the end.
+                let most = if self.direct.is_some() { self.align as usize - behind } else { end - at };
+                let count = most.min(end - at);
+                self.file.write_at(&block.filled()[at..at + count], size)?;
+                at += count;
+                continue;
+            }
+            if at as u64 % self.align != 0 {
+                // Another has appended: the rest is moved to where it can go direct from.
+                let rest = block.filled()[at..end].to_vec();
+                block.clear();
+                block.copy_in(0, &rest);
+                return self.append(block, 0);
+            }
+            let whole = align_down((end - at) as u64, self.align) as usize;
+            at += self.append_directly(&block.filled()[at..at + whole])?;
+        }
+        Ok(())
+    }
+
+    /// Appends whole blocks; 0 when the end of the file is no longer where a block ends.
+    fn append_directly(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(direct) = &self.direct else { return Ok(0) };
+        self.written.write_requests += 1;
+        match pipe::uninterrupted(|| rustix::io::write(direct, bytes)) {
+            Ok(count) => {
+                self.written.written.add(Class::Direct, count as u64);
+                Ok(count)
+            }
+            Err(Errno::INVAL) => {
+                // If the end is where a block ends all the same, this file has no direct appends.
+                if self.file.size()? % self.align == 0 {
+                    self.direct = None;
+                }
+                Ok(0)
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Write for Appender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(errno) = self.failed {
+            return Err(errno.into());
+        }
+        let from = self.from;
+        let block = match &mut self.block {
+            Some(block) => block,
+            None => self.block.insert(self.pool.take_many(1).pop().expect("one block was asked for")),
+        };
+        let at = block.filled().len().max(from);
+        let count = bytes.len().min(block.capacity() - at);
+        block.copy_in(at, &bytes[..count]);
+        if at + count == block.capacity() {
+            self.flush()?;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Appender::flush(self)
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        // An error has nobody to be told.
+        let _ = Appender::flush(self);
+    }
+}

@@ -1,0 +1,175 @@
+//! Inputs and outputs over what a shell hands to a program: files at a position, appended files, pipes, files of the kernel.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use dio::Class;
+use dio::stream::{Input, Output, StreamOptions};
+use dio_test::{file_systems, resident_pages};
+
+const SMALL: StreamOptions =
+    StreamOptions { mode: dio::Mode::Direct, need: dio::Need::Preferred, block: 16 << 10, depth: 4, small: 0 };
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 % 251) as u8).collect()
+}
+
+fn read_all(mut input: Input) -> Vec<u8> {
+    let mut all = Vec::new();
+    while let Some(chunk) = input.next_chunk().unwrap() {
+        all.extend_from_slice(&chunk);
+    }
+    input.close().unwrap();
+    all
+}
+
+#[test]
+fn a_shared_descriptor_is_read_from_its_position_and_left_behind_what_was_read() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    let content = bytes(200_000);
+    fs::write(&path, &content).unwrap();
+    let mut shared = fs::File::open(&path).unwrap();
+    shared.seek(SeekFrom::Start(1234)).unwrap();
+    let mut input = Input::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
+    let mut some = [0; 777];
+    input.read_exact(&mut some).unwrap();
+    assert_eq!((input.position(), input.len()), (2011, Some(200_000)));
+    input.close().unwrap();
+    assert_eq!(some[..], content[1234..2011]);
+    let mut rest = Vec::new();
+    shared.read_to_end(&mut rest).unwrap();
+    assert!(rest == content[2011..]);
+}
+
+#[test]
+fn a_shared_descriptor_is_written_at_its_position_and_left_behind_what_was_written() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    let mut shared = fs::File::create(&path).unwrap();
+    shared.write_all(b"before ").unwrap();
+    let mut output = Output::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
+    output.write_all(&bytes(100_000)).unwrap();
+    output.finish().unwrap();
+    shared.write_all(b" after").unwrap();
+    assert!(fs::read(&path).unwrap() == [b"before ".to_vec(), bytes(100_000), b" after".to_vec()].concat());
+}
+
+#[test]
+fn what_others_append_meanwhile_is_not_overwritten() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let path = dir.path().join("log");
+        fs::write(&path, b"old\n").unwrap();
+        dio::residency::evict(fs::File::open(&path).unwrap(), 0..4).unwrap();
+        let append = || OpenOptions::new().append(true).open(&path).unwrap();
+        let mut other = append();
+        let mut output = Output::adopt(append().into(), "log", &SMALL).unwrap();
+        for round in 0..40 {
+            output.write_all(&[b'a'; 50_000]).unwrap();
+            // In every other round the end is left where a block ends.
+            let size = fs::metadata(&path).unwrap().len() as usize;
+            let piece = if round % 2 == 0 { 777 } else { 4096 - size % 4096 };
+            other.write_all(&vec![b'b'; piece]).unwrap();
+        }
+        output.finish().unwrap();
+        let all = fs::read(&path).unwrap();
+        let count = |byte| all.iter().filter(|found| **found == byte).count();
+        assert_eq!((all.starts_with(b"old\n"), count(b'a')), (true, 2_000_000), "{}", fs.name);
+        assert_eq!(count(b'b') + 2_000_004, all.len(), "{}", fs.name);
+        let written = output.counters().written;
+        assert_eq!(written.total(), 2_000_000);
+        if matches!(fs.name.as_str(), "ext4" | "xfs") {
+            assert!(written.get(Class::Direct) > 1_000_000, "{}: {written:?}", fs.name);
+        }
+    }
+}
+
+#[test]
+fn streams_leave_no_pages_on_any_file_system() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::write(&from, bytes(3_000_001)).unwrap();
+        rustix::fs::sync();
+        let plain = fs::File::open(&from).unwrap();
+        dio::residency::evict(&plain, 0..3_000_001).unwrap();
+        let mut input = Input::open(&from, &SMALL).unwrap();
+        let mut output = Output::adopt(fs::File::create(&to).unwrap().into(), &to, &SMALL).unwrap();
+        while let Some(chunk) = input.next_chunk().unwrap() {
+            output.write_chunk(chunk).unwrap();
+        }
+        input.close().unwrap();
+        output.finish().unwrap();
+        assert!(fs::read(&to).unwrap() == bytes(3_000_001), "{}", fs.name);
+        dio::residency::evict(fs::File::open(&to).unwrap(), 0..3_000_001).unwrap();
+        let mut again = Output::adopt(OpenOptions::new().write(true).open(&to).unwrap().into(), &to, &SMALL).unwrap();
+        again.seek(5).unwrap();
+        again.write_all(&bytes(70_000)).unwrap();
+        again.finish().unwrap();
+        drop((again, output));
+        if fs.name != "tmpfs" {
+            assert_eq!((resident_pages(&from), resident_pages(&to)), (0, 0), "{}", fs.name);
+        }
+        let found = fs::read(&to).unwrap();
+        assert!(found[5..70_005] == bytes(70_000) && found[70_005..] == bytes(3_000_001)[70_005..], "{}", fs.name);
+    }
+}
+
+#[test]
+fn a_pipe_gives_what_is_there() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let mut input = Input::adopt(reader.into(), "pipe", &SMALL).unwrap();
+    assert!(!input.ready_within(Duration::from_millis(10)).unwrap());
+    writer.write_all(b"one").unwrap();
+    assert!(input.ready_within(Duration::ZERO).unwrap());
+    assert_eq!(&input.next_chunk().unwrap().unwrap()[..], b"one");
+    writer.write_all(b"two three").unwrap();
+    assert_eq!(input.skip(4).unwrap(), 4);
+    drop(writer);
+    assert_eq!(input.position(), 7);
+    assert_eq!(input.counters().read.get(Class::Piped), 12);
+    assert_eq!(read_all(input), b"three");
+}
+
+#[test]
+fn a_pipe_takes_everything_and_tells_when_it_is_closed() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let mut output = Output::adopt(writer.into(), "pipe", &SMALL).unwrap();
+    let taking = std::thread::spawn(move || {
+        let mut taken = vec![0; 3_000_000];
+        reader.read_exact(&mut taken).unwrap();
+        taken
+    });
+    output.write_all(&bytes(3_000_000)).unwrap();
+    assert!(taking.join().unwrap() == bytes(3_000_000));
+    let error = output.write_all(b"more").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    assert!(output.seek(0).is_err());
+}
+
+#[test]
+fn files_of_the_kernel_are_read_although_they_have_no_size() {
+    let input = Input::open("/proc/self/status", &SMALL).unwrap();
+    assert!(input.file().is_none());
+    assert!(read_all(input).starts_with(b"Name:"));
+    assert!(Input::open("/proc", &SMALL).is_err());
+}
+
+#[test]
+fn a_file_that_may_only_be_written_is_patched_all_the_same() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    fs::write(&path, bytes(50_000)).unwrap();
+    let mut output = Output::adopt(OpenOptions::new().write(true).open(&path).unwrap().into(), &path, &SMALL).unwrap();
+    output.seek(10_001).unwrap();
+    output.write_all(b"patch").unwrap();
+    output.finish().unwrap();
+    let mut expected = bytes(50_000);
+    expected[10_001..10_006].copy_from_slice(b"patch");
+    assert!(fs::read(&path).unwrap() == expected);
+    let read_only = fs::File::open(&path).unwrap();
+    assert_eq!(Output::adopt(read_only.into(), &path, &SMALL).unwrap_err().raw_os_error(), Some(9));
+}

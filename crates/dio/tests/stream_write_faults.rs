@@ -1,0 +1,125 @@
+//! The writer on simulated disks that fail: what is transient does not show, what is not comes out once and for all, and a
+//! file that was being extended never holds a gap.
+
+mod common;
+
+use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use common::{fill, sim_geometry};
+use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::stream::{WriteBehind, Writer};
+use dio::{Io, Limits, Mode, OpenOptions};
+use dio_test::Seed;
+
+const BLOCK: usize = 4096;
+
+fn writer(seed: u64, align: usize, mode: Mode, faults: Faults) -> (SimMedium, Writer) {
+    let clock = SimClock::new();
+    let model = SimDiskModel {
+        mem_align: align,
+        offset_align: align,
+        channels: 3,
+        reorder: true,
+        scribble: true,
+        dontcache: seed.is_multiple_of(2),
+        ..SimDiskModel::default()
+    };
+    let disk = SimDisk::new(&clock, model, seed);
+    let medium = disk.file(&[0xEE; 5000]);
+    disk.set_faults(faults);
+    let limits = Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
+    let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed))).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(mode).io(&io);
+    let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
+    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4 }).unwrap();
+    (medium, writer)
+}
+
+/// What transient faults there are.
+fn transient() -> Faults {
+    [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted]
+        .into_iter()
+        .fold(Faults::none(), |faults, fault| faults.chance(fault, 150))
+}
+
+#[test]
+fn what_is_transient_does_not_show() {
+    let seed = Seed::new();
+    for round in 0..200 {
+        let mut random = seed.stream(round);
+        let align = *random.pick(&[512, 4096]);
+        let mode = *random.pick(&[Mode::Direct, Mode::Concurrent, Mode::Uncached]);
+        let (medium, mut writer) = writer(seed.value() ^ round, align, mode, transient());
+        let mut model = Cursor::new(vec![0xEE; 5000]);
+        for step in 0..random.range(1..20) {
+            match random.range(0..6) {
+                0 => {
+                    let to = SeekFrom::Start(random.range(0..40_000));
+                    assert_eq!(writer.seek(to).unwrap(), model.seek(to).unwrap());
+                }
+                1 => writer.flush().unwrap(),
+                _ => {
+                    let mut bytes = vec![0; random.range_usize(0..20_000)];
+                    fill(&mut bytes, step, writer.position());
+                    writer.write_all(&bytes).unwrap();
+                    model.write_all(&bytes).unwrap();
+                }
+            }
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        assert!(medium.contents() == model.into_inner(), "round {round}, {mode:?} at {align}: {seed:?}");
+    }
+}
+
+#[test]
+fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
+    let seed = Seed::new();
+    let mut met = 0;
+    for round in 0..200 {
+        let mut random = seed.stream(round);
+        let fault = *random.pick(&[Fault::Io, Fault::NoSpace, Fault::Torn]);
+        // Not the first: asking the size is how a writer begins.
+        let number = random.range(1..40);
+        let (medium, mut writer) = writer(seed.value() ^ round, 512, Mode::Direct, Faults::none().from(number, fault));
+        writer.seek(SeekFrom::Start(5000)).unwrap();
+        let mut bytes = vec![0; 100_000];
+        fill(&mut bytes, round, 5000);
+        let outcome = bytes.chunks(777).try_for_each(|piece| writer.write_all(piece)).and_then(|()| writer.finish());
+        let live = medium.contents();
+        match outcome {
+            Ok(()) => assert!(live[5000..] == bytes),
+            Err(first) => {
+                met += 1;
+                for again in
+                    [writer.write(&[1]).unwrap_err(), writer.flush().unwrap_err(), writer.finish().unwrap_err()]
+                {
+                    assert_eq!(again.to_string(), first.to_string());
+                }
+                let written = &live[5000..];
+                // The last request may have arrived in part; everything before its end is what was written, in order.
+                let torn = if fault == Fault::Torn { 2 * BLOCK } else { 0 };
+                let sure = written.len().saturating_sub(torn);
+                assert!(written[..sure] == bytes[..sure], "round {round}, {fault:?} from {number}: {seed:?}");
+            }
+        }
+        assert!(live[..5000] == [0xEE; 5000], "bytes before the stream: {seed:?}");
+    }
+    assert!(met > 50, "only {met} rounds met their fault");
+}
+
+#[test]
+fn a_sync_after_the_end_makes_everything_durable() {
+    let seed = Seed::new();
+    for round in 0..50 {
+        let (medium, mut writer) = writer(seed.value() ^ round, 512, Mode::Direct, transient());
+        let mut bytes = vec![0; 30_000 + round as usize];
+        fill(&mut bytes, round, 0);
+        writer.write_all(&bytes).unwrap();
+        writer.finish().unwrap();
+        writer.file().sync_data().unwrap();
+        assert!(medium.power_cut_with(round).contents() == bytes, "round {round}: {seed:?}");
+    }
+}
