@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, probe, sum, tee};
+use crate::commands::{bench, cache, cat, cp, dd, probe, sum, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -23,6 +23,7 @@ enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
+    Dd(dd::DdArgs),
     Tee(tee::TeeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
@@ -73,6 +74,7 @@ impl Cli {
         match self.command {
             Command::Cp(args) => cp::run(args),
             Command::Cat(args) => cat::run(args),
+            Command::Dd(args) => dd::run(args),
             Command::Tee(args) => tee::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),

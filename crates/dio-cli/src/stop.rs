@@ -49,11 +49,6 @@ impl Stop {
     }
 }
 
-/// Whether a signal is ignored.
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    ignored() & (1 << (signal - 1)) != 0
-}
-
 /// The signals that are ignored, a bit each from signal 1 on (`proc_pid_status(5)`, `SigIgn`); none where /proc is missing.
 pub(crate) fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

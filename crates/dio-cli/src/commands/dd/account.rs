@@ -184,6 +184,9 @@ mod tests {
         ] {
             assert_eq!(transfer(bytes, second, false), text);
         }
-        assert_eq!(transfer(3000, Duration::from_millis(2004), true), "3000 bytes (3.0 kB, 2.9 KiB) copied, 2 s, 1.5 kB/s");
+        assert_eq!(
+            transfer(3000, Duration::from_millis(2004), true),
+            "3000 bytes (3.0 kB, 2.9 KiB) copied, 2 s, 1.5 kB/s"
+        );
     }
 }

@@ -68,11 +68,6 @@ impl Converter {
         self.truncated
     }
 
-    /// Whether as many bytes come out as go in, each from at most one place before its own.
-    pub(super) fn keeps_places(&self) -> bool {
-        self.records == Records::None
-    }
-
     /// Most bytes to feed at a time, so that what comes of them takes no more than about `room` bytes, or one record.
     pub(super) fn portion(&self, room: usize) -> usize {
         match self.records {
@@ -210,7 +205,8 @@ mod tests {
 
     /// The same by the definition, on the whole input at once.
     fn model(input: &[u8], symbols: Set, cbs: usize) -> (Vec<u8>, u64) {
-        let mut bytes: Vec<u8> = input.iter().map(|byte| table(symbols).map_or(*byte, |t| t[usize::from(*byte)])).collect();
+        let mut bytes: Vec<u8> =
+            input.iter().map(|byte| table(symbols).map_or(*byte, |t| t[usize::from(*byte)])).collect();
         if symbols.any(conv::SWAB) {
             bytes.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
         }

@@ -22,7 +22,7 @@ use crate::tool::{Source, Tool, errno_of};
 /// Converted bytes that are put together before they are written.
 const ROOM: usize = 1 << 20;
 
-/// Why a copy ended before its end. All but the last were told.
+/// Why a copy ended before its end. Failures were told, but for those of writing.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// Reading, seeking or opening failed.
@@ -31,6 +31,8 @@ pub(super) enum Halt {
     Write(io::Error),
     /// A signal asked for it.
     Stopped,
+    /// After a failure the output could not be synced either; GNU dd then says no more.
+    Silent,
 }
 
 /// A copy.
@@ -48,7 +50,11 @@ pub(super) struct Copy<'run> {
 /// Where the bytes come from.
 enum Feed {
     /// A file, in chunks; most bytes to read, and where it began.
-    Chunks { source: Source, left: u64, start: u64 },
+    Chunks {
+        source: Source,
+        left: u64,
+        start: u64,
+    },
     Records(Records),
 }
 
@@ -66,8 +72,8 @@ impl<'run> Copy<'run> {
     }
 
     /// Copies what there is, and writes everything that was held back.
-    pub(super) fn run(&mut self, ahead: bool) -> Result<(), Halt> {
-        let copied = self.feed(ahead).and_then(|feed| match feed {
+    pub(super) fn run(&mut self, skipping: Option<Records>, ahead: bool) -> Result<(), Halt> {
+        let copied = self.feed(skipping, ahead).and_then(|feed| match feed {
             Some(feed) => self.all(feed),
             None => Ok(()),
         });
@@ -78,31 +84,22 @@ impl<'run> Copy<'run> {
         Ok(())
     }
 
-    /// Skips, and decides how to read on; nothing when there is nothing to read.
-    fn feed(&self, ahead: bool) -> Result<Option<Feed>, Halt> {
+    /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed to skip.
+    fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, Halt> {
         let (plan, input) = (self.plan, self.input);
-        let mut records = None;
-        if !plan.skip.is_none() {
-            if open::place(input).is_some() {
-                self.skip_by_seeking()?;
-            } else {
-                let mut reading = self.tried(Records::of_descriptor(input, plan))?;
-                self.skip_by_reading(&mut reading)?;
-                records = Some(reading);
-            }
-        }
         if plan.most_bytes() == Some(0) {
             return Ok(None);
         }
-        if let Some(records) = records {
+        if let Some(records) = skipping {
             return Ok(Some(Feed::Records(records)));
         }
+        let told = |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
         if !ahead || !source::has_blocks(input) {
-            return Ok(Some(Feed::Records(self.tried(Records::of_descriptor(input, plan))?)));
+            return Ok(Some(Feed::Records(told(Records::of_descriptor(input, plan))?)));
         }
         let start = open::place(input).unwrap_or(0);
         let left = plan.most_bytes().unwrap_or(u64::MAX);
-        let source = self.tried(self.source(start, left))?;
+        let source = self.source(start, left).map_err(|error| tell(self.tool, input, &error))?;
         match plan.conv.any(conv::NOERROR) {
             true => Ok(Some(Feed::Records(Records::of_file(source, plan)))),
             false => Ok(Some(Feed::Chunks { source, left, start })),
@@ -122,38 +119,6 @@ impl<'run> Copy<'run> {
         let how = StreamOptions { block: block as usize, depth, ..*how };
         let fd = self.input.fd.try_clone()?;
         Ok(self.tool.source(Input::adopt(fd, &self.input.name, &how)?))
-    }
-
-    fn skip_by_seeking(&self) -> Result<(), Halt> {
-        let (plan, input) = (self.plan, self.input);
-        let start = open::place(input).unwrap_or(0);
-        let cannot = |errno| self.fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno));
-        let to = open::advance(input, plan.skip.offset(plan.ibs)).map_err(cannot)?;
-        let regular = input.kind() == rustix::fs::FileType::RegularFile;
-        let size = input.stat.st_size as u64;
-        if regular && size > 0 && to > size.max(start) {
-            self.cannot_skip();
-        }
-        Ok(())
-    }
-
-    fn skip_by_reading(&self, records: &mut Records) -> Result<(), Halt> {
-        match records.skip(self.plan, self.signals) {
-            Err(errno) => Err(self.fail(failure(format_args!("error reading {}", quoted(&self.input.name)), errno))),
-            Ok(None) => Err(Halt::Stopped),
-            Ok(Some(passed)) => {
-                if Some(passed) != self.plan.skip.offset(self.plan.ibs) {
-                    self.cannot_skip();
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn cannot_skip(&self) {
-        if self.plan.level != Level::None {
-            self.tool.note(format_args!("{}: cannot skip to specified offset", named(&self.input.name)));
-        }
     }
 
     fn all(&mut self, feed: Feed) -> Result<(), Halt> {
@@ -201,7 +166,7 @@ impl<'run> Copy<'run> {
         let closed = source.close();
         // The chunk read last may reach further than what was wanted of it.
         let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(start + consumed));
-        self.tried(closed)?;
+        closed.map_err(|error| tell(self.tool, self.input, &error))?;
         if self.signals.stop() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
@@ -219,7 +184,8 @@ impl<'run> Copy<'run> {
                     if let (true, true, Some(short)) = (warns, count > 0, records.take_short()) {
                         warns = false;
                         let bytes = if short == 1 { "byte" } else { "bytes" };
-                        self.tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
+                        self.tool
+                            .note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
                     }
                     if cut {
                         records.note_short(count);
@@ -324,12 +290,50 @@ impl<'run> Copy<'run> {
         self.tool.error(message);
         Halt::Failed
     }
+}
 
-    fn tried<T>(&self, result: io::Result<T>) -> Result<T, Halt> {
-        result.map_err(|error| match error.get_ref().is_some_and(|e| e.is::<dio::FileError>()) {
-            // The library knows the place, and perhaps the cure.
-            true => self.fail(error),
-            false => self.fail(format_args!("{}: {}", named(&self.input.name), words(errno_of(&error)))),
-        })
+/// Passes over what is to be skipped. What cannot seek is read; the same reading must then go on.
+pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> Result<Option<Records>, Halt> {
+    let fail = |message: String| {
+        tool.error(message);
+        Halt::Failed
+    };
+    if plan.skip.is_none() {
+        return Ok(None);
     }
+    let cannot = || {
+        if plan.level != Level::None {
+            tool.note(format_args!("{}: cannot skip to specified offset", named(&input.name)));
+        }
+    };
+    let offset = plan.skip.offset(plan.ibs);
+    if let Some(start) = open::place(input) {
+        let to = open::advance(input, offset)
+            .map_err(|errno| fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno)))?;
+        let regular = input.kind() == rustix::fs::FileType::RegularFile;
+        if regular && to > start.max(input.stat.st_size as u64) {
+            cannot();
+        }
+        return Ok(None);
+    }
+    let mut records = Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
+    match records.skip(plan, signals) {
+        Err(errno) => Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno))),
+        Ok(None) => Err(Halt::Stopped),
+        Ok(passed) => {
+            if passed != offset {
+                cannot();
+            }
+            Ok(Some(records))
+        }
+    }
+}
+
+/// Tells what the input failed with: the library's words where it knows the place, and perhaps the cure.
+fn tell(tool: &Tool, input: &End, error: &io::Error) -> Halt {
+    match error.get_ref().is_some_and(|error| error.is::<dio::FileError>()) {
+        true => tool.error(error),
+        false => tool.error(format_args!("{}: {}", named(&input.name), words(errno_of(error)))),
+    }
+    Halt::Failed
 }

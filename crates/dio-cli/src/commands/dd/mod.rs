@@ -81,24 +81,26 @@ fn refuse(tool: &Tool, wrong: &Wrong) -> ExitCode {
 
 /// Opens both ends, copies and reports.
 fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
-    let input = open::input(plan)?;
-    let (output, not_cut) = open::output(plan)?;
-    if plan.output.is_some() && plan.oflag.any(flag::APPEND) && !plan.conv.any(conv::NOTRUNC) {
+    if plan.oflag.any(flag::APPEND) && !plan.conv.any(conv::NOTRUNC) {
         tool.note("you probably want conv=notrunc with oflag=append");
     }
+    let input = open::input(plan)?;
+    let (output, not_cut) = open::output(plan)?;
     if let Some(message) = not_cut {
         tool.error(message);
     }
     let account = Arc::new(Account::new(plan.level));
     let signals = Signals::handle(&account).map_err(|error| failure("cannot handle signals", errno_of(&error)))?;
     let copied = copy(tool, plan, &account, &signals, &input, &output);
-    if let Err(Halt::Write(error)) = &copied {
-        write_failed(tool, &output, error);
+    match &copied {
+        Ok(()) => forget_pages(tool, plan, &input, &output),
+        // From closing, the last thing that can fail.
+        Err(Halt::Write(error)) => write_failed(tool, &output, error),
+        Err(_) => {}
     }
-    if copied.is_ok() {
-        forget_pages(plan, &input, &output);
+    if !matches!(copied, Err(Halt::Silent)) {
+        account.report();
     }
-    account.report();
     Ok(Some(signals))
 }
 
@@ -111,28 +113,46 @@ fn copy(
     output: &End,
 ) -> Result<(), Halt> {
     let from = open::place(input).unwrap_or(0).saturating_add(plan.skip.offset(plan.ibs).unwrap_or(0));
-    if !plan.seek.is_none()
-        && let Err(errno) = open::advance(output, plan.seek.offset(plan.obs))
-    {
-        tool.error(failure(format_args!("{}: cannot seek", named(&output.name)), errno));
-        return Err(Halt::Failed);
-    }
+    let skipping = copy::skip(tool, plan, signals, input).and_then(|skipping| {
+        if plan.seek.is_none() {
+            return Ok(skipping);
+        }
+        let sought = open::advance(output, plan.seek.offset(plan.obs));
+        sought.map(|_| skipping).map_err(|errno| {
+            tool.error(failure(format_args!("{}: cannot seek", named(&output.name)), errno));
+            Halt::Failed
+        })
+    });
+    let skipping = match skipping {
+        Ok(skipping) => skipping,
+        Err(halt) => {
+            let synced = sync_descriptor(tool, plan, output);
+            return Err(if synced.is_err() { Halt::Silent } else { halt });
+        }
+    };
     let to = open::place(output).unwrap_or(0);
     let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
-    let sink = output.fd.try_clone().and_then(|fd| match input.is(output) && !ahead {
-        true => tool.output_through_cache(fd, &output.name),
-        false => tool.output(fd, &output.name),
-    });
-    let target = Target::new(sink.map_err(Halt::Write)?, plan, account, signals);
+    let sink = output.fd.try_clone().and_then(|fd| tool.output(fd, &output.name)).map_err(Halt::Write)?;
+    let target = Target::new(sink, plan, account, signals, !ahead);
     let mut copy = Copy::new(tool, plan, account, signals, input, target);
-    let copied = copy.run(ahead);
+    let copied = copy.run(skipping, ahead);
     let mut target = copy.target;
-    if let Err(Halt::Write(error)) = &copied {
-        target.correct(error);
-    }
+    let copied = copied.map_err(|halt| match halt {
+        Halt::Write(error) => {
+            target.correct(&error);
+            write_failed(tool, output, &error);
+            Halt::Failed
+        }
+        halt => halt,
+    });
     let synced = sync(tool, plan, output, &mut target);
     let closed = target.close().map_err(Halt::Write);
-    copied.and(synced).and(closed)
+    match (copied, synced) {
+        (Err(_), Err(_)) => Err(Halt::Silent),
+        // What was not written was told.
+        (Err(halt), Ok(())) => Err(halt),
+        (Ok(()), synced) => synced.and(closed),
+    }
 }
 
 /// Makes the output durable, where that is asked for, whether or not all of it was copied.
@@ -140,27 +160,31 @@ fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Resu
     let (data, all) = (plan.conv.any(conv::FDATASYNC), plan.conv.any(conv::FSYNC));
     let by_flag = plan.oflag.any(flag::SYNC.and(flag::DSYNC));
     let sink = target.sink();
-    let failed = |name: &str, errno: Errno| {
-        tool.error(failure(format_args!("{name} failed for {}", quoted(&output.name)), errno));
-        Err(Halt::Failed)
-    };
     if sink.file().is_none() {
-        // What has no storage says so itself, but fdatasync(2) is then followed by fsync(2), as GNU does it.
-        return match (data || all).then(|| rustix::fs::fsync(&output.fd)) {
-            Some(Err(errno)) => failed("fsync", errno),
-            _ => Ok(()),
-        };
+        return sync_descriptor(tool, plan, output);
     }
     if !data && !all && !by_flag {
         return Ok(());
     }
     // Standard output cannot be given the flags after it was opened, so it is synced at the end.
     let data_only = !all && !plan.oflag.any(flag::SYNC);
-    match sink.sync(data_only) {
-        Ok(()) => tool.set_durable(),
-        Err(error) => return failed(if data_only { "fdatasync" } else { "fsync" }, errno_of(&error)),
-    }
+    sink.sync(data_only).map_err(|error| not_synced(tool, output, data_only, errno_of(&error)))?;
+    tool.set_durable();
     Ok(())
+}
+
+/// As [`sync`], of what has no stream: it says itself what it cannot do, but fdatasync(2) is then followed by fsync(2).
+fn sync_descriptor(tool: &Tool, plan: &Plan, output: &End) -> Result<(), Halt> {
+    if !plan.conv.any(conv::FDATASYNC.and(conv::FSYNC)) {
+        return Ok(());
+    }
+    rustix::fs::fsync(&output.fd).map_err(|errno| not_synced(tool, output, false, errno))
+}
+
+fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt {
+    let call = if data_only { "fdatasync" } else { "fsync" };
+    tool.error(failure(format_args!("{call} failed for {}", quoted(&output.name)), errno));
+    Halt::Failed
 }
 
 /// A closed pipe ends the process as it ends every tool that writes into one; the rest is told.
@@ -172,12 +196,15 @@ fn write_failed(tool: &Tool, output: &End, error: &io::Error) {
     tool.error(failure(format_args!("error writing {}", quoted(&output.name)), errno));
 }
 
-/// `nocache` without anything to copy asks to drop the pages of the whole file.
-fn forget_pages(plan: &Plan, input: &End, output: &End) {
+/// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do, so a refusal is told.
+fn forget_pages(tool: &Tool, plan: &Plan, input: &End, output: &End) {
     for (flags, end) in [(plan.iflag, input), (plan.oflag, output)] {
-        if flags.any(flag::NOCACHE) {
-            // A request; what cannot be advised stays.
-            let _ = rustix::fs::fadvise(&end.fd, 0, None, rustix::fs::Advice::DontNeed);
+        if !flags.any(flag::NOCACHE) {
+            continue;
+        }
+        let advised = rustix::fs::fadvise(&end.fd, 0, None, rustix::fs::Advice::DontNeed);
+        if let (Err(errno), Some(0)) = (advised, plan.most_bytes()) {
+            tool.error(failure(format_args!("failed to discard cache for: {}", quoted(&end.name)), errno));
         }
     }
 }

@@ -51,9 +51,8 @@ fn saturating(a: u128, b: u128) -> u128 {
 fn parse_factor(text: &[u8]) -> Result<u128, NumberError> {
     let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, suffix) = text.split_at(count);
-    let number = digits
-        .iter()
-        .fold(0u128, |number, digit| number.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
+    let number =
+        digits.iter().fold(0u128, |number, digit| number.saturating_mul(10).saturating_add(u128::from(digit - b'0')));
     let Some((&letter, rest)) = suffix.split_first() else {
         return if count > 0 { Ok(number) } else { Err(NumberError::Invalid) };
     };
@@ -116,7 +115,8 @@ mod tests {
         ] {
             assert_eq!(value(text), Ok(expected), "{text}");
         }
-        for text in ["", "-1", "1 ", "B", "BB", "1BB", "x1", "0x", "1x", "1xx2", "+", "1e3", "1d", "1m", "1KBB", "1Ki", "1KiBB"]
+        for text in
+            ["", "-1", "1 ", "B", "BB", "1BB", "x1", "0x", "1x", "1xx2", "+", "1e3", "1d", "1m", "1KBB", "1Ki", "1KiBB"]
         {
             assert_eq!(value(text), Err(NumberError::Invalid), "{text}");
         }

@@ -67,13 +67,15 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     let mut flags = open_flags(plan.oflag);
     flags.set(OFlags::CREATE, !plan.conv.any(conv::NOCREAT));
     flags.set(OFlags::EXCL, plan.conv.any(conv::EXCL));
-    flags.set(OFlags::TRUNC, truncate && plan.seek.is_none());
-    let fd = match plan.seek.is_none() {
-        true => open(name, OFlags::WRONLY | flags),
-        false => open(name, OFlags::RDWR | flags).or_else(|_| open(name, OFlags::WRONLY | flags)),
+    // A seek of less than a block cuts everything off, as with GNU.
+    let seeks = plan.seek.records > 0;
+    flags.set(OFlags::TRUNC, truncate && !seeks);
+    let fd = match seeks {
+        true => open(name, OFlags::RDWR | flags).or_else(|_| open(name, OFlags::WRONLY | flags)),
+        false => open(name, OFlags::WRONLY | flags),
     };
     let end = End::new(fd.map_err(|errno| not_opened(name, errno))?, name.into())?;
-    let cut = if truncate && !plan.seek.is_none() { cut(plan, &end)? } else { None };
+    let cut = if truncate && seeks { cut(plan, &end)? } else { None };
     Ok((end, cut))
 }
 

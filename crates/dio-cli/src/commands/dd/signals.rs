@@ -39,7 +39,7 @@ impl Signals {
         let (int, told_int) = UnixStream::pair()?;
         let (woken, wake) = UnixStream::pair()?;
         low_level::pipe::register(SIGUSR1, told_usr1)?;
-        let ignored = crate::stop::is_ignored(SIGINT);
+        let ignored = crate::stop::ignored() & (1 << (SIGINT - 1)) != 0;
         if !ignored {
             // In this order: the second signal finds the flag that the first one set, and ends the process.
             flag::register_conditional_default(SIGINT, Arc::clone(&shared.stop))?;
@@ -108,7 +108,7 @@ fn watch(account: &Account, shared: &Shared, usr1: &UnixStream, mut int: Option<
             int = None;
             shared.stop.store(true, SeqCst);
             // Closing it is what wakes a copy that waits for something to read.
-            wake = None;
+            drop(wake.take());
             stop(account, shared);
         }
     }

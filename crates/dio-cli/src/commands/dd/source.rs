@@ -40,8 +40,9 @@ pub(super) enum Got {
 /// Where bytes come from.
 #[derive(Debug)]
 enum From {
-    /// read(2).
-    Descriptor { fd: OwnedFd, waits: bool },
+    /// read(2). Of a pipe, several records at a time are read only as far as they are there, so that none is cut short that
+    /// would not be if each were read by itself; `eager` after that was done.
+    Descriptor { fd: OwnedFd, waits: bool, pipe: bool, eager: bool },
     /// A file, at a position, past the page cache.
     File { source: Source, position: u64, careful: u64 },
 }
@@ -66,17 +67,12 @@ impl Records {
     /// Reads from a descriptor, from where it is.
     pub(super) fn of_descriptor(end: &End, plan: &Plan) -> io::Result<Records> {
         let kind = end.kind();
-        let stream = match kind {
-            FileType::Fifo => true,
-            FileType::CharacterDevice => {
-                rustix::fs::major(end.stat.st_rdev) == MEMORY_DEVICES || rustix::termios::isatty(&end.fd)
-            }
-            _ => false,
-        };
+        let pipe = kind == FileType::Fifo;
+        let memory = kind == FileType::CharacterDevice && rustix::fs::major(end.stat.st_rdev) == MEMORY_DEVICES;
         let nonblocking = rustix::fs::fcntl_getfl(&end.fd)?.contains(OFlags::NONBLOCK);
         let waits = !nonblocking && kind != FileType::RegularFile && kind != FileType::Directory;
-        let from = From::Descriptor { fd: end.fd.try_clone()?, waits };
-        Ok(Records::new(from, plan, stream, plan.iflag.any(flag::FULLBLOCK)))
+        let from = From::Descriptor { fd: end.fd.try_clone()?, waits, pipe, eager: false };
+        Ok(Records::new(from, plan, pipe || memory, plan.iflag.any(flag::FULLBLOCK)))
     }
 
     /// Reads a file so that each record that cannot be read is told apart.
@@ -172,12 +168,16 @@ impl Records {
 
     /// Reads once; nothing when the copy is to stop.
     fn read(&mut self, count: usize, signals: &Signals) -> Result<Option<usize>, Errno> {
-        let buffer = &mut self.buffer[..count];
         match &mut self.from {
-            From::Descriptor { fd, waits } => {
+            From::Descriptor { fd, waits, pipe, eager } => {
                 if *waits && !signals.wait_for(fd.as_fd())? || signals.stop() {
                     return Ok(None);
                 }
+                let mut count = count;
+                if *pipe && !self.whole {
+                    count = whole_records(fd, count, self.ibs as usize, eager);
+                }
+                let buffer = &mut self.buffer[..count];
                 let count = loop {
                     match rustix::io::read(&*fd, &mut *buffer) {
                         Err(Errno::INTR) if signals.stop() => return Ok(None),
@@ -193,6 +193,7 @@ impl Records {
                 if signals.stop() {
                     return Ok(None);
                 }
+                let buffer = &mut self.buffer[..count];
                 let file = source.file().expect("records of a file come from one");
                 let count = file.read_at(buffer, *position).map_err(|error: FileError| error.errno())?;
                 *position += count as u64;
@@ -277,9 +278,35 @@ impl Records {
     }
 }
 
+/// How long a writer that was just given room has to fill it, before a record is taken to be short.
+const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
+
+/// Of `count` bytes, the whole records that a pipe has now, or else one record, which may turn out short.
+///
+/// Reading one record at a time leaves a busy writer time to keep up. Where many were read at once, it gets that time here.
+fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) -> usize {
+    let there = || rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if count <= record {
+        return count;
+    }
+    let mut available = there();
+    if std::mem::take(eager) && (1..record).contains(&available) {
+        std::thread::sleep(PATIENCE);
+        available = there();
+    }
+    let whole = available - available % record;
+    *eager = whole > record;
+    whole.clamp(record, count)
+}
+
 /// Files that the kernel makes up when they are read have sizes that mean nothing.
 fn is_made_up(end: &End) -> bool {
-    const MAGICS: &[i64] = &[0x9fa0 /* proc */, 0x6265_6572 /* sysfs */, 0x6462_6720 /* debugfs */, 0x7472_6163 /* tracefs */];
+    const MAGICS: &[i64] = &[
+        0x9fa0,      /* proc */
+        0x6265_6572, /* sysfs */
+        0x6462_6720, /* debugfs */
+        0x7472_6163, /* tracefs */
+    ];
     rustix::fs::fstatfs(&end.fd).is_ok_and(|fs| MAGICS.contains(&(fs.f_type as i64)))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dio::stream::Chunk;
 
 use super::account::Account;
-use super::flags::conv;
+use super::flags::{conv, flag};
 use super::plan::Plan;
 use super::signals::Signals;
 use crate::tool::Sink;
@@ -28,6 +28,8 @@ pub(super) struct Target<'run> {
     /// Bytes of a record that is not full, where records are written whole.
     gathered: Option<Vec<u8>>,
     holes: Option<Holes>,
+    /// What is written will be read: nothing is left behind.
+    at_once: bool,
     start: u64,
 }
 
@@ -43,10 +45,18 @@ struct Holes {
 }
 
 impl<'run> Target<'run> {
-    /// Writes to a sink from where it is.
-    pub(super) fn new(sink: Sink, plan: &Plan, account: &'run Arc<Account>, signals: &'run Signals) -> Target<'run> {
+    /// Writes to a sink from where it is; `at_once` record by record, because what is written will be read.
+    pub(super) fn new(
+        sink: Sink,
+        plan: &Plan,
+        account: &'run Arc<Account>,
+        signals: &'run Signals,
+        at_once: bool,
+    ) -> Target<'run> {
         let plain = sink.file().is_none();
-        let gathers = plain && !plan.single && plan.obs <= MOST_GATHERED;
+        // What is appended goes to the end, so nothing can be sought over.
+        let sparse = plan.conv.any(conv::SPARSE) && !plain && !plan.oflag.any(flag::APPEND);
+        let gathers = (plain || at_once) && !plan.single && plan.obs <= MOST_GATHERED;
         Target {
             start: sink.position(),
             sink,
@@ -55,7 +65,8 @@ impl<'run> Target<'run> {
             obs: plan.obs,
             single: plan.single,
             gathered: gathers.then(Vec::new),
-            holes: (plan.conv.any(conv::SPARSE) && !plain).then(Holes::default),
+            at_once,
+            holes: sparse.then(Holes::default),
         }
     }
 
@@ -156,6 +167,9 @@ impl<'run> Target<'run> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.sink.file().is_some() {
             self.sink.write_all(bytes)?;
+            if self.at_once {
+                self.sink.flush()?;
+            }
             self.count(bytes.len() as u64);
             return Ok(());
         }
