@@ -18,6 +18,11 @@ pub(super) struct Side {
 }
 
 impl Side {
+    /// Full records alone.
+    pub(super) fn of(full: u64) -> Side {
+        Side { full, ..Side::default() }
+    }
+
     /// Bytes of a stream that is cut into records of `record` bytes, wherever the pieces end.
     pub(super) fn stream(&mut self, record: u64, bytes: u64) {
         let all = u128::from(self.rest) + u128::from(bytes);
@@ -30,6 +35,11 @@ impl Side {
         let short = std::mem::take(&mut self.rest) > 0;
         self.partial += u64::from(short);
         short
+    }
+
+    /// The same as if the record under way had not been begun.
+    pub(super) fn without_rest(self) -> Side {
+        Side { rest: 0, ..self }
     }
 
     /// Bytes of the record under way.

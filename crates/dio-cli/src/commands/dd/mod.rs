@@ -95,7 +95,7 @@ fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
     match &copied {
         Ok(()) => forget_pages(tool, plan, &input, &output),
         // From closing, the last thing that can fail.
-        Err(Halt::Write(error)) => write_failed(tool, &output, error),
+        Err(Halt::Write(error)) => write_failed(tool, &output, error, "error writing"),
         Err(_) => {}
     }
     if !matches!(copied, Err(Halt::Silent)) {
@@ -139,13 +139,17 @@ fn copy(
     let mut target = copy.target;
     let copied = copied.map_err(|halt| match halt {
         Halt::Write(error) => {
-            target.correct(&error);
-            write_failed(tool, output, &error);
+            let what = target.correct(&error, plan);
+            write_failed(tool, output, &error, what);
             Halt::Failed
         }
         halt => halt,
     });
-    let synced = sync(tool, plan, output, &mut target);
+    let synced = match copied {
+        // The stream would answer with its first error; what reached the file can still be synced.
+        Err(Halt::Failed) => sync_descriptor(tool, plan, output),
+        _ => sync(tool, plan, output, &mut target),
+    };
     let closed = target.close().map_err(Halt::Write);
     match (copied, synced) {
         (Err(_), Err(_)) => Err(Halt::Silent),
@@ -188,12 +192,12 @@ fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt 
 }
 
 /// A closed pipe ends the process as it ends every tool that writes into one; the rest is told.
-fn write_failed(tool: &Tool, output: &End, error: &io::Error) {
+fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
     let errno = errno_of(error);
     if errno == Errno::PIPE {
         let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
-    tool.error(failure(format_args!("error writing {}", quoted(&output.name)), errno));
+    tool.error(failure(format_args!("{what} {}", quoted(&output.name)), errno));
 }
 
 /// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do, so a refusal is told.

@@ -251,6 +251,7 @@ impl Records {
             passed += count as u64;
             if records == 0 {
                 bytes = if self.whole { bytes - count as u64 } else { 0 };
+                self.note_short(count);
                 continue;
             }
             let before = side.full + side.partial;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dio::stream::Chunk;
 
-use super::account::Account;
+use super::account::{Account, Side};
 use super::flags::{conv, flag};
 use super::plan::Plan;
 use super::signals::Signals;
@@ -31,6 +31,8 @@ pub(super) struct Target<'run> {
     /// What is written will be read: nothing is left behind.
     at_once: bool,
     start: u64,
+    /// Bytes of the write that failed, where there is no file.
+    refused: u64,
 }
 
 /// `conv=sparse`: records of zeros are sought over.
@@ -59,6 +61,7 @@ impl<'run> Target<'run> {
         let gathers = (plain || at_once) && !plan.single && plan.obs <= MOST_GATHERED;
         Target {
             start: sink.position(),
+            refused: 0,
             sink,
             account,
             signals,
@@ -133,22 +136,33 @@ impl<'run> Target<'run> {
         Ok(())
     }
 
-    /// Writing failed: what was counted was only on its way, so what is told is what reached the file.
-    pub(super) fn correct(&mut self, error: &io::Error) {
-        let Some(file) = self.sink.file() else {
-            self.account.update(|counts| counts.output.cut());
-            return;
-        };
-        let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>()).and_then(|e| e.offset());
-        let end = place.or_else(|| file.size().ok()).unwrap_or(self.start);
-        let (reached, obs) = (end.saturating_sub(self.start), self.obs);
-        self.account.update(|counts| {
-            let reached = reached.min(counts.bytes);
-            counts.bytes = reached;
-            counts.output = super::account::Side::default();
-            counts.output.stream(obs, reached);
-            counts.output.cut();
+    /// Writing failed: what was counted was only on its way, so what is told is what reached the destination, and what had
+    /// to be read to get there. Gives GNU's word for it, which tells whole records of `obs` from others.
+    pub(super) fn correct(&mut self, error: &io::Error, plan: &Plan) -> &'static str {
+        let reached = self.sink.file().map(|file| {
+            let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>());
+            let end = place.and_then(|error| error.offset()).or_else(|| file.size().ok()).unwrap_or(self.start);
+            end.saturating_sub(self.start)
         });
+        let (obs, ibs, single) = (plan.obs, plan.ibs, self.single);
+        let whole = self.account.update(|counts| {
+            let sent = counts.bytes + self.refused;
+            counts.bytes = reached.unwrap_or(counts.bytes).min(counts.bytes);
+            counts.output = Side::default();
+            counts.output.stream(obs, counts.bytes);
+            let failing = (counts.output.full + 1).saturating_mul(obs);
+            counts.output.cut();
+            let needed = failing.div_ceil(ibs);
+            if !plan.conv.any(conv::CHANGING.and(conv::SYNC))
+                && counts.input.partial == 0
+                && counts.input.full >= needed
+            {
+                counts.input = Side::default();
+                counts.input.full = needed;
+            }
+            failing <= sent
+        });
+        if whole && !self.single { "writing to" } else { "error writing" }
     }
 
     /// Ends writing; the descriptor is behind what was written.
@@ -176,7 +190,9 @@ impl<'run> Target<'run> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let sink = &mut self.sink;
+            self.refused = rest.len() as u64;
             let count = self.signals.while_writing(|| sink.write(rest))?;
+            self.refused = 0;
             self.count(count as u64);
             rest = &rest[count..];
         }
