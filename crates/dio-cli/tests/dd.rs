@@ -304,7 +304,7 @@ fn descriptors_that_are_shared_go_on_where_dd_ended() {
         (dd bs=2 count=1; dd bs=3 count=1 skip=1; dd ibs=3 count=4B; cat) <s | cat
         (dd bs=3 if=s; dd if=s bs=1 count=2; printf xx) >o; (dd if=s bs=2 skip=1 seek=1 count=1; printf zz) 1<>o
         (dd if=s bs=7 count=2 conv=ucase; printf -- --) >>o; dd if=s oflag=append conv=notrunc bs=3 >>o
-        (dd bs=5 count=1 conv=noerror; cat) <s; (dd bs=4 if=/dev/zero count=2 conv=sparse; printf end) >p; dd if=s bs=8 count=1 | dd bs=3 skip=1");
+        (dd bs=5 count=1 conv=noerror; cat) <s; (dd bs=4 if=/dev/zero count=2 conv=sparse; printf end) >p; dd if=s bs=8 count=1 status=none | dd bs=3 skip=1");
 }
 
 #[test]

@@ -172,7 +172,6 @@ impl<'run> Copy<'run> {
 
     /// Record by record, as they come.
     fn records(&mut self, mut records: Records) -> Result<(), Halt> {
-        let mut warns = self.plan.warns_of_partial_reads();
         loop {
             self.account.tick();
             let side = self.account.counts().input;
@@ -180,21 +179,19 @@ impl<'run> Copy<'run> {
                 Got::End => break,
                 Got::Stopped => return Err(Halt::Stopped),
                 Got::Bad { error, lost } => self.bad_record(&records, error, lost)?,
-                Got::Bytes { count, cut } => {
-                    if let (true, true, Some(short)) = (warns, count > 0, records.take_short()) {
-                        warns = false;
-                        let bytes = if short == 1 { "byte" } else { "bytes" };
-                        self.tool
-                            .note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
+                Got::Bytes { count, asked, cut } => {
+                    if count > 0 {
+                        records.warn_of_short(self.tool, asked);
                     }
                     if cut {
                         records.note_short(count);
                     }
                     self.tool.progressed(count as u64);
                     self.account.update(|counts| counts.input.stream(self.plan.ibs, count as u64));
+                    let missing = if cut { self.cut() } else { 0 };
                     self.pass_on(records.bytes(count))?;
                     if cut {
-                        self.cut()?;
+                        self.after_cut(missing)?;
                     }
                 }
             }
@@ -212,7 +209,8 @@ impl<'run> Copy<'run> {
         }
         self.account.report();
         if !self.plan.conv.any(conv::SYNC) {
-            self.cut()?;
+            self.cut();
+            self.target.end_record();
             return Ok(());
         }
         // The record counts as a short one, of which all is missing.
@@ -228,14 +226,18 @@ impl<'run> Copy<'run> {
         failure(format_args!("error reading {}", quoted(&self.input.name)), errno)
     }
 
-    /// The record read last is short and over.
-    fn cut(&mut self) -> Result<(), Halt> {
+    /// The record read last is short and over; gives what it lacks.
+    fn cut(&mut self) -> u64 {
         let ibs = self.plan.ibs;
-        let missing = self.account.update(|counts| {
+        self.account.update(|counts| {
             let rest = counts.input.rest();
             if counts.input.cut() { ibs - rest } else { 0 }
-        });
-        if missing > 0 && self.plan.conv.any(conv::SYNC) {
+        })
+    }
+
+    /// The bytes of a short record have been passed on.
+    fn after_cut(&mut self, missing: u64) -> Result<(), Halt> {
+        if self.plan.conv.any(conv::SYNC) {
             self.pad(missing)?;
         }
         self.target.end_record();
@@ -271,7 +273,8 @@ impl<'run> Copy<'run> {
     }
 
     fn end_of_input(&mut self) -> Result<(), Halt> {
-        self.cut()?;
+        let missing = self.cut();
+        self.after_cut(missing)?;
         if let Some(converter) = &mut self.converter {
             converter.finish(&mut self.converted);
             let truncated = converter.truncated();
@@ -317,7 +320,7 @@ pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> 
         return Ok(None);
     }
     let mut records = Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
-    match records.skip(plan, signals) {
+    match records.skip(plan, signals, tool) {
         Err(errno) => Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno))),
         Ok(None) => Err(Halt::Stopped),
         Ok(passed) => {

@@ -70,27 +70,32 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     // A seek of less than a block cuts everything off, as with GNU.
     let seeks = plan.seek.records > 0;
     flags.set(OFlags::TRUNC, truncate && !seeks);
+    let length = if truncate && seeks { Some(length(plan)?) } else { None };
     let fd = match seeks {
         true => open(name, OFlags::RDWR | flags).or_else(|_| open(name, OFlags::WRONLY | flags)),
         false => open(name, OFlags::WRONLY | flags),
     };
     let end = End::new(fd.map_err(|errno| not_opened(name, errno))?, name.into())?;
-    let cut = if truncate && seeks { cut(plan, &end)? } else { None };
+    let cut = length.and_then(|length| cut(length, &end));
     Ok((end, cut))
 }
 
-/// Cuts the output off where writing starts. Devices have no end to be moved.
-fn cut(plan: &Plan, end: &End) -> Result<Option<Failure>, Failure> {
-    let Some(offset) = plan.seek.offset(plan.obs) else {
+/// The length at which the output is cut off: where writing starts.
+fn length(plan: &Plan) -> Result<u64, Failure> {
+    plan.seek.offset(plan.obs).ok_or_else(|| {
         let (records, obs) = (plan.seek.records, plan.obs);
-        return Err(format!("offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks"));
-    };
-    match rustix::fs::ftruncate(&end.fd, offset) {
+        format!("offset too large: cannot truncate to a length of seek={records} ({obs}-byte) blocks")
+    })
+}
+
+/// Cuts the output off; gives what that failed with. Devices have no end to be moved.
+fn cut(length: u64, end: &End) -> Option<Failure> {
+    match rustix::fs::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
-            let what = format!("failed to truncate to {offset} bytes in output file {}", quoted(&end.name));
-            Ok(Some(failure(what, errno)))
+            let what = format!("failed to truncate to {length} bytes in output file {}", quoted(&end.name));
+            Some(failure(what, errno))
         }
-        _ => Ok(None),
+        _ => None,
     }
 }
 

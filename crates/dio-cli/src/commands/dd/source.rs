@@ -13,7 +13,7 @@ use super::flags::{conv, flag};
 use super::open::End;
 use super::plan::Plan;
 use super::signals::Signals;
-use crate::tool::{Source, errno_of};
+use crate::tool::{Source, Tool, errno_of};
 
 /// Most bytes read at a time where several records are read at once.
 const STEP: u64 = 1 << 20;
@@ -31,8 +31,8 @@ pub(super) enum Got {
     End,
     /// The copy is to stop.
     Stopped,
-    /// Bytes, this many of the buffer; where `cut`, the record that they end with is short and over.
-    Bytes { count: usize, cut: bool },
+    /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the last record is short and over.
+    Bytes { count: usize, asked: u64, cut: bool },
     /// A record that could not be read, this many bytes of it.
     Bad { error: Errno, lost: u64 },
 }
@@ -58,6 +58,8 @@ pub(super) struct Records {
     counters: Counters,
     /// The last reading was this short of what was asked, for the warning about it.
     short: Option<usize>,
+    /// Whether that is worth a word.
+    warns: bool,
     /// Bytes still to be read after the last whole record; `None` without a limit.
     tail: Option<u64>,
     records: u64,
@@ -93,6 +95,7 @@ impl Records {
             buffer: vec![0; room.min(MOST) as usize],
             counters: Counters::default(),
             short: None,
+            warns: plan.warns_of_partial_reads(),
             tail: plan.count.map(|count| count.bytes),
             records: plan.count.map_or(u64::MAX, |count| count.records),
         }
@@ -108,9 +111,12 @@ impl Records {
         matches!(self.from, From::File { .. })
     }
 
-    /// How short the reading before the last one was, where it was; told once.
-    pub(super) fn take_short(&mut self) -> Option<usize> {
-        self.short.take()
+    /// Tells, once, that the reading before the last one gave less than was `asked` for since.
+    pub(super) fn warn_of_short(&mut self, tool: &Tool, asked: u64) {
+        let Some(short) = self.short.take().filter(|short| self.warns && (*short as u64) < asked) else { return };
+        self.warns = false;
+        let bytes = if short == 1 { "byte" } else { "bytes" };
+        tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
     }
 
     /// Reads on; `side` is what was read so far.
@@ -127,7 +133,7 @@ impl Records {
                 let short = (count as u64) < part;
                 // A tail is a short record even when it is whole.
                 let tail = self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
-                Got::Bytes { count, cut: !self.whole && (short || tail) }
+                Got::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
             }
             Err(error) => self.failed(error, part, side),
         }
@@ -209,7 +215,7 @@ impl Records {
         match &mut self.from {
             From::File { careful, .. } if asked > record && *careful == 0 => {
                 *careful = self.buffer.len() as u64 / self.ibs + 1;
-                Got::Bytes { count: 0, cut: false }
+                Got::Bytes { count: 0, asked, cut: false }
             }
             From::File { position, careful, .. } => {
                 *position += asked;
@@ -233,7 +239,7 @@ impl Records {
     ///
     /// # Errors
     /// What reading answers.
-    pub(super) fn skip(&mut self, plan: &Plan, signals: &Signals) -> Result<Option<u64>, Errno> {
+    pub(super) fn skip(&mut self, plan: &Plan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
         let (mut records, mut bytes, mut passed, mut side) = (plan.skip.records, plan.skip.bytes, 0, Side::default());
         while records > 0 || bytes > 0 {
             let room = self.buffer.len() as u64;
@@ -248,6 +254,7 @@ impl Records {
             if count == 0 {
                 break;
             }
+            self.warn_of_short(tool, asked.min(self.ibs));
             passed += count as u64;
             if records == 0 {
                 bytes = if self.whole { bytes - count as u64 } else { 0 };

@@ -151,14 +151,17 @@ impl<'run> Target<'run> {
             counts.output = Side::default();
             counts.output.stream(obs, counts.bytes);
             let failing = (counts.output.full + 1).saturating_mul(obs);
+            // A record that went out in part counts only where records are gathered.
+            if single {
+                counts.output = counts.output.without_rest();
+            }
             counts.output.cut();
+            counts.input.cut();
             let needed = failing.div_ceil(ibs);
-            if !plan.conv.any(conv::CHANGING.and(conv::SYNC))
-                && counts.input.partial == 0
-                && counts.input.full >= needed
-            {
-                counts.input = Side::default();
-                counts.input.full = needed;
+            // The last record may have been short. What came in pieces was not read that far ahead.
+            let counted = !plan.conv.any(conv::CHANGING.and(conv::SYNC)) && counts.input.partial <= 1;
+            if counted && counts.input.full >= needed {
+                counts.input = Side::of(needed);
             }
             failing <= sent
         });
