@@ -202,3 +202,65 @@ fn progress_is_shown_once_a_second_in_place() {
     assert!(text.starts_with('\r') && text.contains(" bytes copied, 1 s, 0.0 kB/s"), "{text:?}");
     assert!(text.contains("\n6+0 records in\n6+0 records out\n24 bytes copied, "), "{text:?}");
 }
+
+/// A file of `blocks` blocks of 4 KiB on btrfs, of which those of `bad` no longer match their checksums, so that reading
+/// them fails; and what it held.
+fn damaged(blocks: u64, bad: &[u64]) -> Option<(Mounted, PathBuf, Vec<u8>)> {
+    let btrfs = Mounted::new(&["mkfs.btrfs", "-q", "-f", "-d", "single"], 320 * MIB)?;
+    let file = btrfs.path.join("in");
+    own::random_file(&file, blocks * 4096, 11);
+    let bytes = std::fs::read(&file).unwrap();
+    rustix::fs::sync();
+    own::until("it can be unmounted", || btrfs.unmount());
+    let mut image = std::fs::read(&btrfs.image).unwrap();
+    for block in bad {
+        let start = *block as usize * 4096;
+        let part = &bytes[start..start + 4096];
+        let places: Vec<usize> = (0..image.len()).step_by(4096).filter(|at| &image[*at..at + 4096] == part).collect();
+        assert_eq!(places.len(), 1, "one copy of the block");
+        image[places[0] + 100] ^= 0xff;
+    }
+    std::fs::write(&btrfs.image, image).unwrap();
+    let mounted = Command::new("mount").args(["-o", "loop"]).arg(&btrfs.image).arg(&btrfs.path).status().unwrap();
+    assert!(mounted.success());
+    Some((btrfs, file, bytes))
+}
+
+#[test]
+fn records_that_cannot_be_read_are_passed_over_as_gnu_does() {
+    let Some((btrfs, file, _)) = damaged(700, &[3, 300, 301, 699]) else { return };
+    for operands in [
+        "bs=4k conv=noerror,sync",
+        "bs=4k conv=noerror",
+        "ibs=4k obs=64k conv=noerror,sync",
+        "ibs=4k obs=10k conv=noerror,swab",
+        "bs=4k skip=3 conv=noerror,sync count=299",
+        "bs=16k conv=noerror,sync",
+        "bs=4k",
+        "obs=4k ibs=8k",
+        "bs=1M",
+        "bs=4k skip=4",
+        "bs=4k conv=noerror,sync,sparse",
+        "bs=4k conv=noerror,sync status=none",
+        "bs=4k conv=noerror status=noxfer",
+    ] {
+        let out = btrfs.path.join("out");
+        let mut both = Vec::new();
+        for program in ["dd", env!("CARGO_BIN_EXE_dio")] {
+            let mut command = Command::new(program);
+            if program != "dd" {
+                command.arg("dd");
+            }
+            command.arg(format!("if={}", file.display())).arg(format!("of={}", out.display()));
+            let output = command.args(operands.split_whitespace()).env("LC_ALL", "C.UTF-8").output().unwrap();
+            let text: Vec<String> = said(&output)
+                .lines()
+                .map(|line| line.split(" copied, ").next().unwrap().replace("dio dd: ", "dd: "))
+                .collect();
+            both.push((output.status.code(), text, std::fs::read(&out).unwrap()));
+            std::fs::remove_file(&out).unwrap();
+        }
+        assert_eq!((&both[0].0, &both[0].1), (&both[1].0, &both[1].1), "{operands}");
+        assert!(both[0].2 == both[1].2, "{operands}: {} and {} bytes", both[0].2.len(), both[1].2.len());
+    }
+}

@@ -58,6 +58,13 @@ pub(super) struct Counts {
     pub(super) bytes: u64,
 }
 
+impl Counts {
+    /// Bytes as they are told: a record that is under way is not written yet, as far as anybody is concerned.
+    fn told(&self) -> u64 {
+        self.bytes - self.output.rest.min(self.bytes)
+    }
+}
+
 /// The account of a run; shared with the thread that answers signals.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -106,7 +113,7 @@ impl Account {
             return;
         }
         state.due += STEP;
-        let line = transfer(state.counts.bytes, elapsed, true);
+        let line = transfer(state.counts.told(), elapsed, true);
         let blank = state.shown.saturating_sub(line.len());
         state.shown = line.len();
         say(&format!("\r{line}{:blank$}", ""));
@@ -122,7 +129,7 @@ impl Account {
         if std::mem::take(&mut state.shown) > 0 {
             text.push('\n');
         }
-        let Counts { input, output, truncated, bytes } = state.counts;
+        let Counts { input, output, truncated, .. } = state.counts;
         let _ = writeln!(text, "{}+{} records in", input.full, input.partial);
         let _ = writeln!(text, "{}+{} records out", output.full, output.partial);
         match truncated {
@@ -133,7 +140,7 @@ impl Account {
             }
         }
         if self.level != Level::NoXfer {
-            let _ = writeln!(text, "{}", transfer(bytes, self.started.elapsed(), false));
+            let _ = writeln!(text, "{}", transfer(state.counts.told(), self.started.elapsed(), false));
         }
         say(&text);
     }

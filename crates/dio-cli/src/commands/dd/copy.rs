@@ -51,11 +51,11 @@ pub(super) struct Copy<'run> {
 enum Feed {
     /// A file, in chunks; most bytes to read, and where it began.
     Chunks {
-        source: Source,
+        source: Box<Source>,
         left: u64,
         start: u64,
     },
-    Records(Records),
+    Records(Box<Records>),
 }
 
 impl<'run> Copy<'run> {
@@ -91,18 +91,18 @@ impl<'run> Copy<'run> {
             return Ok(None);
         }
         if let Some(records) = skipping {
-            return Ok(Some(Feed::Records(records)));
+            return Ok(Some(Feed::Records(Box::new(records))));
         }
         let told = |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
         if !ahead || !source::has_blocks(input) {
-            return Ok(Some(Feed::Records(told(Records::of_descriptor(input, plan))?)));
+            return Ok(Some(Feed::Records(Box::new(told(Records::of_descriptor(input, plan))?))));
         }
         let start = open::place(input).unwrap_or(0);
         let left = plan.most_bytes().unwrap_or(u64::MAX);
         let source = self.source(start, left).map_err(|error| tell(self.tool, input, &error))?;
         match plan.conv.any(conv::NOERROR) {
-            true => Ok(Some(Feed::Records(Records::of_file(source, plan)))),
-            false => Ok(Some(Feed::Chunks { source, left, start })),
+            true => Ok(Some(Feed::Records(Box::new(Records::of_file(source, plan))))),
+            false => Ok(Some(Feed::Chunks { source: Box::new(source), left, start })),
         }
     }
 
@@ -123,8 +123,8 @@ impl<'run> Copy<'run> {
 
     fn all(&mut self, feed: Feed) -> Result<(), Halt> {
         let copied = match feed {
-            Feed::Records(records) => self.records(records),
-            Feed::Chunks { source, left, start } => self.chunks(source, left, start),
+            Feed::Records(records) => self.records(*records),
+            Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
         };
         // What is there of the last record goes out, also when the copy is stopped.
         if matches!(copied, Ok(()) | Err(Halt::Stopped)) {
@@ -203,11 +203,17 @@ impl<'run> Copy<'run> {
 
     /// Passes over a record that cannot be read, where that is asked for.
     fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), Halt> {
-        self.tool.error(self.not_read(error));
         if !self.plan.conv.any(conv::NOERROR) || !records.can_pass_over() {
-            return Err(Halt::Failed);
+            return Err(self.fail(self.not_read(error)));
+        }
+        // What is passed over as asked is no failure.
+        if self.plan.level != Level::None {
+            self.tool.note(self.not_read(error));
         }
         self.account.report();
+        if lost == 0 {
+            return Ok(());
+        }
         if !self.plan.conv.any(conv::SYNC) {
             self.cut();
             self.target.end_record();

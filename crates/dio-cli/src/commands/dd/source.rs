@@ -33,7 +33,7 @@ pub(super) enum Got {
     Stopped,
     /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the last record is short and over.
     Bytes { count: usize, asked: u64, cut: bool },
-    /// A record that could not be read, this many bytes of it.
+    /// A record that could not be read, this many bytes of it; none when its beginning came before.
     Bad { error: Errno, lost: u64 },
 }
 
@@ -44,7 +44,7 @@ enum From {
     /// would not be if each were read by itself; `eager` after that was done.
     Descriptor { fd: OwnedFd, waits: bool, pipe: bool, eager: bool },
     /// A file, at a position, past the page cache.
-    File { source: Source, position: u64, careful: u64 },
+    File { source: Box<Source>, position: u64, careful: u64 },
 }
 
 /// A source whose records are experienced.
@@ -60,6 +60,8 @@ pub(super) struct Records {
     short: Option<usize>,
     /// Whether that is worth a word.
     warns: bool,
+    /// What the rest of the last record failed with, of which only the beginning could be read.
+    behind: Option<Errno>,
     /// Bytes still to be read after the last whole record; `None` without a limit.
     tail: Option<u64>,
     records: u64,
@@ -80,7 +82,7 @@ impl Records {
     /// Reads a file so that each record that cannot be read is told apart.
     pub(super) fn of_file(source: Source, plan: &Plan) -> Records {
         let position = source.position();
-        Records::new(From::File { source, position, careful: 0 }, plan, true, true)
+        Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true)
     }
 
     fn new(from: From, plan: &Plan, several: bool, whole: bool) -> Records {
@@ -95,6 +97,7 @@ impl Records {
             buffer: vec![0; room.min(MOST) as usize],
             counters: Counters::default(),
             short: None,
+            behind: None,
             warns: plan.warns_of_partial_reads(),
             tail: plan.count.map(|count| count.bytes),
             records: plan.count.map_or(u64::MAX, |count| count.records),
@@ -121,6 +124,9 @@ impl Records {
 
     /// Reads on; `side` is what was read so far.
     pub(super) fn next(&mut self, side: &Side, signals: &Signals) -> Got {
+        if let Some(error) = self.behind.take() {
+            return Got::Bad { error, lost: 0 };
+        }
         let Some(asked) = self.asked(side) else { return Got::End };
         let part = match &mut self.from {
             From::File { careful, .. } if *careful > 0 => asked.min(self.ibs - side.rest()),
@@ -217,10 +223,16 @@ impl Records {
                 *careful = self.buffer.len() as u64 / self.ibs + 1;
                 Got::Bytes { count: 0, asked, cut: false }
             }
-            From::File { position, careful, .. } => {
-                *position += asked;
+            From::File { source, position, careful } => {
                 *careful = careful.saturating_sub(1);
-                Got::Bad { error, lost: asked }
+                let file = source.file().expect("records of a file come from one");
+                let count = readable(file, &mut self.buffer[..asked as usize], *position);
+                *position += asked;
+                if count == 0 {
+                    return Got::Bad { error, lost: asked };
+                }
+                self.behind = Some(error);
+                Got::Bytes { count, asked, cut: true }
             }
             From::Descriptor { .. } => Got::Bad { error, lost: 0 },
         }
@@ -286,6 +298,18 @@ impl Records {
     }
 }
 
+/// Reads in pages, as the page cache would, up to the first that cannot be read; gives the bytes before it.
+fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
+    let mut count = 0;
+    for page in buffer.chunks_mut(4096) {
+        match file.read_at(page, position + count as u64) {
+            Ok(there) if there > 0 => count += there,
+            _ => break,
+        }
+    }
+    count
+}
+
 /// How long a writer that was just given room has to fill it, before a record is taken to be short.
 const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
 
@@ -315,7 +339,7 @@ fn is_made_up(end: &End) -> bool {
         0x6462_6720, /* debugfs */
         0x7472_6163, /* tracefs */
     ];
-    rustix::fs::fstatfs(&end.fd).is_ok_and(|fs| MAGICS.contains(&(fs.f_type as i64)))
+    rustix::fs::fstatfs(&end.fd).is_ok_and(|fs| MAGICS.contains(&fs.f_type))
 }
 
 /// Whether it can be read in large blocks, at any place.
