@@ -287,7 +287,7 @@ fn records_of_slow_pipes_are_counted_as_they_come() {
         "bs=5 skip=6B",
         "bs=4 skip=5B count=1",
     ];
-    let mut script = String::from("slow() { printf abc; sleep .15; printf defg; sleep .15; printf hi; }\n");
+    let mut script = String::from("slow() { sleep .5; printf abc; sleep .6; printf defg; sleep .6; printf hi; }\n");
     for (at, operands) in operands.iter().enumerate() {
         // All at once, each into files of its own.
         script += &format!(

@@ -17,6 +17,7 @@ use super::signals::Signals;
 use super::source::{self, Got, Records};
 use super::target::Target;
 use crate::quote::{named, quoted, words};
+use crate::receipt::{FileLine, Role, main_way};
 use crate::tool::{Source, Tool, errno_of};
 
 /// Converted bytes that are put together before they are written.
@@ -109,16 +110,12 @@ impl<'run> Copy<'run> {
     /// The input as a source that reads no further ahead than is wanted.
     fn source(&self, start: u64, left: u64) -> io::Result<Source> {
         let how = self.tool.stream_options();
-        let size = match self.input.kind() {
-            rustix::fs::FileType::RegularFile => (self.input.stat.st_size as u64).saturating_sub(start),
-            _ => u64::MAX,
-        };
-        let left = left.min(size);
+        let left = left.min(self.input.size().map_or(u64::MAX, |size| size.saturating_sub(start)));
         let block = align_up(left.min(how.block as u64), 4096).max(4096);
         let depth = usize::try_from(left.div_ceil(block)).unwrap_or(usize::MAX).clamp(1, how.depth);
         let how = StreamOptions { block: block as usize, depth, ..*how };
         let fd = self.input.fd.try_clone()?;
-        Ok(self.tool.source(Input::adopt(fd, &self.input.name, &how)?))
+        Ok(self.tool.source(Input::adopt(fd, &self.input.path, &how)?))
     }
 
     fn all(&mut self, feed: Feed) -> Result<(), Halt> {
@@ -126,48 +123,64 @@ impl<'run> Copy<'run> {
             Feed::Records(records) => self.records(*records),
             Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
         };
-        // What is there of the last record goes out, also when the copy is stopped.
-        if matches!(copied, Ok(()) | Err(Halt::Stopped)) {
+        // What is there of the last record goes out, also when the copy is stopped or reading failed.
+        if !matches!(copied, Err(Halt::Write(_))) {
             self.end_of_input()?;
         }
         copied
     }
 
-    /// Large blocks of a file, straight to the target where nothing is to be changed.
-    fn chunks(&mut self, mut source: Source, mut left: u64, start: u64) -> Result<(), Halt> {
-        if self.converter.is_none()
-            && !self.plan.conv.any(conv::SPARSE)
-            && let Some(size) = source.len()
-        {
-            // Without room the writes fail where there is none; this is only to find a good place.
-            let _ = self.target.sink().reserve(left.min(size.saturating_sub(start)));
-        }
-        let mut consumed = 0;
-        while left > 0 {
+    /// Large blocks of a file, at most `left` bytes from `at` on.
+    ///
+    /// A source is made for what the file holds when it is opened; what was added since is read by another one.
+    fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), Halt> {
+        loop {
+            let held = left.min(source.len().map_or(u64::MAX, |size| size.saturating_sub(at)));
+            let count = match self.some_chunks(&mut source, held)? {
+                Some(count) => count,
+                // Record by record, to get to the one that cannot be read.
+                None => return self.records(Records::of_file(source, self.plan)),
+            };
+            let closed = source.close();
+            (left, at) = (left - count, at + count);
+            // The chunk read last may reach further than what was wanted of it.
+            let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(at));
+            closed.map_err(|error| tell(self.tool, self.input, &error))?;
             if self.signals.stop() {
-                break;
+                return Err(Halt::Stopped);
             }
+            if left == 0 || count < held || !self.input.reaches_beyond(at) {
+                return Ok(());
+            }
+            source = self.source(at, left).map_err(|error| tell(self.tool, self.input, &error))?;
+        }
+    }
+
+    /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes read, at most `held`;
+    /// nothing when some could not be read.
+    fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
+        if self.converter.is_none() && !self.plan.conv.any(conv::SPARSE) && source.len().is_some() {
+            // Without room the writes fail where there is none; this is only to find a good place.
+            let _ = self.target.sink().reserve(held);
+        }
+        let mut left = held;
+        while left > 0 && !self.signals.stop() {
             self.account.tick();
             let mut chunk = match source.next_chunk() {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
-                // Record by record, to get to the one that cannot be read.
-                Err(_) => return self.records(Records::of_file(source, self.plan)),
+                Err(_) => return Ok(None),
             };
             chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             let count = chunk.len() as u64;
-            (left, consumed) = (left - count, consumed + count);
+            left -= count;
             self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
             match self.converter {
                 None => self.target.put_chunk(chunk).map_err(Halt::Write)?,
                 Some(_) => self.pass_on(&chunk)?,
             }
         }
-        let closed = source.close();
-        // The chunk read last may reach further than what was wanted of it.
-        let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(start + consumed));
-        closed.map_err(|error| tell(self.tool, self.input, &error))?;
-        if self.signals.stop() { Err(Halt::Stopped) } else { Ok(()) }
+        Ok(Some(held - left))
     }
 
     /// Record by record, as they come.
@@ -197,7 +210,12 @@ impl<'run> Copy<'run> {
             }
         }
         let counters = records.end().map_err(|errno| self.fail(self.not_read(errno)))?;
-        self.tool.ledger().count(&counters);
+        if let Some(counters) = counters {
+            self.tool.ledger().count(&counters);
+            let (mode, reason) = main_way(&counters.read, &counters);
+            let (path, role) = (self.input.path.clone(), Role::Source);
+            self.tool.ledger().list(|| FileLine { path, role, mode, reason, pages_before: None, pages_after: None });
+        }
         Ok(())
     }
 

@@ -132,7 +132,7 @@ fn copy(
     };
     let to = open::place(output).unwrap_or(0);
     let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
-    let sink = output.fd.try_clone().and_then(|fd| tool.output(fd, &output.name)).map_err(Halt::Write)?;
+    let sink = output.fd.try_clone().and_then(|fd| tool.output(fd, &output.path)).map_err(Halt::Write)?;
     let target = Target::new(sink, plan, account, signals, !ahead);
     let mut copy = Copy::new(tool, plan, account, signals, input, target);
     let copied = copy.run(skipping, ahead);

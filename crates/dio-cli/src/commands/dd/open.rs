@@ -19,6 +19,8 @@ pub(super) struct End {
     pub(super) fd: OwnedFd,
     /// Its name in messages.
     pub(super) name: PathBuf,
+    /// Its name in the receipt: `-` for standard input and output.
+    pub(super) path: PathBuf,
     pub(super) stat: Stat,
 }
 
@@ -31,9 +33,20 @@ pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
 }
 
 impl End {
-    fn new(fd: OwnedFd, name: PathBuf) -> Result<End, Failure> {
+    fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, Failure> {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failure(quoted(&name), errno))?;
-        Ok(End { fd, name, stat })
+        Ok(End { fd, name, path, stat })
+    }
+
+    /// Size of a regular file now, in bytes.
+    pub(super) fn size(&self) -> Option<u64> {
+        let regular = self.kind() == FileType::RegularFile;
+        regular.then(|| rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
+    }
+
+    /// Whether a regular file holds bytes beyond `at`.
+    pub(super) fn reaches_beyond(&self, at: u64) -> bool {
+        self.size().is_some_and(|size| size > at)
     }
 
     /// What it is.
@@ -55,7 +68,7 @@ pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
         return standard(io::stdin().as_fd().try_clone_to_owned(), "standard input", plan.iflag);
     };
     let fd = open(name, OFlags::RDONLY | open_flags(plan.iflag)).map_err(|errno| not_opened(name, errno))?;
-    End::new(fd, name.into())
+    End::new(fd, name.into(), name.into())
 }
 
 /// Opens what is written, and cuts it to the place where writing starts; the second is what that failed with.
@@ -75,7 +88,7 @@ pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
         true => open(name, OFlags::RDWR | flags).or_else(|_| open(name, OFlags::WRONLY | flags)),
         false => open(name, OFlags::WRONLY | flags),
     };
-    let end = End::new(fd.map_err(|errno| not_opened(name, errno))?, name.into())?;
+    let end = End::new(fd.map_err(|errno| not_opened(name, errno))?, name.into(), name.into())?;
     let cut = length.and_then(|length| cut(length, &end));
     Ok((end, cut))
 }
@@ -116,7 +129,7 @@ fn not_opened(name: &OsStr, errno: Errno) -> Failure {
 fn standard(fd: io::Result<OwnedFd>, name: &str, flags: Set) -> Result<End, Failure> {
     let setting = |errno| failure(format_args!("setting flags for {}", quoted(name)), errno);
     let fd = fd.map_err(|error| setting(Errno::from_io_error(&error).unwrap_or(Errno::BADF)))?;
-    let end = End::new(fd, name.into())?;
+    let end = End::new(fd, name.into(), "-".into())?;
     if flags.any(flag::DIRECTORY) && end.kind() != FileType::Directory {
         return Err(setting(Errno::NOTDIR));
     }

@@ -284,15 +284,15 @@ impl Records {
         Ok(Some(passed))
     }
 
-    /// Ends reading: what was counted of a descriptor, or the file, which is then where reading ended.
-    pub(super) fn end(self) -> Result<Counters, Errno> {
+    /// Ends reading; gives what was counted of a descriptor. A file accounts for itself, and is left where reading ended.
+    pub(super) fn end(self) -> Result<Option<Counters>, Errno> {
         match self.from {
-            From::Descriptor { .. } => Ok(self.counters),
+            From::Descriptor { .. } => Ok(Some(self.counters)),
             From::File { source, position, .. } => {
                 let given = rustix::io::fcntl_dupfd_cloexec(source.descriptor(), 3)?;
                 source.close().map_err(|error| errno_of(&error))?;
                 rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(position))?;
-                Ok(Counters::default())
+                Ok(None)
             }
         }
     }
