@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, hotset, increments, looped, random as random_reads, reader, threshold, tools, tree};
+use compare::{copy, hotset, increments, looped, random as random_reads, reader, streams, threshold, tools, tree};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -62,6 +62,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Random => random_reads::compare(lab)?,
         What::Hotset => hotset::compare(lab)?,
         What::Increments => increments::compare(lab)?,
+        What::Streams => streams::compare(lab)?,
         What::Tools => tools::compare(lab)?,
         What::Sums => tools::sums(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
@@ -79,6 +80,7 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Random, "random"),
         (What::Hotset, "hotset"),
         (What::Increments, "increments"),
+        (What::Streams, "streams"),
         (What::Threshold, "threshold"),
         (What::Tools, "tools"),
         (What::Sums, "sums"),

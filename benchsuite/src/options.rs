@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
-    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G]
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G]
     #[arg(long, global = true, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
@@ -86,6 +86,8 @@ pub(crate) enum What {
     Tools,
     /// Digests of one large file, cold: dio, coreutils, openssl, b3sum
     Sums,
+    /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
+    Streams,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own

@@ -49,6 +49,8 @@ const METRICS: &[Metric] = &[
     metric("max_nanoseconds", "max, µs", 1e-3, 0),
     metric("resident_part", "hot set resident after, %", 100.0, 1),
     metric("device_bytes", "read from the device, MiB", PER_MIB, 1),
+    metric("in_vain_part", "read in vain, %", 100.0, 2),
+    metric("buffer_bytes", "buffers, MiB", PER_MIB, 1),
 ];
 
 /// A figure to reach.

@@ -7,6 +7,7 @@ pub(crate) mod increments;
 pub(crate) mod looped;
 pub(crate) mod random;
 pub(crate) mod reader;
+pub(crate) mod streams;
 pub(crate) mod threshold;
 pub(crate) mod tools;
 pub(crate) mod tree;

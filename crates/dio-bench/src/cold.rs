@@ -33,6 +33,15 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
     };
     let length = residency::length_of(&file).map_err(failed)?;
     residency::evict(&file, 0..length).map_err(failed)?;
+    drop_caches(cold);
+    match residency::resident_pages(&file).map_err(failed)? {
+        0 => Ok(()),
+        pages => Err(BenchError::NotCold { path: path.to_owned(), pages }),
+    }
+}
+
+/// Drops the caches of the whole system where that is asked for and allowed.
+fn drop_caches(cold: Cold) {
     // Refused to all but root, and in many containers to root: then the file's own pages have to do.
     if cold == Cold::System
         && let Ok(mut switch) = system_switch()
@@ -40,10 +49,25 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
         rustix::fs::sync();
         let _ = switch.write_all(b"3");
     }
-    match residency::resident_pages(&file).map_err(failed)? {
-        0 => Ok(()),
-        pages => Err(BenchError::NotCold { path: path.to_owned(), pages }),
+}
+
+/// Removes a file that is about to be written anew, if it is there, and lets its file system finish with that: what is
+/// left to do of the removal, and of what was written before, is not to fall into the time of the next run.
+///
+/// # Errors
+/// What `unlink(2)` or `syncfs(2)` of the directory answers.
+pub fn make_absent(path: &Path, cold: Cold) -> Result<(), BenchError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(BenchError::system("remove", path)(error));
+        }
+        _ => {}
     }
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let open = File::open(directory).map_err(BenchError::system("open", directory))?;
+    rustix::fs::syncfs(&open).map_err(BenchError::system("sync the file system of", directory))?;
+    drop_caches(cold);
+    Ok(())
 }
 
 fn system_switch() -> std::io::Result<File> {

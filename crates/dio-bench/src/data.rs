@@ -26,8 +26,14 @@ impl Scratch {
         let names = (0..100).map(|attempt| parent.join(format!(".dio-bench-{}-{attempt}", std::process::id())));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
+            // Made and entered under the lock: `remove_all` finds every directory that there is.
+            let mut directories = directories();
+            if directories.over {
+                outcome = Err(std::io::ErrorKind::Interrupted.into());
+                break;
+            }
             outcome = std::fs::create_dir(&path).map(|()| {
-                directories().push(path.clone());
+                directories.paths.push(path.clone());
                 Scratch(path)
             });
             if !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists) {
@@ -84,20 +90,41 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is found by its name.
         let _ = std::fs::remove_dir_all(&self.0);
-        directories().retain(|path| *path != self.0);
+        directories().paths.retain(|path| *path != self.0);
     }
 }
 
 /// The directories that there are now.
-fn directories() -> MutexGuard<'static, Vec<PathBuf>> {
-    static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+#[derive(Default)]
+struct Directories {
+    paths: Vec<PathBuf>,
+    /// The process is about to end: there will be no more.
+    over: bool,
+}
+
+fn directories() -> MutexGuard<'static, Directories> {
+    static DIRECTORIES: Mutex<Directories> = Mutex::new(Directories { paths: Vec::new(), over: false });
     DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes what every [`Scratch`] of the process holds: for a process that is about to end by a signal.
+/// Removes what every [`Scratch`] of the process holds, and lets nobody make another one: for a process that is about to
+/// end by a signal.
 pub fn remove_all() {
-    for path in directories().drain(..) {
-        let _ = std::fs::remove_dir_all(path);
+    let mut directories = directories();
+    directories.over = true;
+    for path in directories.paths.drain(..) {
+        remove_busy(&path);
+    }
+}
+
+/// Removes a directory in which another thread may be making files. One that appears after the names were read makes the
+/// removal fail (ENOTEMPTY); the next attempt finds it.
+fn remove_busy(path: &Path) {
+    for _ in 0..100 {
+        match std::fs::remove_dir_all(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
     }
 }
 
@@ -195,6 +222,19 @@ mod tests {
         text.split_whitespace().for_each(|word| *counts.entry(word).or_insert(0u32) += 1);
         let most = counts.values().max().unwrap();
         assert!(counts.len() > 3000 && *most > 1000, "{} words, one {most} times", counts.len());
+    }
+
+    #[test]
+    fn a_directory_goes_although_files_appear_in_it() {
+        let directory = Scratch::new(&std::env::temp_dir()).unwrap().0.with_extension("busy");
+        std::fs::create_dir(&directory).unwrap();
+        std::thread::scope(|scope| {
+            // Until the directory is gone, after which nothing can be made in it.
+            scope.spawn(|| (0u64..).take_while(|n| std::fs::write(directory.join(n.to_string()), "").is_ok()).count());
+            while std::fs::read_dir(&directory).unwrap().next().is_none() {}
+            remove_busy(&directory);
+        });
+        assert!(!directory.exists());
     }
 
     #[test]

@@ -170,7 +170,8 @@ fn read_direct(path: &Path, buffer: &mut [u8], bytes: u64) -> Result<Usage, Benc
     Ok(meter.stop())
 }
 
-fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
+/// Reads in steps of the buffer's length and drops what was read; an early end of the file is an error.
+pub(crate) fn read_all(from: &mut impl Read, path: &Path, buffer: &mut [u8], bytes: u64) -> Result<(), BenchError> {
     let mut left = bytes;
     while left > 0 {
         let want = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));

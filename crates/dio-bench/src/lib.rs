@@ -13,6 +13,7 @@ pub mod measure;
 pub mod pipeline;
 pub mod random;
 pub mod stats;
+pub mod streams;
 pub mod table;
 pub mod units;
 

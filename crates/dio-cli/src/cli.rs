@@ -60,7 +60,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let gnu = args.get(1).and_then(|command| tool::gnu(command));
     if let (true, Some((command, status))) = (error.use_stderr(), gnu) {
-        return tool::refuse(command, &error, status);
+        return tool::refuse(&self::command(), &args, command, &error, status);
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();

@@ -53,11 +53,10 @@ pub fn named(name: impl AsRef<OsStr>) -> String {
 /// Whether a shell would take the text as it is, and a reader would not take a part of it for the message.
 fn plain(text: &str) -> bool {
     let special = |(i, c): (usize, char)| match c {
-        '#' | '~' | '=' => i == 0,
+        '#' | '~' => i == 0,
         '{' | '}' => text.len() == 1,
-        '!' | '"' | '$' | '&' | '\'' | '(' | ')' | '*' | ':' | ';' | '<' | '>' | '[' | '\\' | '^' | '`' | '|' | '?' => {
-            true
-        }
+        '!' | '"' | '$' | '&' | '\'' | '(' | ')' | '*' | ':' | ';' | '<' | '=' | '>' | '[' | '\\' | '^' | '`' | '|'
+        | '?' => true,
         c => c == ' ' || c.is_control(),
     };
     !text.is_empty() && !text.char_indices().any(special)
@@ -126,7 +125,8 @@ mod tests {
 
     #[test]
     fn names_before_a_colon_are_quoted_where_they_must_be() {
-        for (name, shown) in [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("#a", "'#a'"), ("a#", "a#")]
+        for (name, shown) in
+            [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("#a", "'#a'"), ("a#", "a#"), ("a=b", "'a=b'")]
         {
             assert_eq!(named(name), shown, "{name:?}");
         }

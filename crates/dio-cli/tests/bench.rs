@@ -121,6 +121,131 @@ fn random_reads_through_every_engine_and_through_none() {
     assert!(is_empty(directory.path()));
 }
 
+/// What each workload of `streams` is called, its bytes, and its ways.
+fn stream_workloads() -> [(&'static str, u64, &'static [&'static str]); 8] {
+    [
+        ("read in steps of 1 B", 64 << 10, &["stream", "read(2)"]),
+        ("read in steps of 1 B, buffered", 6 * MIB, &["stream", "BufReader"]),
+        ("read in steps of 4 KiB", 6 * MIB, &["stream", "read(2)"]),
+        ("write in steps of 1 B", 64 << 10, &["stream", "write(2)"]),
+        ("write in steps of 1 B, buffered", 6 * MIB, &["stream", "BufWriter"]),
+        ("write in steps of 4 KiB", 6 * MIB, &["stream", "write(2)"]),
+        // Of each seventh of the file, whole pieces.
+        ("7 streams in turns of 64 KiB", 7 * 13 * (64 << 10), &["streams", "limit", "page cache", "one stream"]),
+        ("random reads of 4 KiB", 100 * 4096, &["stream", "read_at"]),
+    ]
+}
+
+#[test]
+fn streams_reports_every_workload_and_leaves_nothing() {
+    let Some(directory) = disk_directory() else { return };
+    let sizes = ["streams", "--cold", "file", "--size", "6M", "--small-size", "64K", "--streams", "7"];
+    let more = ["--stream-memory", "256K", "--reads", "100", "--runs", "2", "--json"];
+    let report = json(&bench(&[&sizes[..], &more].concat(), directory.path()));
+    let workloads = report["workloads"].as_array().unwrap();
+    assert_eq!(workloads.len(), stream_workloads().len());
+    for (workload, (name, bytes, ways)) in workloads.iter().zip(stream_workloads()) {
+        assert_eq!((&workload["name"], &workload["bytes"]), (&name.into(), &bytes.into()));
+        let found = workload["ways"].as_array().unwrap();
+        assert_eq!(found.iter().map(|way| way["name"].as_str().unwrap()).collect::<Vec<_>>(), ways);
+        assert_eq!(found[0]["stream_ratio"], 1.0);
+        for way in found {
+            let direct =
+                ["stream", "streams", "limit", "one stream", "read_at"].contains(&way["name"].as_str().unwrap());
+            // Nothing of what went direct is in the cache; all of what went through it is.
+            let pages = way["pages_after"].as_u64().unwrap();
+            assert!(if direct { pages == 0 } else { pages * 4096 >= bytes }, "{name}: {way}");
+            assert_eq!(way["samples"].as_array().unwrap().len(), 2);
+            assert!(way["seconds"].as_f64().unwrap() > 0.0 && way["stream_ratio"].as_f64().unwrap() > 0.0);
+            assert_eq!(way["in_vain_part"].is_null(), name.starts_with("write"), "{name}: {way}");
+        }
+    }
+    let alone = &workloads[7]["ways"][1];
+    assert!(alone["in_vain_part"].as_f64().unwrap() < 0.7, "one by one, reads bring what was asked for: {alone}");
+    for way in [0, 3] {
+        assert_eq!(workloads[6]["ways"][way]["buffer_bytes"], 7 * (256 << 10));
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn streams_measures_parts_of_an_existing_file_and_prints_a_table() {
+    let Some(directory) = disk_directory() else { return };
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 300_001]).unwrap();
+    let file = path.to_str().unwrap();
+    let arguments =
+        ["streams", "--cold", "file", "--parts", "random,read", "--steps", "10000", "--reads", "5", "--file", file];
+    let output = bench(&arguments, directory.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("read in steps of 9.8 KiB") && text.contains("random reads of 4 KiB"), "{text}");
+    assert!(!text.contains("write in") && !text.contains("in turns of"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn pipeline_passes_every_byte_and_leaves_no_page_where_both_ends_are_direct() {
+    let Some(directory) = disk_directory() else { return };
+    for tool in ["cat", "tee"] {
+        if !Command::new(env!("CARGO_BIN_EXE_dio")).args([tool, "--help"]).output().unwrap().status.success() {
+            dio_test::skip!("this dio has no {tool}");
+            return;
+        }
+    }
+    // Large enough to go direct at both ends.
+    let arguments = ["pipeline", "--cold", "file", "--size", "9M", "--runs", "1", "--cmd", "tr a-z b-za", "--json"];
+    let report = json(&bench(&arguments, directory.path()));
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!((&report["file_bytes"], &report["cold"]), (&(9 * MIB).into(), &"file".into()));
+    let ends: Vec<&Value> = rows.iter().map(|row| &row["ends"]).collect();
+    assert_eq!(ends, ["plain", "input", "both"]);
+    for (row, (source_is_direct, target_is_direct)) in rows.iter().zip([(false, false), (true, false), (true, true)]) {
+        assert_eq!(row["target_bytes"], 9 * MIB);
+        assert_eq!(
+            (row["source_pages_after"] == 0, row["target_pages_after"] == 0),
+            (source_is_direct, target_is_direct)
+        );
+        assert!(row["cpu_seconds"].is_f64() && row["samples"][0]["wall_seconds"].is_f64());
+    }
+    assert!(is_empty(directory.path()));
+}
+
+#[test]
+fn an_interrupted_pipeline_ends_its_commands() {
+    let Some(directory) = disk_directory() else { return };
+    let note = directory.path().join("note");
+    // By a name of its own first, so that the note is never seen half written.
+    let command = format!("echo $$ > {0}.new; mv {0}.new {0}; exec sleep 1000", note.display());
+    let work = directory.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_dio"))
+        .args(["bench", "pipeline", "--cold", "file", "--size", "1M", "--cmd", &command, "--dir"])
+        .arg(&work)
+        .spawn()
+        .unwrap();
+    let pid = loop {
+        match std::fs::read_to_string(&note) {
+            Ok(text) => break text.trim().to_owned(),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let number = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(number, rustix::process::Signal::INT).unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&bench.wait().unwrap()), Some(2));
+    assert!(is_empty(&work));
+    // A zombie has ended too; whoever inherited it may be slow to look.
+    let ended = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
+    for _ in 0..1000 {
+        if ended() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("process {pid} still runs");
+}
+
 #[test]
 fn what_cannot_be_measured_is_an_error() {
     let output = bench(&["increments", "--runs", "0"], Path::new("/var/tmp"));

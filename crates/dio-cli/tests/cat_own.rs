@@ -119,7 +119,19 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
     within(Duration::from_secs(3), "it writes", || dir.path().join("copy").exists());
     std::thread::sleep(Duration::from_millis(300));
     running.signal(Signal::TERM);
-    within(Duration::from_secs(4), "it ends", || running.0.try_wait().unwrap().is_some());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(running.0.try_wait().unwrap().is_none(), "it does not wait at all");
+    within(Duration::from_secs(5), "it ends", || running.0.try_wait().unwrap().is_some());
+    // The second signal is obeyed at once.
+    let mut running = tool("tee");
+    running.arg(dir.path().join("other")).stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped());
+    let mut running = pass::Started(running.spawn().unwrap());
+    within(Duration::from_secs(3), "it writes", || dir.path().join("other").exists());
+    std::thread::sleep(Duration::from_millis(300));
+    running.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal(Signal::INT);
+    within(Duration::from_secs(1), "it ends", || running.0.try_wait().unwrap().is_some());
 }
 
 #[test]
@@ -189,6 +201,54 @@ fn pieces_do_not_matter() {
                 "round {round}: cat {flags} of {size} bytes: {name}"
             );
         }
+    }
+}
+
+/// Whatever happens, a file holds a beginning of what was given: no gap, nothing that nobody wrote.
+#[test]
+fn a_killed_process_leaves_a_beginning() {
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let path = |name: &str| dir.path().join(name);
+        own::random_file(path("in"), 48 * MIB as u64, 11);
+        let given = std::fs::read(path("in")).unwrap();
+        for (name, args) in [("cat", &["in"][..]), ("tee", &["copy"]), ("tee", &["-a", "copy"]), ("cat", &["-"])] {
+            for name in ["copy", "out"] {
+                File::create(path(name)).unwrap();
+            }
+            let mut running = tool(name);
+            running.args(args).current_dir(dir.path());
+            running.stdin(File::open(path("in")).unwrap()).stdout(File::create(path("out")).unwrap());
+            let running = pass::Started(running.spawn().unwrap());
+            std::thread::sleep(Duration::from_micros(rng.range(1000..150_000)));
+            drop(running);
+            for file in ["copy", "out"] {
+                let found = std::fs::read(path(file)).unwrap();
+                assert!(given.starts_with(&found), "{}: {name} {args:?}: {} bytes of {file}", fs.name, found.len());
+            }
+        }
+    }
+}
+
+/// Several processes that append to one file do not overwrite each other.
+#[test]
+fn appending_is_shared() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let log = dir.path().join("log");
+        let script = "for i in 1 2 3 4; do yes $i | head -c 1500000 | tee -a log >/dev/null & done
+                      for i in 5 6; do yes $i | head -c 1500000 | cat >>log & done; wait";
+        let path = format!("{}:{}", pass::links().display(), std::env::var("PATH").unwrap());
+        let status = Command::new("bash").args(["-c", script]).current_dir(dir.path()).env("PATH", path).status();
+        assert!(status.unwrap().success());
+        let found = std::fs::read(&log).unwrap();
+        for digit in b'1'..=b'6' {
+            let count = found.iter().filter(|byte| **byte == digit).count();
+            assert_eq!(count, 750_000, "{}: {}", fs.name, char::from(digit));
+        }
+        assert_eq!(found.len(), 9_000_000, "{}", fs.name);
     }
 }
 

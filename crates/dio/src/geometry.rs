@@ -116,7 +116,7 @@ pub struct FileSystem {
 
 /// Magic numbers of `include/uapi/linux/magic.h` and of file systems outside the kernel tree.
 const FILE_SYSTEMS: [(u32, &str); 29] = [
-    (0xef53, "ext2/ext3/ext4"),
+    (EXT, "ext2/ext3/ext4"),
     (0x5846_5342, "xfs"),
     (0x9123_683e, "btrfs"),
     (TMPFS, "tmpfs"),
@@ -146,6 +146,7 @@ const FILE_SYSTEMS: [(u32, &str); 29] = [
     (0x0102_1997, "9p"),
     (0x6462_6720, "debugfs"),
 ];
+const EXT: u32 = 0xef53;
 const TMPFS: u32 = 0x0102_1994;
 const RAMFS: u32 = 0x8584_58f6;
 const HUGETLBFS: u32 = 0x9584_58f6;
@@ -159,6 +160,13 @@ impl FileSystem {
     /// Those of `fstatfs(2)`.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self::from_magic(rustix::fs::fstatfs(fd)?.f_type as u32))
+    }
+
+    /// Whether direct writes of several processes under `O_APPEND` keep out of each other's way: the end is found and
+    /// written under one lock. So on ext4 (kernel, `ext4_dio_write_checks`); on xfs they were seen to overwrite each
+    /// other, of others nothing is known.
+    pub fn keeps_direct_appends_apart(self) -> bool {
+        self.magic == EXT
     }
 
     /// The file system of this magic number.

@@ -56,7 +56,7 @@ impl Tool {
             options: io.stream_options(),
             receipt: io.receipt.clone(),
             ledger: Ledger::new(io.receipt.is_some()),
-            progress: Progress::new(io.progress, name.clone()),
+            progress: Progress::new(io.progress, name.clone(), "read"),
             failed: AtomicBool::new(false),
             durable: AtomicBool::new(false),
             name,

@@ -20,6 +20,8 @@ const STEP: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Progress {
     name: String,
+    /// What is done with the bytes, as in "copied".
+    done: &'static str,
     wanted: bool,
     started: Instant,
     bytes: AtomicU64,
@@ -31,8 +33,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows the progress of the tool of that name.
-    pub fn new(when: When, name: String) -> Self {
+    /// Shows the progress of the tool of that name, and what it has `done` with the bytes.
+    pub fn new(when: When, name: String, done: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let wanted = match when {
             When::Always => true,
@@ -41,6 +43,7 @@ impl Progress {
         };
         Self {
             name,
+            done,
             wanted,
             started: Instant::now(),
             bytes: AtomicU64::new(0),
@@ -71,9 +74,9 @@ impl Progress {
         let bar = self.bar.get_or_init(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
             let style =
-                ProgressStyle::with_template("{spinner} {binary_bytes} copied in {elapsed}, {binary_bytes_per_sec}");
+                ProgressStyle::with_template("{spinner} {binary_bytes} {msg} in {elapsed}, {binary_bytes_per_sec}");
             bar.set_style(style.expect("the template is a constant"));
-            bar.with_elapsed(self.started.elapsed())
+            bar.with_message(self.done).with_elapsed(self.started.elapsed())
         });
         bar.set_position(total);
     }
@@ -82,7 +85,7 @@ impl Progress {
         let rate = (bytes as f64 / elapsed.as_secs_f64()) as u64;
         let (bytes, rate, seconds) = (human_size(bytes), human_size(rate), elapsed.as_secs_f64());
         // Nobody can be told that standard error is closed.
-        let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} copied in {seconds:.1} s, {rate}/s", self.name);
+        let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} {} in {seconds:.1} s, {rate}/s", self.name, self.done);
     }
 
     /// Takes the line away; the last of several lines tells the whole.

@@ -245,6 +245,18 @@ impl Block {
         self.stale = self.stale.max(self.filled);
     }
 
+    /// Puts `bytes` behind what is filled.
+    ///
+    /// # Panics
+    /// When they do not fit.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        let (from, end) = (self.filled, self.filled + bytes.len());
+        self.raw_mut()[from..end].copy_from_slice(bytes);
+        self.filled = end;
+        self.stale = self.stale.max(end);
+    }
+
     /// Forgets the contents, without touching memory.
     pub fn clear(&mut self) {
         self.filled = 0;

@@ -170,16 +170,54 @@ fn an_earlier_error_that_happens_later_is_the_one_returned() {
 }
 
 #[test]
+fn nothing_is_worked_on_behind_a_known_error() {
+    let (failed, worked) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let worker = || {
+        |item: usize| {
+            worked.fetch_add(1, Ordering::Relaxed);
+            match item {
+                0 => {
+                    while !failed.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    // Time enough for the other worker to do all the rest.
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                1 => {
+                    failed.store(true, Ordering::Release);
+                    return Err("one".to_owned());
+                }
+                _ => {}
+            }
+            Ok(item)
+        }
+    };
+    let error = Pipeline::new(2).depth(64).run(numbers(64), worker, |_| Ok(())).unwrap_err();
+    assert_eq!(error, "one");
+    assert!(worked.into_inner() < 16);
+}
+
+#[test]
 fn a_source_that_waits_for_memory_of_dropped_items_does_not_hang() {
-    // The pool is smaller than the depth, so the source waits for blocks that only the end of the line sets free.
-    let pool = crate::block::Pool::new(4096, 3).unwrap();
-    let source = || Ok::<_, String>(pool.take_many(1).pop());
-    let sink = |_| Err("full".to_owned());
-    for workers in [1, 4] {
-        let error = Pipeline::new(workers).depth(16).run(source, || Ok, sink).unwrap_err();
-        assert_eq!(error, "full");
-    }
-    assert_eq!(pool.take_many(3).len(), 3);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // The pool is smaller than the depth, so the source waits for blocks that only the end of the line sets free.
+        let pool = crate::block::Pool::new(4096, 3).unwrap();
+        let source = || Ok::<_, String>(pool.take_many(1).pop());
+        for workers in [1, 4] {
+            // It leaves without having asked for anything, when the source has all of the pool.
+            let leave = |_: &mut Items<'_, _, _>| {
+                while pool.try_take().is_some() {
+                    std::thread::yield_now();
+                }
+                Err::<(), _>("full".to_owned())
+            };
+            let error = Pipeline::new(workers).depth(16).pull(source, || Ok, leave).unwrap_err();
+            assert_eq!(error, "full");
+        }
+        sender.send(pool.take_many(3).len()).unwrap();
+    });
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(3));
 }
 
 #[test]

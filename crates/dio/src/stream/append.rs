@@ -1,10 +1,10 @@
 //! Appending to a file that others may append to at the same time.
 //!
 //! Only the kernel knows where such a file ends at the moment of a write, so the offset of no write can be named. But with
-//! `O_APPEND` on a direct descriptor the kernel finds the end itself, under its lock of the file, and refuses (EINVAL) when
-//! that is not at a multiple of a block: nothing of anybody is overwritten, and whole blocks still go direct. What lies
+//! `O_APPEND` on a direct descriptor ext4 finds the end itself, under its exclusive lock of the file, and refuses (EINVAL)
+//! when that is not at a multiple of a block: nothing of anybody is overwritten, and whole blocks still go direct. What lies
 //! before the first whole block, behind the last one, or where another's line ends within a block, goes by exact length
-//! through the page cache, which forgets it.
+//! through the page cache, which forgets it; on other file systems, which do not all keep such appends apart, everything does.
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use super::chunk::Chunk;
@@ -26,12 +26,12 @@ pub struct Input {
 #[derive(Debug)]
 enum Way {
     File {
-        reader: Reader,
-        /// The descriptor that was given, whose position follows what is consumed.
-        given: OwnedFd,
+        reader: Box<Reader>,
+        /// The descriptor that was given, if others may share it: its position follows what is consumed.
+        given: Option<OwnedFd>,
         size: u64,
     },
-    Plain(Plain),
+    Plain(Box<Plain>),
 }
 
 /// What is read as it comes.
@@ -56,7 +56,7 @@ impl Input {
     pub fn open(path: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = pipe::uninterrupted(|| rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty()))?;
-        Input::adopt(fd, path, how)
+        Input::of(fd, false, path.as_ref(), how)
     }
 
     /// Takes over an open descriptor, at its position. `name` is for messages. For a file, the position of the descriptor
@@ -65,39 +65,46 @@ impl Input {
     /// # Errors
     /// EISDIR for a directory; EBADF when it is not open for reading; what opening a [`File`] answers; no memory.
     pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Input> {
-        let name = name.as_ref().to_owned();
+        Input::of(fd, true, name.as_ref(), how)
+    }
+
+    fn of(fd: OwnedFd, shared: bool, name: &Path, how: &StreamOptions) -> io::Result<Input> {
         let stat = rustix::fs::fstat(&fd)?;
-        match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-            rustix::fs::FileType::Directory => return Err(Errno::ISDIR.into()),
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => return Err(Errno::ISDIR.into()),
             // Files of the kernel (proc(5)) hold bytes but have no size.
-            rustix::fs::FileType::RegularFile if stat.st_size == 0 => {
-                return Input::plain(fd, name, how, Class::Cached);
-            }
+            FileType::RegularFile if stat.st_size == 0 => return Input::plain(fd, name, how, Class::Cached),
             _ if !has_blocks(&stat) => return Input::plain(fd, name, how, Class::Piped),
             _ => {}
         }
-        let position = rustix::fs::tell(&fd)?;
-        let own = match reopen(fd.as_fd(), OFlags::RDONLY) {
-            Some(own) => own,
-            None => duplicate(&fd)?,
-        };
         let small = stat.st_size as u64 <= how.small && stat.st_size > 0;
         let mode = if small && how.mode == Mode::Direct { Mode::Uncached } else { how.mode };
-        let file = OpenOptions::new().read(true).mode(mode).need(how.need).adopt(own, &name)?;
+        let mut options = OpenOptions::new();
+        options.read(true).mode(mode).need(how.need);
+        let (position, own, given) = match shared {
+            false => (0, fd, None),
+            true => {
+                let position = rustix::fs::tell(&fd)?;
+                let own = reopen(fd.as_fd(), OFlags::RDONLY).map_or_else(|| duplicate(&fd), Ok)?;
+                (position, own, Some(fd))
+            }
+        };
+        let file = options.adopt(own, name)?;
         let size = file.size()?;
         let mut reader = Reader::with_read_ahead(file, how.read_ahead(size.saturating_sub(position)))?;
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }
-        Ok(Input { name, way: Way::File { reader, given: fd, size } })
+        Ok(Input { name: name.to_owned(), way: Way::File { reader: Box::new(reader), given, size } })
     }
 
-    fn plain(fd: OwnedFd, name: PathBuf, how: &StreamOptions, class: Class) -> io::Result<Input> {
+    fn plain(fd: OwnedFd, name: &Path, how: &StreamOptions, class: Class) -> io::Result<Input> {
         pipe::enlarge(&fd, pipe::ENLARGED);
         let pool = Pool::new(how.block, how.depth + 3)?;
         let (block, counters) = (how.block, Counters::default());
-        let way = Way::Plain(Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class });
-        Ok(Input { name, way })
+        let plain = Plain { fd, pool, block, current: None, consumed: 0, position: 0, counters, class };
+        let way = Way::Plain(Box::new(plain));
+        Ok(Input { name: name.to_owned(), way })
     }
 
     /// The name it was opened by.
@@ -116,7 +123,8 @@ impl Input {
     /// The descriptor, to ask about what is behind it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.way {
-            Way::File { given, .. } => given.as_fd(),
+            Way::File { given: Some(given), .. } => given.as_fd(),
+            Way::File { reader, .. } => reader.file().descriptor().expect("a file of the system has a descriptor"),
             Way::Plain(plain) => plain.fd.as_fd(),
         }
     }
@@ -208,8 +216,10 @@ impl Input {
         match self.way {
             Way::File { reader, given, .. } => {
                 let file = Arc::clone(reader.file());
-                // What cannot be positioned has no one who would look.
-                let _ = rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(reader.position()));
+                if let Some(given) = given {
+                    // What cannot be positioned has no one who would look.
+                    let _ = rustix::fs::seek(given, rustix::fs::SeekFrom::Start(reader.position()));
+                }
                 drop(reader);
                 file.settle()?;
                 Ok(file.counters())

@@ -14,5 +14,5 @@ pub use chunk::Chunk;
 pub use input::Input;
 pub use options::StreamOptions;
 pub use output::Output;
-pub use reader::{ReadAhead, Reader};
+pub use reader::{Pattern, ReadAhead, ReadStats, Reader};
 pub use writer::{WriteBehind, Writer};

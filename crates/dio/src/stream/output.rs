@@ -14,7 +14,7 @@ use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
 use super::{Writer, pipe};
 use crate::file::{Class, Counters, File, Mode, Need, OpenOptions, SyncMethod};
-use crate::geometry::{Directness, Geometry};
+use crate::geometry::{Directness, FileSystem, Geometry};
 
 /// A sink of bytes.
 #[derive(Debug)]
@@ -186,7 +186,9 @@ fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io:
 fn appender_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<Appender> {
     let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC;
     let geometry = Geometry::of(fd.as_fd()).map_err(io::Error::other)?;
-    let wanted = how.mode.wants_direct() && geometry.directness() == Directness::Reported;
+    let apart = geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart);
+    let safe = apart && geometry.directness() == Directness::Reported;
+    let wanted = how.mode.wants_direct() && safe;
     let direct = if wanted { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
     let mode = match how.mode {
         Mode::Cached => Mode::Cached,

@@ -1,124 +1,90 @@
 //! Reading a file as a stream.
+//!
+//! [`pattern`] says where the consumer goes, [`fetch`] brings what it needs and will need, [`shelf`] holds that. Here is
+//! the consumer's side: the block that it is in, and the standard traits.
 
-use std::collections::VecDeque;
+mod fetch;
+mod limits;
+mod pattern;
+mod shelf;
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::chunk::Chunk;
-use crate::block::{Block, Pool};
-use crate::drive::{Driver, Finished};
-use crate::engine::Kind;
-use crate::file::{File, FileError};
-use crate::geometry::align_down;
+use crate::file::File;
+use crate::geometry::{align_down, is_aligned};
+use fetch::Fetcher;
+use pattern::Detector;
+use shelf::{Found, Held};
 
-/// How far to read ahead, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadAhead {
-    /// The first request, and what a seek falls back to.
-    pub min: usize,
-    /// The most that is read ahead of the consumer.
-    pub max: usize,
-    /// The largest single request.
-    pub request: usize,
-    /// Chunks that the consumer may hold while it reads on (see [`Reader::next_chunk`]); each costs a block of memory.
-    pub lent: usize,
-}
+pub use fetch::ReadStats;
+pub use limits::ReadAhead;
+pub use pattern::Pattern;
 
-impl Default for ReadAhead {
-    fn default() -> ReadAhead {
-        ReadAhead { min: 64 << 10, max: 8 << 20, request: 1 << 20, lent: 0 }
-    }
-}
+/// What is taken to be wanted where the consumer does not say how much it wants, in bytes.
+const SOME: u64 = 4096;
 
-/// A block that is being read, or has been.
-#[derive(Debug)]
-enum Ahead {
-    InFlight,
-    /// `short`: the file ended within it when it was read.
-    Ready {
-        block: Block,
-        short: bool,
-    },
-    Failed(FileError),
-}
-
-/// Reads a file from front to back through the standard traits, with read-ahead in memory of a fixed size.
+/// Reads a file through the standard traits, with read-ahead in memory of a known size.
+///
+/// Forward and backward sequential, strided, and several interleaved sequential streams are recognised, and several
+/// requests are kept in flight for them; random reads ask for what is wanted and no more. What has been read is kept as
+/// far as memory allows, so going back a little costs nothing: [`Reader::forget`] drops it where the file may have
+/// changed. A reader of a small file costs no engine and little memory.
 ///
 /// It takes no locks between calls: what a stream returns of a range that is being written is old, new or both.
+///
+/// An error comes out where it happened, after everything before it has been read; the next call tries again.
 #[derive(Debug)]
 pub struct Reader {
-    file: Arc<File>,
-    driver: Driver,
-    pool: Pool,
-    limits: ReadAhead,
-    /// How far to read ahead now: between `min` and `max`, doubled by each block that is consumed in order.
-    window: usize,
-    /// Blocks ahead of the consumer in file order. Invariant: the tag of the front one is `front_tag`, and tags are
-    /// consecutive.
-    ahead: VecDeque<Ahead>,
-    front_tag: u64,
-    bytes_ahead: usize,
-    /// Where the next request starts.
-    next: u64,
-    /// The block being consumed, how much of it is, and whether the file ended within it.
-    current: Option<Block>,
-    consumed: usize,
-    short: bool,
-    /// The block that was being consumed went to the consumer as a whole.
-    taken: bool,
-    /// The offset of the consumer.
-    position: u64,
-    finished: Vec<Finished>,
-    at_end: bool,
+    fetch: Fetcher,
+    detector: Detector,
+    /// The block being consumed.
+    current: Option<Held>,
+    /// Where `current` starts in the file; without one, the offset of the consumer.
+    base: u64,
+    /// How much of `current` is consumed, and how far it may be before read-ahead wants a look.
+    /// Invariant: `at <= until <=` what the block holds; both 0 without one.
+    at: usize,
+    until: usize,
+    /// The consumer went elsewhere and has not read there yet.
+    jumped: bool,
+    /// Where it began to read in order.
+    run_start: u64,
 }
 
 impl Reader {
-    /// A reader from the start of a file.
+    /// A reader from the start of a file, with the limits that suit its device: [`ReadAhead::for_file`].
     ///
     /// # Errors
-    /// No memory for the blocks.
+    /// None now; memory is taken when it is first needed.
     pub fn new(file: impl Into<Arc<File>>) -> io::Result<Reader> {
-        Reader::with_read_ahead(file, ReadAhead::default())
+        let file = file.into();
+        let limits = ReadAhead::for_file(&file);
+        Reader::with_read_ahead(file, limits)
     }
 
     /// As [`Reader::new`], with limits of one's own.
     ///
     /// # Errors
-    /// No memory for the blocks.
+    /// As [`Reader::new`].
     pub fn with_read_ahead(file: impl Into<Arc<File>>, limits: ReadAhead) -> io::Result<Reader> {
-        let file = file.into();
-        let request = file.whole_blocks(limits.request.max(1) as u64) as usize;
-        let min = (file.whole_blocks(limits.min.max(1) as u64) as usize).min(request);
-        let limits = ReadAhead { min, max: limits.max.max(request), request, lent: limits.lent };
-        // One block is with the consumer while the others are ahead of it.
-        let depth = limits.max.div_ceil(request) + 1 + limits.lent;
-        let pool = Pool::new(request, depth)?;
-        let mut driver = file.io().driver(depth);
-        // Unregistered buffers cost a little speed; nothing else.
-        let _ = driver.attach(&pool);
-        Ok(Reader {
-            file,
-            driver,
-            pool,
-            limits,
-            window: min,
-            ahead: VecDeque::with_capacity(depth),
-            front_tag: 0,
-            bytes_ahead: 0,
-            next: 0,
-            current: None,
-            consumed: 0,
-            short: false,
-            taken: false,
-            position: 0,
-            finished: Vec::new(),
-            at_end: false,
-        })
+        let fetch = Fetcher::new(file.into(), limits);
+        let detector = Detector::new(fetch.sizes().bounds);
+        Ok(Reader { fetch, detector, current: None, base: 0, at: 0, until: 0, jumped: true, run_start: 0 })
     }
 
     /// The file.
     pub fn file(&self) -> &Arc<File> {
-        &self.file
+        &self.fetch.file
+    }
+
+    /// The offset of the next byte.
+    pub fn position(&self) -> u64 {
+        self.base + self.at as u64
     }
 
     /// The next bytes of the file with the block that holds them, or `None` at its end.
@@ -129,259 +95,336 @@ impl Reader {
     /// # Errors
     /// As reading.
     pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
-        if self.fill_buf()?.is_empty() {
+        if self.at == self.until && !self.ready(SOME)? {
             return Ok(None);
         }
-        let block = self.current.take().expect("it was filled just now");
-        let range = self.consumed..block.filled().len();
-        self.position += range.len() as u64;
-        self.consumed = 0;
-        self.taken = true;
+        let (Some(mut held), position) = (self.current.take(), self.position()) else { return Ok(None) };
+        let range = self.at..held.len();
+        let end = held.start + range.end as u64;
+        held.see(self.run_start.min(position)..end);
+        (self.base, self.at, self.until) = (end, 0, 0);
+        let block = self.fetch.shelf.give_away(held);
+        self.detector.ran_to(end);
+        // The consumer is busy with it: time to read on.
+        self.read_ahead()?;
         Ok(Some(Chunk::new(block, range)))
     }
 
-    /// Where in the file the next byte is.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Bytes of buffers.
+    /// Most bytes of buffers that it uses, whatever it is asked to do. They are taken as they are needed.
     pub fn buffer_bytes(&self) -> usize {
-        self.pool.bytes()
+        self.fetch.sizes().bytes()
     }
 
-    /// Starts requests until the window is full.
-    fn read_ahead(&mut self) -> io::Result<()> {
-        while !self.at_end && (self.ahead.is_empty() || self.bytes_ahead < self.window) {
-            let block = match self.pool.try_take() {
-                Some(block) => block,
-                None if !self.ahead.is_empty() => break,
-                None => self.pool.take_many(1).pop().expect("one block was asked for"),
-            };
-            let len = self.window.clamp(self.limits.min, self.limits.request);
-            let len = self.file.whole_blocks(len as u64) as usize;
-            let tag = self.front_tag + self.ahead.len() as u64;
-            self.driver.submit(self.file.block_op(Kind::Read, self.next, block.into_mem(0..len), tag));
-            self.ahead.push_back(Ahead::InFlight);
-            self.bytes_ahead += len;
-            self.next += len as u64;
-        }
-        // Nothing waits here: the requests are only handed to the kernel.
-        self.collect(0)
+    /// What it has done so far.
+    pub fn stats(&self) -> ReadStats {
+        self.fetch.reading(self.current.as_ref())
     }
 
-    /// Takes what has been read, waiting for at least `min` requests.
-    fn collect(&mut self, min: usize) -> io::Result<()> {
-        self.driver.wait(min, &mut self.finished)?;
-        for over in self.finished.drain(..) {
-            let (index, asked) = ((over.op.tag - self.front_tag) as usize, over.op.len());
-            let (over, outcome) = self.file.block_done(over);
-            self.ahead[index] = match outcome {
-                Ok(count) => {
-                    self.at_end |= count < asked;
-                    let block = over.op.mem.and_then(|mem| mem.into_block(count));
-                    Ahead::Ready { block: block.expect("a read returns its block"), short: count < asked }
-                }
-                Err(error) => Ahead::Failed(error),
-            };
-        }
-        Ok(())
+    /// What it takes the consumer to be doing.
+    pub fn pattern(&self) -> Pattern {
+        self.detector.pattern()
     }
 
-    /// Moves the next block under the consumer; false at the end of the file.
-    fn advance(&mut self) -> io::Result<bool> {
-        // The file may have grown since a block came short: what was found behind that block does not follow its end.
-        let broken = std::mem::take(&mut self.short) && !self.ahead.is_empty();
-        let in_order = std::mem::take(&mut self.taken) | self.current.take().is_some();
-        let fresh = !in_order || broken;
-        if broken {
-            self.restart(self.position)?;
+    /// Drops everything that has been read and not consumed, so that the next read sees the file as it is then.
+    pub fn forget(&mut self) {
+        self.pause();
+        self.leave();
+        self.fetch.shelf.clear();
+    }
+
+    /// Makes `at < until`, by moving on to another block where that is needed; false at the end of the file. The consumer
+    /// wants `hint` bytes now.
+    fn ready(&mut self, hint: u64) -> io::Result<bool> {
+        let position = self.position();
+        self.look(position);
+        self.detector.expect(position.saturating_add(hint.min(self.fetch.sizes().bounds.max)));
+        if let Some(current) = self.current.as_ref().filter(|current| self.at < current.len()) {
+            self.until = current.len();
+            self.read_ahead()?;
+            return Ok(true);
         }
+        self.leave();
+        self.fetch.collect(0)?;
+        let Some(held) = self.find(position, hint)? else { return Ok(false) };
+        (self.base, self.at) = (held.start, (position - held.start) as usize);
+        self.until = held.len();
+        self.current = Some(held);
         self.read_ahead()?;
-        while let Some(Ahead::InFlight) = self.ahead.front() {
-            self.collect(1)?;
-        }
-        let front = self.ahead.pop_front();
-        self.front_tag += 1;
-        match front {
-            Some(Ahead::Ready { block, short }) if !block.filled().is_empty() => {
-                self.bytes_ahead = self.bytes_ahead.saturating_sub(block.filled().len());
-                (self.current, self.short) = (Some(block), short);
-                // After a seek into a block, its first bytes are passed over.
-                let behind = self.position - align_down(self.position, self.file.block_align());
-                self.consumed = if fresh { behind as usize } else { 0 };
-                self.window = (self.window * 2).min(self.limits.max);
-                self.read_ahead()?;
-                Ok(true)
-            }
-            Some(Ahead::Failed(error)) => {
-                // The blocks behind a failed one are out of order: start again where it failed.
-                self.restart(self.position)?;
-                Err(error.into())
-            }
-            _ => {
-                self.restart(self.position)?;
-                Ok(false)
-            }
+        self.mark(hint);
+        Ok(true)
+    }
+
+    /// Tells the detector what was read since it was last told.
+    fn look(&mut self, position: u64) {
+        if std::mem::take(&mut self.jumped) {
+            self.detector.begin(position);
+            self.run_start = position;
+        } else {
+            self.detector.ran_to(position);
         }
     }
 
-    /// Forgets what was read ahead and continues at `position`.
-    fn restart(&mut self, position: u64) -> io::Result<()> {
-        self.collect(self.driver.outstanding())?;
-        self.front_tag += self.ahead.len() as u64;
-        self.ahead.clear();
-        self.bytes_ahead = 0;
-        self.window = self.limits.min;
-        self.at_end = false;
-        self.current = None;
-        self.consumed = 0;
-        self.short = false;
-        self.taken = false;
-        self.position = position;
-        self.next = align_down(position, self.file.block_align());
-        Ok(())
+    /// Where nothing has been asked for behind the block that the consumer has come to, it is time to do so when half of
+    /// it is consumed.
+    fn mark(&mut self, hint: u64) {
+        let left = self.until - self.at;
+        if self.fetch.in_flight() == 0 && (hint as usize) < left {
+            self.until = self.at + (left / 2).max(hint as usize);
+        }
     }
-}
 
-impl BufRead for Reader {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        while self.current.as_ref().is_none_or(|block| self.consumed >= block.filled().len()) {
-            if !self.advance()? {
-                return Ok(&[]);
+    /// The block that holds `position`, read now if it must be; `None` at the end of the file.
+    fn find(&mut self, position: u64, hint: u64) -> io::Result<Option<Held>> {
+        let (mut tried, mut waited) = (false, false);
+        loop {
+            match self.fetch.shelf.take(position) {
+                Found::Block(held) => {
+                    self.fetch.stats.hits += u64::from(!tried && !waited);
+                    self.fetch.stats.waits += u64::from(!tried && waited);
+                    return Ok(Some(held));
+                }
+                Found::InFlight => {
+                    waited = true;
+                    self.fetch.collect(1)?;
+                }
+                Found::Nothing => {
+                    let end = self.fetch.size_at(position);
+                    let beyond = end.is_some_and(|end| end > 0 && position >= end);
+                    if beyond || position >= i64::MAX as u64 - self.fetch.sizes().bounds.request {
+                        return Ok(None);
+                    }
+                    self.fetch.stats.misses += u64::from(!tried);
+                    let again = std::mem::replace(&mut tried, true);
+                    if !self.demand(position, hint, again)? {
+                        return Ok(None);
+                    }
+                }
             }
         }
-        let block = self.current.as_ref().expect("the loop above leaves a block");
-        Ok(&block.filled()[self.consumed..])
     }
 
-    fn consume(&mut self, count: usize) {
-        self.consumed += count;
-        self.position += count as u64;
+    /// Asks for a block at `position`. False if nothing was there although the request succeeded.
+    fn demand(&mut self, position: u64, hint: u64, again: bool) -> io::Result<bool> {
+        let range = self.fetch.range_at(position, self.detector.demand(position, hint));
+        let (plan, unit) = (self.detector.plan(), self.fetch.sizes().bounds.unit);
+        self.detector.fetched(range.end);
+        if !again && !self.fetch.is_suspect(position) && self.wanted().is_some() {
+            let range = self.fetch.demand(range, plan)?;
+            self.detector.fetched(range.end);
+            self.read_ahead()?;
+            return Ok(true);
+        }
+        let len = range.end - range.start;
+        match self.fetch.run_now(range, plan)? {
+            // What could not be read together may be in parts: up to the place of the error.
+            Some(error) if len <= unit && !self.fetch.shelf.holds(position) => Err(error.into()),
+            Some(_) => Ok(true),
+            None => Ok(self.fetch.shelf.holds(position)),
+        }
     }
-}
 
-impl Read for Reader {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            // What has been read stands; an error met after it comes out of the next call.
-            let available = match self.fill_buf() {
-                Ok(available) => available,
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            };
-            let count = available.len().min(buffer.len() - done);
-            if count == 0 {
+    /// Asks for what the consumer will want, as far as there is memory. Nothing waits here: the requests are only handed to
+    /// the kernel.
+    fn read_ahead(&mut self) -> io::Result<()> {
+        while let Some(range) = self.wanted() {
+            if !self.fetch.ahead(&range, self.detector.plan(), self.detector.others())? {
                 break;
             }
-            buffer[done..done + count].copy_from_slice(&available[..count]);
-            self.consume(count);
+            self.detector.asked(&range);
+        }
+        self.fetch.collect(0)
+    }
+
+    /// What is worth reading ahead next.
+    fn wanted(&self) -> Option<Range<u64>> {
+        let end = self.fetch.known_end();
+        let range = self.detector.wanted(end)?;
+        let left = if self.pattern() == Pattern::Forward { end.saturating_sub(range.start) } else { end };
+        self.fetch.worth_ahead(left).then_some(range)
+    }
+
+    /// Reads into the caller's memory what fills it in whole blocks and has not been asked for; `None` where there is
+    /// not enough of that. Meanwhile, what follows is on its way.
+    fn read_straight(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let position = self.position();
+        let bounds = self.fetch.sizes().bounds;
+        let fits =
+            is_aligned(position, bounds.unit) && self.file().geometry().is_memory_aligned(buffer.as_ptr().addr());
+        if (buffer.len() as u64) < 2 * bounds.request || self.at < self.current.as_ref().map_or(0, Held::len) || !fits {
+            return Ok(None);
+        }
+        self.leave();
+        let Some(size) = self.fetch.size_at(position) else { return Ok(None) };
+        let end = align_down(position + buffer.len() as u64, bounds.unit).min(size);
+        let end = self.fetch.shelf.next_start(position).map_or(end, |next| next.min(end));
+        let held = self.fetch.shelf.covered(position).is_some() || self.fetch.is_suspect(position);
+        if held || end < position + bounds.request {
+            return Ok(None);
+        }
+        self.look(position);
+        self.detector.ran_to(end);
+        self.detector.fetched(end);
+        self.read_ahead()?;
+        let len = align_down(end - position, bounds.unit) as usize;
+        match self.file().read_at(&mut buffer[..len], position) {
+            Ok(0) => Ok(None),
+            Ok(count) => {
+                self.fetch.stats.requests += 1;
+                self.fetch.stats.read += count as u64;
+                self.base += count as u64;
+                Ok(Some(count))
+            }
+            // Block by block, up to the place of the error.
+            Err(_) => {
+                self.fetch.suspect(position..end);
+                Ok(None)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            if self.at == self.until {
+                let rest = &mut buffer[done..];
+                // What has been read stands; an error met after it comes out of the next call.
+                match self.read_straight(rest) {
+                    Ok(Some(count)) => {
+                        done += count;
+                        continue;
+                    }
+                    Ok(None) => {}
+                    Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
+                }
+                match self.ready(rest.len() as u64) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(_) if done > 0 => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            let from = self.available();
+            let count = from.len().min(buffer.len() - done);
+            buffer[done..done + count].copy_from_slice(&from[..count]);
+            self.at += count;
             done += count;
         }
         Ok(done)
     }
+
+    #[inline]
+    fn available(&self) -> &[u8] {
+        match &self.current {
+            Some(current) => &current.block.filled()[self.at..self.until],
+            None => &[],
+        }
+    }
+
+    /// Notes what has been read in order up to here, before the consumer goes elsewhere.
+    fn pause(&mut self) {
+        let position = self.position();
+        if !std::mem::replace(&mut self.jumped, true) {
+            self.detector.ran_to(position);
+            self.seen(self.run_start..position);
+        }
+    }
+
+    fn seen(&mut self, range: Range<u64>) {
+        if let Some(current) = &mut self.current {
+            current.see(range);
+        }
+    }
+
+    /// Puts the block being consumed back.
+    fn leave(&mut self) {
+        let position = self.position();
+        if !self.jumped {
+            self.seen(self.run_start..position);
+        }
+        (self.base, self.at, self.until) = (position, 0, 0);
+        if let Some(held) = self.current.take() {
+            let behind = matches!(self.detector.pattern(), Pattern::Backward | Pattern::Strided { .. });
+            self.fetch.shelf.put_back(held, behind);
+        }
+    }
+
+    fn go_to(&mut self, target: u64) {
+        let position = self.position();
+        if target == position {
+            return;
+        }
+        self.pause();
+        let within = target.checked_sub(self.base).filter(|at| *at < self.current.as_ref().map_or(0, Held::len) as u64);
+        match within {
+            // The next read must look at the new place, so nothing is available before.
+            Some(at) => (self.at, self.until) = (at as usize, at as usize),
+            None => {
+                self.leave();
+                self.base = target;
+            }
+        }
+    }
+}
+
+impl BufRead for Reader {
+    #[inline]
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.until && !self.ready(SOME)? {
+            return Ok(&[]);
+        }
+        Ok(self.available())
+    }
+
+    #[inline]
+    fn consume(&mut self, count: usize) {
+        self.at = self.until.min(self.at + count);
+    }
+}
+
+impl Read for Reader {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let from = self.available();
+        if buffer.len() > from.len() {
+            return self.read_slowly(buffer);
+        }
+        match buffer {
+            [place] => *place = from[0],
+            _ => buffer.copy_from_slice(&from[..buffer.len()]),
+        }
+        self.at += buffer.len();
+        Ok(buffer.len())
+    }
 }
 
 impl Seek for Reader {
+    /// Moves to any place; what is in flight is not waited for.
+    ///
+    /// # Errors
+    /// EINVAL for a place before the start or behind what an offset can express; what `fstat(2)` answers for a place
+    /// relative to the end.
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {
             SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::Current(by) => self.position.checked_add_signed(by),
-            SeekFrom::End(by) => self.file.size()?.checked_add_signed(by),
+            SeekFrom::Current(by) => self.position().checked_add_signed(by),
+            SeekFrom::End(by) => self.file().size()?.checked_add_signed(by),
         };
-        let target = target.ok_or(io::ErrorKind::InvalidInput)?;
-        let left = self.current.as_ref().map_or(0, |block| block.filled().len().saturating_sub(self.consumed)) as u64;
-        if target >= self.position && target - self.position <= left {
-            self.consume((target - self.position) as usize);
-        } else {
-            self.restart(target)?;
-        }
+        let target = target.filter(|target| *target <= i64::MAX as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        self.go_to(target);
         Ok(target)
+    }
+
+    fn stream_position(&mut self) -> io::Result<u64> {
+        Ok(self.position())
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         // Blocks in flight come back before the accounts of the file are closed; errors have nobody to be told.
-        let _ = self.collect(self.driver.outstanding());
-        let _ = self.file.settle();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::Range;
-    use std::os::fd::BorrowedFd;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use rustix::io::Errno;
-
-    use super::*;
-    use crate::engine::{Blocking, Medium, Op, Route};
-    use crate::geometry::Geometry;
-    use crate::{Io, Limits, OpenOptions};
-
-    /// A file that ends at 3000 when its start is first read, and at 40,000 ever after.
-    #[derive(Debug, Default)]
-    struct Growing {
-        read: AtomicBool,
-        asked: AtomicBool,
-    }
-
-    fn byte(at: u64) -> u8 {
-        (at % 251) as u8
-    }
-
-    impl Medium for Growing {
-        fn transfer(&self, op: &mut Op) -> Result<usize, Errno> {
-            let early = op.position() == 0 && !self.read.swap(true, Ordering::SeqCst);
-            let mut at = op.position();
-            let end = (at + op.remaining() as u64).min(if early { 3000 } else { 40_000 });
-            let skip = op.done;
-            for slice in op.mem.as_mut().expect("a read has memory").slices_mut(skip).iter_mut() {
-                for place in slice.iter_mut().take(end.saturating_sub(at) as usize) {
-                    *place = byte(at);
-                    at += 1;
-                }
-            }
-            Ok((at - op.position()) as usize)
-        }
-
-        fn size(&self) -> io::Result<u64> {
-            Ok(if self.asked.swap(true, Ordering::SeqCst) { 40_000 } else { 3000 })
-        }
-
-        fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn set_size(&self, _size: u64) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn allocate(&self, _range: Range<u64>, _extend: bool) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn punch(&self, _range: Range<u64>) -> io::Result<()> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-    }
-
-    #[test]
-    fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
-        let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(1))).unwrap();
-        let geometry = Geometry::fixed(512, 512).unwrap();
-        let file = OpenOptions::new().read(true).io(&io).open_medium("growing", Arc::new(Growing::default()), geometry);
-        // The first window holds several requests.
-        let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096, lent: 0 };
-        let mut reader = Reader::with_read_ahead(file.unwrap(), limits).unwrap();
-        reader.window = limits.max;
-        let mut found = Vec::new();
-        reader.read_to_end(&mut found).unwrap();
-        let expected: Vec<u8> = (0..found.len() as u64).map(byte).collect();
-        assert!(found == expected, "bytes are missing within the {} that were read", found.len());
-        assert_eq!(found.len(), 40_000);
+        let _ = self.fetch.collect(self.fetch.in_flight());
+        let _ = self.file().settle();
     }
 }

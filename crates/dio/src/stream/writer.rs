@@ -63,7 +63,8 @@ pub struct Writer {
     pool: Pool,
     /// Made when the first block is full: a short file does without.
     driver: Option<Driver>,
-    /// The block being filled. Its first byte belongs at `base`; the bytes before `from` are not ours.
+    /// The block being filled. Its first byte belongs at `base`; the bytes before `from` are not ours. Invariant: it holds
+    /// at least a byte of ours.
     current: Option<Block>,
     base: u64,
     from: usize,
@@ -196,6 +197,23 @@ impl Writer {
         Ok(self.current.as_mut().expect("it was put there just now"))
     }
 
+    /// Writes as much as the present or the next block takes.
+    fn write_into_block(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let (limit, from) = (self.limits.block, self.from);
+        let block = self.fill()?;
+        let at = block.filled().len().max(from);
+        let count = bytes.len().min(limit - at);
+        block.copy_in(at, &bytes[..count]);
+        if at + count == limit {
+            self.pass_on()?;
+        }
+        Ok(count)
+    }
+
     /// The current block is full: queues it.
     fn pass_on(&mut self) -> io::Result<()> {
         let Some(block) = self.current.take() else { return Ok(()) };
@@ -323,20 +341,16 @@ impl Writer {
 }
 
 impl Write for Writer {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.check()?;
-        if bytes.is_empty() {
-            return Ok(0);
+        match &mut self.current {
+            // The way of small steps: what does not fill the block concerns nothing else.
+            Some(block) if self.error.is_none() && bytes.len() < self.limits.block - block.filled().len() => {
+                block.push(bytes);
+                Ok(bytes.len())
+            }
+            _ => self.write_into_block(bytes),
         }
-        let (limit, from) = (self.limits.block, self.from);
-        let block = self.fill()?;
-        let at = block.filled().len().max(from);
-        let count = bytes.len().min(limit - at);
-        block.copy_in(at, &bytes[..count]);
-        if at + count == limit {
-            self.pass_on()?;
-        }
-        Ok(count)
     }
 
     /// Waits until everything written so far is in the file.

@@ -4,6 +4,7 @@ mod copy;
 mod increments;
 mod pipeline;
 mod random;
+mod streams;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ enum Workload {
     Copy(copy::CopyArgs),
     Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
+    Streams(streams::StreamsArgs),
 }
 
 /// What is emptied before a run.
@@ -55,14 +57,15 @@ impl From<ColdArg> for Cold {
 
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
+    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
+    let stop = Stop::on_signals();
     let work = std::thread::spawn(move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
         Workload::Pipeline(args) => pipeline::run(args),
         Workload::Random(args) => random::run(args),
+        Workload::Streams(args) => streams::run(args),
     });
-    // The measuring thread is left alone; a signal is looked for beside it.
-    let stop = Stop::on_signals();
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {

@@ -23,8 +23,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of an input that trickles without ever pausing are kept no longer than this.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A signalled process has this long to bring away what it holds; a blocked pipe could make it last for ever.
-const GRACE: Duration = Duration::from_secs(1);
+/// A signalled process has this long to bring away what it holds, unless it is signalled again; a blocked pipe could make
+/// it last for ever.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// What to do before the next read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +117,9 @@ impl Signals {
         let caught = Arc::clone(&signals.caught);
         // Without the thread a blocked pipe would have to be ended by SIGKILL; that is no reason to fail now.
         let _ = thread::Builder::new().name("signals".into()).spawn(move || {
-            if receiver.read_exact(&mut [0]).is_ok() {
-                thread::sleep(GRACE);
+            if receiver.read_exact(&mut [0]).is_ok() && receiver.set_read_timeout(Some(GRACE)).is_ok() {
+                // It ends with the time or with the next signal.
+                let _ = receiver.read_exact(&mut [0]);
                 let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);
             }
         });

@@ -139,7 +139,7 @@ impl Cat {
             let sink = self.output.sink().map_err(Failure::Write)?;
             let length = chunk.len();
             let written = match &mut self.formatter {
-                None => plain::write(sink, chunk),
+                None => plain::write(sink, chunk, self.tool.stream_options().block),
                 Some(formatter) => chunk.chunks(PIECE).try_for_each(|piece| {
                     self.text.clear();
                     formatter.push(piece, &mut self.text);

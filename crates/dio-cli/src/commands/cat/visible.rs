@@ -53,8 +53,14 @@ fn shown_runs<const TABS: bool>(text: &[u8], out: &mut Vec<u8>) {
         }
         at += RUN;
     }
-    out.extend_from_slice(&text[plain_from..at]);
-    each(runs.remainder(), TABS, out);
+    let rest = runs.remainder();
+    // The last bytes of a line can be looked at together too, with some before them that are looked at again.
+    if text.last_chunk::<RUN>().is_some_and(|last| is_plain::<TABS>(last)) || is_plain::<TABS>(rest) {
+        out.extend_from_slice(&text[plain_from..]);
+    } else {
+        out.extend_from_slice(&text[plain_from..at]);
+        each(rest, TABS, out);
+    }
 }
 
 /// Whether every byte stays as it is.

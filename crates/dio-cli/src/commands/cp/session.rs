@@ -81,7 +81,7 @@ impl Session {
         // Questions and their answers belong to one file at a time.
         let workers = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
         raise_open_files();
-        let progress = Arc::new(Progress::new(options.progress, report::NAME.to_owned()));
+        let progress = Arc::new(Progress::new(options.progress, report::NAME.to_owned(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
             report: Report::new(options.verbose),

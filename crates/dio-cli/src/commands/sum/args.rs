@@ -1,6 +1,6 @@
 //! The grammar of `dio sum`, of the `md5sum` family, `cksum` and `sum`. Nothing is decided here; see `options`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches};
@@ -13,10 +13,10 @@ use crate::tool::IoArgs;
 pub struct SumArgs {
     /// Files to read; standard input without any, or where FILE is -
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc,
-    /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256]
+    /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]
     #[arg(short, long, value_name = "LIST", action = clap::ArgAction::Append)]
     pub algorithm: Vec<String>,
 
@@ -71,7 +71,7 @@ pub struct SumArgs {
 pub struct HashArgs {
     /// Files to read; standard input without any, or where FILE is -
     #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
+    pub files: Vec<OsString>,
 
     /// Marks of a line
     #[command(flatten)]
@@ -135,7 +135,7 @@ pub struct B3Args {
 /// Flags that only make sense when digests are checked.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Checks {
-    /// Read digests from the FILEs and check them
+    /// Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure
     #[arg(short, long)]
     pub check: bool,
 

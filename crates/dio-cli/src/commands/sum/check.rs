@@ -129,11 +129,12 @@ struct Session<'a> {
 /// Checks the list in the file `list`; whether all of it is well.
 pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers: &Helpers) -> bool {
     let is_stdin = list == Path::new("-");
+    let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
         Ok(lines) => lines,
         // GNU opens a directory and finds only when it reads that it is one.
         Err(error) if errno_of(&error) == Errno::ISDIR => {
-            tool.error(format_args!("{}: read error", named(list)));
+            tool.error(format_args!("{shown}: read error"));
             return false;
         }
         Err(error) => {
@@ -141,11 +142,9 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
             return false;
         }
     };
-    let shown = if is_stdin { named("standard input") } else { named(list) };
     let mut session = Session { tool, check, list: shown, tally: Tally::default() };
     let mut steps = Steps::new(lines, &check.accept, is_stdin, group);
-    let workers = if helpers.cpus() > 1 { helpers.cpus() } else { 0 };
-    let run = Pipeline::new(workers).run(
+    let run = Pipeline::new(helpers.files()).run(
         || steps.step().map_err(|_| Trouble::List),
         || |step| Ok(compare(tool, step, helpers)),
         |done| session.tell(done).map_err(Trouble::Output),
@@ -266,7 +265,7 @@ mod tests {
     use crate::commands::sum::digest::Algorithm;
 
     fn steps(list: &str, group: bool) -> Vec<String> {
-        let accept = Accept { algorithms: vec![Algorithm::Crc32c], base64: false };
+        let accept = Accept { algorithms: vec![Algorithm::Crc32c], general: false };
         let mut steps = Steps::new(list.as_bytes(), &accept, true, group);
         let mut found = Vec::new();
         while let Some(step) = steps.step().unwrap() {

@@ -23,8 +23,9 @@ pub(crate) struct Claim {
 pub(crate) struct Accept {
     /// The algorithms asked for; if there are none, tagged lines of any are read, and no others.
     pub(crate) algorithms: Vec<Algorithm>,
-    /// Digests may be in base64.
-    pub(crate) base64: bool,
+    /// Lines are read as `cksum` does: digests may be in base64, one more blank may follow the tag, and a name may be
+    /// empty.
+    pub(crate) general: bool,
 }
 
 /// Reads the lines of one list.
@@ -94,6 +95,10 @@ impl<'a> Reader<'a> {
                 let fits = bits > 0 && bits % 8 == 0 && bits / 8 <= algorithm.most_bytes();
                 (fits.then_some(bits / 8)?, &rest[digits..])
             }
+            // GNU ends the tag of these at a blank, and then takes another.
+            _ if self.is_loose(algorithm) => {
+                (algorithm.bytes(), rest.strip_prefix(b" ").or(rest.strip_prefix(b"\t")).unwrap_or(rest))
+            }
             _ => (algorithm.bytes(), rest),
         };
         let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
@@ -111,9 +116,14 @@ impl<'a> Reader<'a> {
         let end = line.iter().position(|&byte| is_blank(byte))?;
         let (digest, rest) = (&line[..end], &line[end + 1..]);
         let (kind, digest) = self.untagged_kind(digest)?;
-        let name = self.reversed_name(rest)?;
+        let name = self.reversed_name(rest, kind.algorithm)?;
         let name = if escaped { unescaped(name)? } else { name.to_vec() };
         Some(Claim { kind, digest, name })
+    }
+
+    /// Whether GNU reads lines of the algorithm by the rules of `cksum` and `b2sum`.
+    fn is_loose(&self, algorithm: Algorithm) -> bool {
+        self.accept.general || algorithm.any_length()
     }
 
     /// Which of the algorithms asked for an untagged digest of this length is: the first that has it.
@@ -126,9 +136,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The name behind the digest and one blank.
-    fn reversed_name<'l>(&mut self, rest: &'l [u8]) -> Option<&'l [u8]> {
+    fn reversed_name<'l>(&mut self, rest: &'l [u8], algorithm: Algorithm) -> Option<&'l [u8]> {
         match rest {
-            [] => None,
+            // There, an empty name is one, though of no file.
+            [] if !self.is_loose(algorithm) => None,
             [b' ' | b'*', name @ ..] if !name.is_empty() => {
                 if *self.one_blank.get_or_insert(false) {
                     return Some(rest);
@@ -141,7 +152,7 @@ impl<'a> Reader<'a> {
 
     /// How many bytes the digest of BLAKE3 spelt by `text` has.
     fn length_of(&self, text: &[u8]) -> Option<usize> {
-        let bytes = from_hex(text).or_else(|| from_base64(text).filter(|_| self.accept.base64))?;
+        let bytes = from_hex(text).or_else(|| from_base64(text).filter(|_| self.accept.general))?;
         (1..=Algorithm::Blake3.most_bytes()).contains(&bytes.len()).then_some(bytes.len())
     }
 
@@ -151,7 +162,7 @@ impl<'a> Reader<'a> {
         {
             return Some(bytes);
         }
-        from_base64(text).filter(|bytes| self.accept.base64 && bytes.len() == kind.bytes)
+        from_base64(text).filter(|bytes| self.accept.general && bytes.len() == kind.bytes)
     }
 }
 
@@ -191,7 +202,7 @@ mod tests {
     const MD5: &str = "764efa883dda1e11db47671c4a3bbd9e";
 
     fn read(algorithms: &[Algorithm], lines: &[&str]) -> Vec<Option<String>> {
-        let accept = Accept { algorithms: algorithms.to_vec(), base64: true };
+        let accept = Accept { algorithms: algorithms.to_vec(), general: true };
         let mut reader = Reader::new(&accept);
         let mut name = |line: &&str| reader.line(line.as_bytes()).map(|claim| String::from_utf8(claim.name).unwrap());
         lines.iter().map(&mut name).collect()
@@ -227,7 +238,6 @@ mod tests {
         for line in [
             "garbage".to_owned(),
             MD5.to_owned(),
-            format!("{MD5} "),
             format!("{MD5}0  a"),
             format!("{}  a", &MD5[1..]),
             format!("g{}  a", &MD5[1..]),
@@ -253,7 +263,7 @@ mod tests {
 
     #[test]
     fn tagged_lines_name_their_algorithm() {
-        let accept = Accept { algorithms: vec![], base64: true };
+        let accept = Accept { algorithms: vec![], general: true };
         let mut reader = Reader::new(&accept);
         assert_eq!(reader.tag(), "CRC");
         assert_eq!(reader.line(format!("{MD5}  a").as_bytes()), None);
@@ -270,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_untagged_line_is_of_the_algorithm_with_its_length() {
-        let accept = Accept { algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1], base64: true };
+        let accept = Accept { algorithms: vec![Algorithm::Blake2b, Algorithm::Md5, Algorithm::Sha1], general: true };
         let mut reader = Reader::new(&accept);
         let mut kind = |digits| reader.line(format!("{}  a", "0".repeat(digits)).as_bytes()).map(|claim| claim.kind);
         assert_eq!(kind(32), Some(Algorithm::Md5.into()));

@@ -168,5 +168,5 @@ fn compute(tool: &Tool, options: &Options, helpers: &Helpers) {
 fn workers(files: &[PathBuf], helpers: &Helpers) -> usize {
     // Standard input gives its bytes to the one who is first.
     let stdins = files.iter().filter(|file| file.as_os_str() == "-").count();
-    if files.len() < 2 || stdins > 1 || helpers.cpus() < 2 { 0 } else { helpers.cpus().min(files.len()) }
+    if files.len() < 2 || stdins > 1 { 0 } else { helpers.files().min(files.len()) }
 }

@@ -1,5 +1,7 @@
 //! From flags to decisions: everything that can be known to be wrong before a file is looked at.
 
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
 use super::args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
@@ -15,6 +17,8 @@ pub(crate) enum UsageError {
     Algorithm(String),
     #[error("invalid length: ‘{0}’")]
     Length(String),
+    #[error("invalid length: ‘{0}’: Value too large for defined data type")]
+    HugeLength(String),
     #[error("length is not a multiple of 8")]
     NotWholeBytes(String),
     #[error("maximum digest length for ‘{1}’ is {2} bits")]
@@ -45,6 +49,7 @@ impl UsageError {
         !matches!(
             self,
             Self::Length(_)
+                | Self::HugeLength(_)
                 | Self::NotWholeBytes(_)
                 | Self::TooLong(..)
                 | Self::LengthWithout
@@ -136,7 +141,7 @@ struct Given {
     checks: Checks,
     strict: bool,
     strict_elsewhere: bool,
-    files: Vec<PathBuf>,
+    files: Vec<OsString>,
     threads: Option<usize>,
 }
 
@@ -190,10 +195,10 @@ impl Given {
         let named = !self.files.is_empty();
         let format = Format { style, base64: self.base64, zero: self.zero, named };
         let algorithms = if self.specified { self.kinds.iter().map(|kind| kind.algorithm).collect() } else { vec![] };
-        let accept = Accept { algorithms, base64: self.general };
+        let accept = Accept { algorithms, general: self.general };
         let Checks { ignore_missing, quiet, status, warn, .. } = self.checks;
         let check = check.then_some(Check { accept, ignore_missing, quiet, status, strict: self.strict, warn });
-        let files = if named { self.files } else { vec!["-".into()] };
+        let files = if named { self.files.into_iter().map(PathBuf::from).collect() } else { vec!["-".into()] };
         Ok(Options { kinds: self.kinds, format, check, files, threads: self.threads })
     }
 
@@ -229,7 +234,10 @@ impl Options {
     /// Of `dio sum` and `cksum`.
     pub(crate) fn sum(args: SumArgs, family: Family) -> Result<Self, UsageError> {
         let bits = args.length.as_deref().map(bits).transpose()?.filter(|&bits| bits != 0);
-        let mut algorithms = algorithms(&args.algorithm)?;
+        let mut algorithms = match family {
+            Family::Cksum => args.algorithm.iter().map(|name| named(name)).collect::<Result<_, _>>()?,
+            Family::Dio | Family::Sum => algorithms(&args.algorithm)?,
+        };
         algorithms.extend(args.r.then_some(Algorithm::Bsd));
         algorithms.extend(args.sysv.then_some(Algorithm::Sysv));
         if family == Family::Cksum {
@@ -297,7 +305,10 @@ fn algorithms(lists: &[String]) -> Result<Vec<Algorithm>, UsageError> {
 
 /// The argument of `--length`.
 fn bits(text: &str) -> Result<usize, UsageError> {
-    let bits: usize = text.parse().map_err(|_| UsageError::Length(text.to_owned()))?;
+    let bits: usize = text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => UsageError::HugeLength(text.to_owned()),
+        _ => UsageError::Length(text.to_owned()),
+    })?;
     if bits % 8 == 0 { Ok(bits) } else { Err(UsageError::NotWholeBytes(text.to_owned())) }
 }
 

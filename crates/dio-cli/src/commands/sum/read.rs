@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use dio::pipeline::Pipeline;
 use dio::stream::Chunk;
@@ -14,21 +15,26 @@ use crate::tool::{Source, Tool};
 /// Files shorter than this are worked on by one thread: starting more takes longer than they save.
 const WORTHWHILE: u64 = 4 << 20;
 
+/// Most files that are read at a time: each takes the buffers of a stream.
+const MOST_FILES: usize = 16;
+
 /// Threads that files worked on at the same time share, so that their number does not multiply.
 pub(crate) struct Helpers {
     cpus: usize,
     free: AtomicUsize,
+    /// Held by whoever reads standard input, so that two who want it do not get a part each.
+    stdin: Mutex<()>,
 }
 
 impl Helpers {
     /// As many as pay with so many CPUs: more than there are, since some digests are done before others.
     pub(crate) fn new(cpus: usize) -> Self {
-        Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }) }
+        Self { cpus, free: AtomicUsize::new(if cpus > 1 { cpus * 4 } else { 0 }), stdin: Mutex::new(()) }
     }
 
-    /// How many CPUs there are to use.
-    pub(crate) fn cpus(&self) -> usize {
-        self.cpus
+    /// How many files to work on at a time; 0 where one thread does it all.
+    pub(crate) fn files(&self) -> usize {
+        if self.cpus > 1 { self.cpus.min(MOST_FILES) } else { 0 }
     }
 
     /// Up to `wanted` threads, given back when the loan is dropped.
@@ -78,10 +84,11 @@ impl Blocks for Source {
 /// # Errors
 /// What opening and reading answer.
 pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
+    let is_stdin = path == Path::new("-");
+    let _mine = is_stdin.then(|| helpers.stdin.lock().unwrap_or_else(PoisonError::into_inner));
     let mut source = tool.open(path)?;
     let large = source.len().is_some_and(|size| size >= WORTHWHILE);
-    let plain = source.file().is_none();
-    if let ([kind], true) = (kinds, large && path != Path::new("-"))
+    if let ([kind], true) = (kinds, large && !is_stdin)
         && kind.in_parts()
     {
         if let Some(sum) = in_parts(&mut source, *kind, helpers)? {
@@ -90,31 +97,36 @@ pub(crate) fn file(tool: &Tool, path: &Path, kinds: &[Kind], helpers: &Helpers) 
         // The file changed its size while it was read: from the start, in a way that does not mind.
         source = tool.open(path)?;
     }
-    if kinds.len() > 1 && (large || plain) {
-        together(&mut source, kinds, helpers)
-    } else {
-        one_by_one(&mut source, kinds)
-    }
+    in_one_read(&mut source, kinds, large, helpers)
 }
 
-/// All digests in this thread.
-fn one_by_one(source: &mut impl Blocks, kinds: &[Kind]) -> io::Result<Vec<Sum>> {
+/// All digests, in this thread as long as that is quicker.
+fn in_one_read(source: &mut impl Blocks, kinds: &[Kind], large: bool, helpers: &Helpers) -> io::Result<Vec<Sum>> {
     let mut hashers: Vec<Hasher> = kinds.iter().map(|&kind| Hasher::new(kind)).collect();
-    while let Some(block) = source.next()? {
+    let alone = match (kinds.len(), large) {
+        (0 | 1, _) => u64::MAX,
+        (_, true) => 0,
+        // A pipe does not say how much will come.
+        (_, false) => WORTHWHILE,
+    };
+    let mut bytes = 0;
+    while bytes < alone {
+        let Some(block) = source.next()? else {
+            return Ok(hashers.into_iter().map(Hasher::finish).collect());
+        };
+        bytes += block.len() as u64;
         hashers.iter_mut().for_each(|hasher| hasher.update(&block));
     }
-    Ok(hashers.into_iter().map(Hasher::finish).collect())
+    together(source, hashers, helpers)
 }
 
 /// Several digests, each in a thread of its own as far as there are any; every block is read once and shown to all.
-fn together(source: &mut impl Blocks, kinds: &[Kind], helpers: &Helpers) -> io::Result<Vec<Sum>> {
-    let loan = helpers.lend(kinds.len());
-    if loan.threads < 2 {
-        return one_by_one(source, kinds);
-    }
-    let mut groups: Vec<Vec<(usize, Hasher)>> = (0..loan.threads).map(|_| Vec::new()).collect();
-    for (place, &kind) in kinds.iter().enumerate() {
-        groups[place % loan.threads].push((place, Hasher::new(kind)));
+fn together(source: &mut impl Blocks, hashers: Vec<Hasher>, helpers: &Helpers) -> io::Result<Vec<Sum>> {
+    let loan = helpers.lend(hashers.len());
+    let mut groups: Vec<Vec<(usize, Hasher)>> = (0..loan.threads.max(1)).map(|_| Vec::new()).collect();
+    let count = groups.len();
+    for (place, hasher) in hashers.into_iter().enumerate() {
+        groups[place % count].push((place, hasher));
     }
     // Nobody asks it to stop, so the report says nothing.
     let _ = Pipeline::new(loan.threads).depth(AHEAD).broadcast(
@@ -159,4 +171,83 @@ fn in_parts(source: &mut impl Blocks, kind: Kind, helpers: &Helpers) -> io::Resu
 /// The part of a digest that a block comes to, and the block's length.
 fn measured(kind: Kind, start: u64, block: impl Deref<Target = [u8]>) -> (Option<Part>, u64) {
     (part(kind, &block, start), block.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::sum::digest::Algorithm;
+
+    /// Bytes in blocks of one size; after them, an error if there is one.
+    struct Fake<'a> {
+        blocks: std::slice::Chunks<'a, u8>,
+        error: Option<io::ErrorKind>,
+    }
+
+    impl Blocks for Fake<'_> {
+        type Block = Vec<u8>;
+
+        fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+            match (self.blocks.next(), self.error) {
+                (Some(block), _) => Ok(Some(block.to_vec())),
+                (None, Some(error)) => Err(error.into()),
+                (None, None) => Ok(None),
+            }
+        }
+    }
+
+    fn bytes() -> Vec<u8> {
+        (0u32..WORTHWHILE as u32 + 5_000_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    }
+
+    fn whole(kind: Kind, bytes: &[u8]) -> Sum {
+        let mut hasher = Hasher::new(kind);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+
+    #[test]
+    fn every_number_of_threads_comes_to_the_same() {
+        let bytes = bytes();
+        let kinds = [Algorithm::Crc, Algorithm::Xxh3, Algorithm::Blake3, Algorithm::Sha256].map(Kind::from);
+        let expected: Vec<Sum> = kinds.iter().map(|&kind| whole(kind, &bytes)).collect();
+        for (cpus, large, block) in [(1, true, 1 << 20), (2, true, 100_000), (2, false, 1 << 20), (8, false, 65_536)] {
+            let helpers = Helpers::new(cpus);
+            let mut source = Fake { blocks: bytes.chunks(block), error: None };
+            assert_eq!(in_one_read(&mut source, &kinds, large, &helpers).unwrap(), expected);
+            // All threads came back: there are as many for the next file.
+            assert_eq!(helpers.free.into_inner(), Helpers::new(cpus).free.into_inner());
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_or_given_up() {
+        let bytes = bytes();
+        for cpus in [1, 2, 5] {
+            let helpers = Helpers::new(cpus);
+            for kind in [Algorithm::Blake3, Algorithm::Crc, Algorithm::Crc32c].map(Kind::from) {
+                for block in [4096, 12_288, 1 << 20] {
+                    let mut source = Fake { blocks: bytes.chunks(block), error: None };
+                    assert_eq!(in_parts(&mut source, kind, &helpers).unwrap(), Some(whole(kind, &bytes)), "{kind:?}");
+                }
+            }
+            // As a file that grows while it is read: the tree has to be built from the start.
+            let mut source = Fake { blocks: bytes.chunks(100_000), error: None };
+            assert_eq!(in_parts(&mut source, Algorithm::Blake3.into(), &helpers).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_source_comes_out() {
+        let bytes = bytes();
+        let helpers = Helpers::new(2);
+        let fake = || Fake { blocks: bytes.chunks(1 << 20), error: Some(io::ErrorKind::TimedOut) };
+        let kinds = [Algorithm::Crc, Algorithm::Xxh3].map(Kind::from);
+        let together = in_one_read(&mut fake(), &kinds, true, &helpers);
+        assert_eq!(together.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let alone = in_one_read(&mut fake(), &kinds[..1], true, &helpers);
+        assert_eq!(alone.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let parts = in_parts(&mut fake(), Algorithm::Blake3.into(), &helpers);
+        assert_eq!(parts.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -46,6 +46,8 @@ pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
 pub(super) struct Output {
     /// What messages call it.
     pub(super) name: String,
+    /// Bytes of one request.
+    block: usize,
     way: Way,
 }
 
@@ -67,7 +69,7 @@ impl Output {
         } else {
             Way::Sink(Box::new(tool.output(fd, path)?))
         };
-        Ok(Output { name, way })
+        Ok(Output { name, block: tool.stream_options().block, way })
     }
 
     /// Whether what is written may stay here for a while.
@@ -107,7 +109,7 @@ impl Output {
     /// Moves a chunk into the output.
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
-            Way::Sink(sink) => plain::write(sink, chunk),
+            Way::Sink(sink) => plain::write(sink, chunk, self.block),
             Way::Shared { .. } => self.write(&chunk),
         }
     }

@@ -1,0 +1,116 @@
+//! Random reads through a stream, whose read-ahead must see that there is nothing to read ahead.
+
+use std::hint::black_box;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use dio::block::Pool;
+use dio::stream::Reader;
+use dio::{File, Mode, OpenOptions};
+
+use super::{Counted, Part, Plan, Run, Workload};
+use crate::BenchError;
+use crate::cold::make_cold;
+use crate::data::Random;
+use crate::measure::{Meter, Usage};
+use crate::units;
+
+/// Bytes of each read.
+pub(super) const BLOCK: u64 = 4096;
+
+/// Reads of one way before it is the other's turn: the two differ by a few per cent, a disk's speed from one second to
+/// the next by more. Long enough that what a stream still has in flight when its turn ends does not count.
+const TURN: u64 = 1000;
+
+/// Reads whole blocks at random places of the first `size` bytes: by the stream, and one by one without read-ahead.
+pub(super) fn read(plan: &Plan, source: &Path, size: u64) -> Result<Workload, BenchError> {
+    let (mut stream, mut alone) = (Vec::new(), Vec::new());
+    for run in 0..plan.runs {
+        make_cold(source, plan.cold)?;
+        let (ours, theirs) = alternate(source, size / BLOCK, plan.reads, (plan.round + run) as u64)?;
+        stream.push(ours);
+        alone.push(theirs);
+    }
+    let name = format!("random reads of {}", units::size(BLOCK));
+    let runs = vec![("stream", stream), ("read_at", alone)];
+    Ok(Workload::new(name, Part::Random, (BLOCK, plan.reads * BLOCK), runs))
+}
+
+/// One run of both: turns A B, B A, A B, … until each has made its reads. Only the reads are timed; each way has places of
+/// its own, so that neither finds in the device what the other has fetched.
+fn alternate(path: &Path, blocks: u64, reads: u64, round: u64) -> Result<(Run, Run), BenchError> {
+    let failed = |error| BenchError::system("read", path)(error);
+    let open = || OpenOptions::new().read(true).mode(Mode::Direct).open(path).map(Arc::new);
+    let (through, alone): (Arc<File>, Arc<File>) = (open()?, open()?);
+    let mut reader = Reader::new(Arc::clone(&through)).map_err(failed)?;
+    // Aligned memory: the device writes into it, which is as fast as a read without read-ahead can be.
+    let pool = Pool::new(BLOCK as usize, 1).map_err(BenchError::system("map memory for", path))?;
+    let mut memory = pool.try_take().expect("nobody else takes from this pool");
+    let mut buffer = vec![0; BLOCK as usize];
+    let mut places = [2 * round, 2 * round + 1].map(Random::new);
+    let mut usages = [Usage { device_bytes: Some(0), ..Usage::default() }; 2];
+    let (mut done, mut turn) = (0, 0);
+    while done < reads {
+        let count = TURN.min(reads - done);
+        for way in [turn % 2, 1 - turn % 2] {
+            let random = &mut places[way];
+            let meter = Meter::start();
+            for _ in 0..count {
+                let offset = random.below(blocks) * BLOCK;
+                if way == 0 {
+                    reader
+                        .seek(SeekFrom::Start(offset))
+                        .and_then(|_| reader.read_exact(&mut buffer))
+                        .map_err(failed)?;
+                    black_box(&buffer[..]);
+                } else {
+                    alone.read_exact_at(memory.bytes_mut(), offset)?;
+                    black_box(memory.bytes_mut());
+                }
+            }
+            add(&mut usages[way], meter.stop());
+        }
+        done += count;
+        turn += 1;
+    }
+    let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
+    drop(reader);
+    let [ours, theirs] = [Counted::of(&through, [stats]), Counted::of(&alone, [])];
+    let ours = Run::read(usages[0], reads * BLOCK, path, Some(ours))?.with_buffers(buffers);
+    Ok((ours, Run::read(usages[1], reads * BLOCK, path, Some(theirs))?))
+}
+
+fn add(sum: &mut Usage, more: Usage) {
+    sum.wall_seconds += more.wall_seconds;
+    sum.cpu_seconds += more.cpu_seconds;
+    sum.device_bytes = sum.device_bytes.zip(more.device_bytes).map(|(sum, more)| sum + more);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Scratch;
+
+    #[test]
+    fn each_way_makes_all_of_its_reads() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        let path = scratch.random_file("data", 64 * BLOCK).unwrap();
+        let reads = TURN + 7;
+        let (through, alone) = alternate(&path, 64, reads, 0).unwrap();
+        assert!(through.usage.wall_seconds > 0.0 && alone.usage.wall_seconds > 0.0);
+        // Every read went to the file, and without read-ahead none brought more than was asked for.
+        assert!(alone.in_vain_bytes.unwrap() < reads * BLOCK / 10, "{alone:?}");
+        assert!(through.buffer_bytes.unwrap() > 0 && alone.buffer_bytes.is_none());
+    }
+
+    #[test]
+    fn a_sum_knows_the_device_only_if_all_parts_do() {
+        let part = |device_bytes| Usage { wall_seconds: 1.0, cpu_seconds: 2.0, device_bytes };
+        let mut sum = part(Some(1));
+        add(&mut sum, part(Some(2)));
+        assert_eq!((sum.wall_seconds, sum.cpu_seconds, sum.device_bytes), (2.0, 4.0, Some(3)));
+        add(&mut sum, part(None));
+        assert_eq!(sum.device_bytes, None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Reading and writing a file from front to back in steps.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use dio::stream::{Reader, Writer};
+use dio::{Mode, OpenOptions};
+
+use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
+use crate::BenchError;
+use crate::cold::{make_absent, make_cold, resident_pages};
+use crate::data::Random;
+use crate::increments::read_all;
+use crate::measure::Meter;
+use crate::units;
+
+/// Below this a program that cares puts a buffer of its own before the system calls: the stream meets both, the calls on
+/// fewer bytes.
+const SMALL_STEP: u64 = 4096;
+
+/// Bytes of the buffer that such a program uses, the standard library's own choice.
+const USUAL_BUFFER: usize = 8192;
+
+/// Bytes of the pattern that is written again and again.
+const PATTERN: u64 = 1 << 20;
+
+/// How the page cache is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// A system call for each step.
+    Each,
+    /// The standard library's buffer between.
+    Buffered,
+}
+
+/// What is compared for each step: the calls, and how many bytes.
+fn comparisons(plan: &Plan, size: u64) -> Vec<(u64, Calls, u64)> {
+    let of = |step: &u64| match *step {
+        step if step < SMALL_STEP => {
+            vec![(step, Calls::Each, plan.small_size.min(size)), (step, Calls::Buffered, size)]
+        }
+        step => vec![(step, Calls::Each, size)],
+    };
+    plan.steps.iter().flat_map(of).collect()
+}
+
+fn name(verb: &str, step: u64, calls: Calls) -> String {
+    let note = if calls == Calls::Buffered { ", buffered" } else { "" };
+    format!("{verb} in steps of {}{note}", units::size(step))
+}
+
+/// Reads `size` bytes of `source` in every step.
+pub(super) fn read(plan: &Plan, source: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+    for (step, calls, bytes) in comparisons(plan, size) {
+        let cold = || make_cold(source, plan.cold);
+        let stream: Runner<'_> = ("stream", Box::new(|| cold().and_then(|()| read_stream(source, step, bytes))));
+        let cached: Runner<'_> = match calls {
+            Calls::Each => {
+                ("read(2)", Box::new(|| cold().and_then(|()| read_cached(source, step, bytes, |file| file))))
+            }
+            Calls::Buffered => {
+                let buffer = |file| BufReader::with_capacity(USUAL_BUFFER, file);
+                ("BufReader", Box::new(move || cold().and_then(|()| read_cached(source, step, bytes, buffer))))
+            }
+        };
+        let runs = in_turns(plan, &mut [stream, cached])?;
+        found.push(Workload::new(name("read", step, calls), Part::Read, (step, bytes), runs));
+    }
+    Ok(())
+}
+
+fn buffer(step: u64, bytes: u64) -> Vec<u8> {
+    vec![0; usize::try_from(step.min(bytes)).unwrap_or(usize::MAX)]
+}
+
+/// Opening and closing count, here and in the other ways.
+fn read_stream(path: &Path, step: u64, bytes: u64) -> Result<Run, BenchError> {
+    let mut buffer = buffer(step, bytes);
+    let meter = Meter::start();
+    let file = Arc::new(OpenOptions::new().read(true).mode(Mode::Direct).open(path)?);
+    let mut reader = Reader::new(Arc::clone(&file)).map_err(BenchError::system("read", path))?;
+    read_all(&mut reader, path, &mut buffer, bytes)?;
+    let (buffers, stats) = (reader.buffer_bytes(), reader.stats());
+    drop(reader);
+    let counted = Counted::of(&file, [stats]);
+    drop(file);
+    let usage = meter.stop();
+    Ok(Run::read(usage, bytes, path, Some(counted))?.with_buffers(buffers))
+}
+
+fn read_cached<R: Read>(path: &Path, step: u64, bytes: u64, wrap: impl Fn(File) -> R) -> Result<Run, BenchError> {
+    let mut buffer = buffer(step, bytes);
+    let meter = Meter::start();
+    let mut from = wrap(File::open(path).map_err(BenchError::system("open", path))?);
+    read_all(&mut from, path, &mut buffer, bytes)?;
+    drop(from);
+    let usage = meter.stop();
+    Run::read(usage, bytes, path, None)
+}
+
+/// Writes `size` bytes to a new file `target` in every step, and removes it.
+pub(super) fn write(plan: &Plan, target: &Path, size: u64, found: &mut Vec<Workload>) -> Result<(), BenchError> {
+    for (step, calls, bytes) in comparisons(plan, size) {
+        let source = Source::new(step, bytes);
+        let absent = || make_absent(target, plan.cold);
+        let stream: Runner<'_> = ("stream", Box::new(|| absent().and_then(|()| write_stream(target, &source))));
+        let cached: Runner<'_> = match calls {
+            Calls::Each => {
+                ("write(2)", Box::new(|| absent().and_then(|()| write_cached(target, &source, |file| file))))
+            }
+            Calls::Buffered => {
+                let (source, buffer) = (&source, |file| BufWriter::with_capacity(USUAL_BUFFER, file));
+                ("BufWriter", Box::new(move || absent().and_then(|()| write_cached(target, source, buffer))))
+            }
+        };
+        let runs = in_turns(plan, &mut [stream, cached])?;
+        found.push(Workload::new(name("write", step, calls), Part::Write, (step, bytes), runs));
+    }
+    make_absent(target, plan.cold)
+}
+
+/// What is written: random bytes, again and again, in steps.
+struct Source {
+    pattern: Vec<u8>,
+    step: usize,
+    bytes: u64,
+}
+
+impl Source {
+    fn new(step: u64, bytes: u64) -> Source {
+        let step = usize::try_from(step.min(bytes)).unwrap_or(usize::MAX);
+        // Whole steps, so that none is cut.
+        let mut pattern = vec![0; step * (PATTERN as usize / step).max(1)];
+        Random::new(bytes).fill(&mut pattern);
+        Source { pattern, step, bytes }
+    }
+
+    fn write_all(&self, to: &mut impl Write, path: &Path) -> Result<(), BenchError> {
+        let mut left = self.bytes;
+        while left > 0 {
+            for piece in self.pattern.chunks(self.step) {
+                let count = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                to.write_all(&piece[..count]).map_err(BenchError::system("write", path))?;
+                left -= count as u64;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_stream(path: &Path, source: &Source) -> Result<Run, BenchError> {
+    let failed = |error| BenchError::system("write", path)(error);
+    let meter = Meter::start();
+    let file = Arc::new(OpenOptions::new().write(true).create_new(true).mode(Mode::Direct).open(path)?);
+    let mut writer = Writer::new(Arc::clone(&file)).map_err(failed)?;
+    source.write_all(&mut writer, path)?;
+    writer.finish().map_err(failed)?;
+    file.sync_data()?;
+    let buffers = writer.buffer_bytes();
+    drop((writer, file));
+    Ok(written(meter, path, source.bytes)?.with_buffers(buffers))
+}
+
+fn write_cached<W: AsFile>(path: &Path, source: &Source, wrap: impl Fn(File) -> W) -> Result<Run, BenchError> {
+    let failed = |error| BenchError::system("write", path)(error);
+    let meter = Meter::start();
+    let file = File::create_new(path).map_err(BenchError::system("open", path))?;
+    let mut to = wrap(file);
+    source.write_all(&mut to, path)?;
+    to.flush().map_err(failed)?;
+    to.as_file().sync_data().map_err(BenchError::system("sync", path))?;
+    drop(to);
+    written(meter, path, source.bytes)
+}
+
+/// A writer with a file below it, to be synced.
+trait AsFile: Write {
+    fn as_file(&self) -> &File;
+}
+
+impl AsFile for File {
+    fn as_file(&self) -> &File {
+        self
+    }
+}
+
+impl AsFile for BufWriter<File> {
+    fn as_file(&self) -> &File {
+        self.get_ref()
+    }
+}
+
+/// The run that ends now with a closed file, which must hold every byte.
+fn written(meter: Meter, path: &Path, bytes: u64) -> Result<Run, BenchError> {
+    let usage = meter.stop();
+    let length = std::fs::metadata(path).map_err(BenchError::system("open", path))?.len();
+    if length != bytes {
+        return Err(BenchError::Asked(format!("'{}' has {length} bytes instead of {bytes}", path.display())));
+    }
+    Ok(Run { usage, in_vain_bytes: None, buffer_bytes: None, pages_after: resident_pages(path)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Scratch;
+
+    #[test]
+    fn every_way_writes_the_same_bytes() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        // More than the pattern, and not in whole steps.
+        let source = Source::new(1000, PATTERN + 12_345);
+        let mut expected = Vec::new();
+        source.write_all(&mut expected, Path::new("x")).unwrap();
+        assert_eq!(expected.len() as u64, PATTERN + 12_345);
+        assert!(expected[..1000] == expected[source.pattern.len()..source.pattern.len() + 1000]);
+        let path = |name| scratch.path(name);
+        write_stream(&path("stream"), &source).unwrap();
+        write_cached(&path("calls"), &source, |file| file).unwrap();
+        write_cached(&path("buffered"), &source, BufWriter::new).unwrap();
+        for name in ["stream", "calls", "buffered"] {
+            assert!(std::fs::read(path(name)).unwrap() == expected, "{name} differs");
+        }
+    }
+
+    #[test]
+    fn a_file_that_misses_bytes_is_an_error() {
+        let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
+        std::fs::write(scratch.path("target"), [7; 99]).unwrap();
+        assert!(written(Meter::start(), &scratch.path("target"), 99).is_ok());
+        assert!(written(Meter::start(), &scratch.path("target"), 100).is_err());
+    }
+}
