@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, probe, split, sum, tee};
+use crate::commands::{bench, cache, cat, cp, dd, probe, split, sum, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -23,6 +23,7 @@ enum Command {
     /// Copy files and trees past the page cache
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
+    Dd(dd::DdArgs),
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Probe(probe::ProbeArgs),
@@ -78,6 +79,7 @@ impl Cli {
         match self.command {
             Command::Cp(args) => cp::run(args),
             Command::Cat(args) => cat::run(args),
+            Command::Dd(args) => dd::run(args),
             Command::Tee(args) => tee::run(args),
             Command::Split(_) => unreachable!("its command line is not read here"),
             Command::Probe(args) => probe::run(args),

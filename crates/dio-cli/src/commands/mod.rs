@@ -4,6 +4,7 @@ pub mod bench;
 pub mod cache;
 pub mod cat;
 pub mod cp;
+pub mod dd;
 pub mod probe;
 pub mod split;
 pub mod sum;

@@ -1,0 +1,209 @@
+//! Records in and out, and the report that tells them.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::flags::Level;
+use super::human;
+
+/// Records of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Side {
+    pub(super) full: u64,
+    pub(super) partial: u64,
+    /// Bytes of a record that is not full yet.
+    rest: u64,
+}
+
+impl Side {
+    /// Full records alone.
+    pub(super) fn of(full: u64) -> Side {
+        Side { full, ..Side::default() }
+    }
+
+    /// Bytes of a stream that is cut into records of `record` bytes, wherever the pieces end.
+    pub(super) fn stream(&mut self, record: u64, bytes: u64) {
+        let all = u128::from(self.rest) + u128::from(bytes);
+        self.full += (all / u128::from(record)) as u64;
+        self.rest = (all % u128::from(record)) as u64;
+    }
+
+    /// The record under way ends here; true if there was one.
+    pub(super) fn cut(&mut self) -> bool {
+        let short = std::mem::take(&mut self.rest) > 0;
+        self.partial += u64::from(short);
+        short
+    }
+
+    /// The same as if the record under way had not been begun.
+    pub(super) fn without_rest(self) -> Side {
+        Side { rest: 0, ..self }
+    }
+
+    /// Bytes of the record under way.
+    pub(super) fn rest(&self) -> u64 {
+        self.rest
+    }
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) input: Side,
+    pub(super) output: Side,
+    pub(super) truncated: u64,
+    /// Bytes written, or sought over because they were zeros.
+    pub(super) bytes: u64,
+}
+
+impl Counts {
+    /// Bytes as they are told: a record that is under way is not written yet, as far as anybody is concerned.
+    fn told(&self) -> u64 {
+        self.bytes - self.output.rest.min(self.bytes)
+    }
+}
+
+/// The account of a run; shared with the thread that answers signals.
+#[derive(Debug)]
+pub(super) struct Account {
+    started: Instant,
+    level: Level,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    counts: Counts,
+    /// When the next line of progress is due.
+    due: Duration,
+    /// Characters of the line of progress on the terminal.
+    shown: usize,
+}
+
+/// Time between two lines of progress.
+const STEP: Duration = Duration::from_secs(1);
+
+impl Account {
+    /// An account from now on.
+    pub(super) fn new(level: Level) -> Account {
+        let state = State { counts: Counts::default(), due: STEP, shown: 0 };
+        Account { started: Instant::now(), level, state: Mutex::new(state) }
+    }
+
+    /// Changes the counts.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
+        change(&mut self.lock().counts)
+    }
+
+    /// The counts now.
+    pub(super) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Shows the line of progress when that is wanted and due.
+    pub(super) fn tick(&self) {
+        if self.level != Level::Progress {
+            return;
+        }
+        let elapsed = self.started.elapsed();
+        let mut state = self.lock();
+        if elapsed < state.due {
+            return;
+        }
+        state.due += STEP;
+        let line = transfer(state.counts.told(), elapsed, true);
+        let blank = state.shown.saturating_sub(line.len());
+        state.shown = line.len();
+        say(&format!("\r{line}{:blank$}", ""));
+    }
+
+    /// Prints the report, as at the end; nothing with `status=none`.
+    pub(super) fn report(&self) {
+        if self.level == Level::None {
+            return;
+        }
+        let mut state = self.lock();
+        let mut text = String::new();
+        if std::mem::take(&mut state.shown) > 0 {
+            text.push('\n');
+        }
+        let Counts { input, output, truncated, .. } = state.counts;
+        let _ = writeln!(text, "{}+{} records in", input.full, input.partial);
+        let _ = writeln!(text, "{}+{} records out", output.full, output.partial);
+        match truncated {
+            0 => {}
+            1 => text.push_str("1 truncated record\n"),
+            many => {
+                let _ = writeln!(text, "{many} truncated records");
+            }
+        }
+        if self.level != Level::NoXfer {
+            let _ = writeln!(text, "{}", transfer(state.counts.told(), self.started.elapsed(), false));
+        }
+        say(&text);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes, time and rate in a line, on the way in whole seconds.
+fn transfer(bytes: u64, elapsed: Duration, on_the_way: bool) -> String {
+    let (decimal, binary) = (human::size(bytes, 1000), human::size(bytes, 1024));
+    let amount = match (bytes, decimal.ends_with(" B"), binary.ends_with(" B")) {
+        (1, ..) => "1 byte copied".to_owned(),
+        (_, true, _) => format!("{bytes} bytes copied"),
+        (_, _, true) => format!("{bytes} bytes ({decimal}) copied"),
+        _ => format!("{bytes} bytes ({decimal}, {binary}) copied"),
+    };
+    let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    let rate = human::rate(bytes, nanoseconds);
+    let seconds = match on_the_way {
+        true => format!("{:.0}", elapsed.as_secs_f64()),
+        false => human::seconds(elapsed.as_secs_f64()),
+    };
+    format!("{amount}, {seconds} s, {rate}")
+}
+
+/// Writes to standard error in one piece.
+fn say(text: &str) {
+    // Nobody can be told that standard error is closed.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_a_stream_are_cut_into_records() {
+        let mut side = Side::default();
+        for bytes in [3, 3, 0, 10, 1] {
+            side.stream(5, bytes);
+        }
+        assert_eq!((side.full, side.rest()), (3, 2));
+        assert!(side.cut() && !side.cut());
+        assert_eq!((side.full, side.partial), (3, 1));
+    }
+
+    #[test]
+    fn the_amount_is_told_as_gnu_tells_it() {
+        let second = Duration::from_millis(1500);
+        for (bytes, text) in [
+            (0, "0 bytes copied, 1.5 s, 0.0 kB/s"),
+            (1, "1 byte copied, 1.5 s, 0.0 kB/s"),
+            (999, "999 bytes copied, 1.5 s, 0.7 kB/s"),
+            (1000, "1000 bytes (1.0 kB) copied, 1.5 s, 0.7 kB/s"),
+            (4096, "4096 bytes (4.1 kB, 4.0 KiB) copied, 1.5 s, 2.7 kB/s"),
+        ] {
+            assert_eq!(transfer(bytes, second, false), text);
+        }
+        assert_eq!(
+            transfer(3000, Duration::from_millis(2004), true),
+            "3000 bytes (3.0 kB, 2.9 KiB) copied, 2 s, 1.5 kB/s"
+        );
+    }
+}

@@ -1,0 +1,366 @@
+//! The copy itself: large blocks from files, records from everything else, through the conversions to the target.
+
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+
+use dio::geometry::align_up;
+use dio::stream::{Input, StreamOptions};
+use rustix::io::Errno;
+
+use super::account::Account;
+use super::convert::Converter;
+use super::flags::{Level, conv};
+use super::open::{self, End, failure};
+use super::plan::Plan;
+use super::signals::Signals;
+use super::source::{self, Got, Records};
+use super::target::Target;
+use crate::quote::{named, quoted, words};
+use crate::receipt::{FileLine, Role, main_way};
+use crate::tool::{Source, Tool, errno_of};
+
+/// Converted bytes that are put together before they are written.
+const ROOM: usize = 1 << 20;
+
+/// Why a copy ended before its end. Failures were told, but for those of writing.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Reading, seeking or opening failed.
+    Failed,
+    /// Writing failed.
+    Write(io::Error),
+    /// A signal asked for it.
+    Stopped,
+    /// After a failure the output could not be synced either; GNU dd then says no more.
+    Silent,
+}
+
+/// A copy.
+pub(super) struct Copy<'run> {
+    pub(super) tool: &'run Tool,
+    pub(super) plan: &'run Plan,
+    pub(super) account: &'run Arc<Account>,
+    pub(super) signals: &'run Signals,
+    pub(super) input: &'run End,
+    pub(super) target: Target<'run>,
+    pub(super) converter: Option<Converter>,
+    converted: Vec<u8>,
+}
+
+/// Where the bytes come from.
+enum Feed {
+    /// A file, in chunks; most bytes to read, and where it began.
+    Chunks {
+        source: Box<Source>,
+        left: u64,
+        start: u64,
+    },
+    Records(Box<Records>),
+}
+
+impl<'run> Copy<'run> {
+    pub(super) fn new(
+        tool: &'run Tool,
+        plan: &'run Plan,
+        account: &'run Arc<Account>,
+        signals: &'run Signals,
+        input: &'run End,
+        target: Target<'run>,
+    ) -> Copy<'run> {
+        let converter = Converter::new(plan.conv, plan.cbs);
+        Copy { tool, plan, account, signals, input, target, converter, converted: Vec::new() }
+    }
+
+    /// Copies what there is, and writes everything that was held back.
+    pub(super) fn run(&mut self, skipping: Option<Records>, ahead: bool) -> Result<(), Halt> {
+        let copied = self.feed(skipping, ahead).and_then(|feed| match feed {
+            Some(feed) => self.all(feed),
+            None => Ok(()),
+        });
+        match copied {
+            Err(Halt::Write(error)) => return Err(Halt::Write(error)),
+            other => other.and(self.finish())?,
+        }
+        Ok(())
+    }
+
+    /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed to skip.
+    fn feed(&self, skipping: Option<Records>, ahead: bool) -> Result<Option<Feed>, Halt> {
+        let (plan, input) = (self.plan, self.input);
+        if plan.most_bytes() == Some(0) {
+            return Ok(None);
+        }
+        if let Some(records) = skipping {
+            return Ok(Some(Feed::Records(Box::new(records))));
+        }
+        let told = |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
+        if !ahead || !source::has_blocks(input) {
+            return Ok(Some(Feed::Records(Box::new(told(Records::of_descriptor(input, plan))?))));
+        }
+        let start = open::place(input).unwrap_or(0);
+        let left = plan.most_bytes().unwrap_or(u64::MAX);
+        let source = self.source(start, left).map_err(|error| tell(self.tool, input, &error))?;
+        match plan.conv.any(conv::NOERROR) {
+            true => Ok(Some(Feed::Records(Box::new(Records::of_file(source, plan))))),
+            false => Ok(Some(Feed::Chunks { source: Box::new(source), left, start })),
+        }
+    }
+
+    /// The input as a source that reads no further ahead than is wanted.
+    fn source(&self, start: u64, left: u64) -> io::Result<Source> {
+        let how = self.tool.stream_options();
+        let left = left.min(self.input.size().map_or(u64::MAX, |size| size.saturating_sub(start)));
+        let block = align_up(left.min(how.block as u64), 4096).max(4096);
+        let depth = usize::try_from(left.div_ceil(block)).unwrap_or(usize::MAX).clamp(1, how.depth);
+        let how = StreamOptions { block: block as usize, depth, ..*how };
+        let fd = self.input.fd.try_clone()?;
+        Ok(self.tool.source(Input::adopt(fd, &self.input.path, &how)?))
+    }
+
+    fn all(&mut self, feed: Feed) -> Result<(), Halt> {
+        let copied = match feed {
+            Feed::Records(records) => self.records(*records),
+            Feed::Chunks { source, left, start } => self.chunks(*source, left, start),
+        };
+        // What is there of the last record goes out, also when the copy is stopped or reading failed.
+        if !matches!(copied, Err(Halt::Write(_))) {
+            self.end_of_input()?;
+        }
+        copied
+    }
+
+    /// Large blocks of a file, at most `left` bytes from `at` on.
+    ///
+    /// A source is made for what the file holds when it is opened; what was added since is read by another one.
+    fn chunks(&mut self, mut source: Source, mut left: u64, mut at: u64) -> Result<(), Halt> {
+        loop {
+            let held = left.min(source.len().map_or(u64::MAX, |size| size.saturating_sub(at)));
+            let count = match self.some_chunks(&mut source, held)? {
+                Some(count) => count,
+                // Record by record, to get to the one that cannot be read.
+                None => return self.records(Records::of_file(source, self.plan)),
+            };
+            let closed = source.close();
+            (left, at) = (left - count, at + count);
+            // The chunk read last may reach further than what was wanted of it.
+            let _ = rustix::fs::seek(&self.input.fd, rustix::fs::SeekFrom::Start(at));
+            closed.map_err(|error| tell(self.tool, self.input, &error))?;
+            if self.signals.stop() {
+                return Err(Halt::Stopped);
+            }
+            if left == 0 || count < held || !self.input.reaches_beyond(at) {
+                return Ok(());
+            }
+            source = self.source(at, left).map_err(|error| tell(self.tool, self.input, &error))?;
+        }
+    }
+
+    /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes read, at most `held`;
+    /// nothing when some could not be read.
+    fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
+        if self.converter.is_none() && !self.plan.conv.any(conv::SPARSE) && source.len().is_some() {
+            // Without room the writes fail where there is none; this is only to find a good place.
+            let _ = self.target.sink().reserve(held);
+        }
+        let mut left = held;
+        while left > 0 && !self.signals.stop() {
+            self.account.tick();
+            let mut chunk = match source.next_chunk() {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(_) => return Ok(None),
+            };
+            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            let count = chunk.len() as u64;
+            left -= count;
+            self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
+            match self.converter {
+                None => self.target.put_chunk(chunk).map_err(Halt::Write)?,
+                Some(_) => self.pass_on(&chunk)?,
+            }
+        }
+        Ok(Some(held - left))
+    }
+
+    /// Record by record, as they come.
+    fn records(&mut self, mut records: Records) -> Result<(), Halt> {
+        loop {
+            self.account.tick();
+            let side = self.account.counts().input;
+            match records.next(&side, self.signals) {
+                Got::End => break,
+                Got::Stopped => return Err(Halt::Stopped),
+                Got::Bad { error, lost } => self.bad_record(&records, error, lost)?,
+                Got::Bytes { count, asked, cut } => {
+                    if count > 0 {
+                        records.warn_of_short(self.tool, asked);
+                    }
+                    if cut {
+                        records.note_short(count);
+                    }
+                    self.tool.progressed(count as u64);
+                    self.account.update(|counts| counts.input.stream(self.plan.ibs, count as u64));
+                    let missing = if cut { self.cut() } else { 0 };
+                    self.pass_on(records.bytes(count))?;
+                    if cut {
+                        self.after_cut(missing)?;
+                    }
+                }
+            }
+        }
+        let counters = records.end().map_err(|errno| self.fail(self.not_read(errno)))?;
+        if let Some(counters) = counters {
+            self.tool.ledger().count(&counters);
+            let (mode, reason) = main_way(&counters.read, &counters);
+            let (path, role) = (self.input.path.clone(), Role::Source);
+            self.tool.ledger().list(|| FileLine { path, role, mode, reason, pages_before: None, pages_after: None });
+        }
+        Ok(())
+    }
+
+    /// Passes over a record that cannot be read, where that is asked for.
+    fn bad_record(&mut self, records: &Records, error: Errno, lost: u64) -> Result<(), Halt> {
+        if !self.plan.conv.any(conv::NOERROR) || !records.can_pass_over() {
+            return Err(self.fail(self.not_read(error)));
+        }
+        // What is passed over as asked is no failure.
+        if self.plan.level != Level::None {
+            self.tool.note(self.not_read(error));
+        }
+        self.account.report();
+        if lost == 0 {
+            return Ok(());
+        }
+        if !self.plan.conv.any(conv::SYNC) {
+            self.cut();
+            self.target.end_record();
+            return Ok(());
+        }
+        // The record counts as a short one, of which all is missing.
+        self.account.update(|counts| {
+            if !counts.input.cut() {
+                counts.input.partial += 1;
+            }
+        });
+        self.pad(lost)
+    }
+
+    fn not_read(&self, errno: Errno) -> String {
+        failure(format_args!("error reading {}", quoted(&self.input.name)), errno)
+    }
+
+    /// The record read last is short and over; gives what it lacks.
+    fn cut(&mut self) -> u64 {
+        let ibs = self.plan.ibs;
+        self.account.update(|counts| {
+            let rest = counts.input.rest();
+            if counts.input.cut() { ibs - rest } else { 0 }
+        })
+    }
+
+    /// The bytes of a short record have been passed on.
+    fn after_cut(&mut self, missing: u64) -> Result<(), Halt> {
+        if self.plan.conv.any(conv::SYNC) {
+            self.pad(missing)?;
+        }
+        self.target.end_record();
+        Ok(())
+    }
+
+    /// Fills a record up.
+    fn pad(&mut self, mut missing: u64) -> Result<(), Halt> {
+        let padding = [self.plan.padding(); 4096];
+        while missing > 0 {
+            let count = missing.min(padding.len() as u64);
+            self.pass_on(&padding[..count as usize])?;
+            missing -= count;
+        }
+        Ok(())
+    }
+
+    /// Bytes go through the conversions to the target.
+    fn pass_on(&mut self, bytes: &[u8]) -> Result<(), Halt> {
+        let Some(converter) = &mut self.converter else { return self.target.put(bytes).map_err(Halt::Write) };
+        for portion in bytes.chunks(converter.portion(ROOM)) {
+            converter.feed(portion, &mut self.converted);
+            if self.converted.len() >= ROOM {
+                self.target.put(&self.converted).map_err(Halt::Write)?;
+                self.converted.clear();
+            }
+        }
+        let truncated = converter.truncated();
+        self.account.update(|counts| counts.truncated = truncated);
+        self.target.put(&self.converted).map_err(Halt::Write)?;
+        self.converted.clear();
+        Ok(())
+    }
+
+    fn end_of_input(&mut self) -> Result<(), Halt> {
+        let missing = self.cut();
+        self.after_cut(missing)?;
+        if let Some(converter) = &mut self.converter {
+            converter.finish(&mut self.converted);
+            let truncated = converter.truncated();
+            self.account.update(|counts| counts.truncated = truncated);
+            self.target.put(&self.converted).map_err(Halt::Write)?;
+            self.converted.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Halt> {
+        self.target.finish().map_err(Halt::Write)
+    }
+
+    fn fail(&self, message: impl Display) -> Halt {
+        self.tool.error(message);
+        Halt::Failed
+    }
+}
+
+/// Passes over what is to be skipped. What cannot seek is read; the same reading must then go on.
+pub(super) fn skip(tool: &Tool, plan: &Plan, signals: &Signals, input: &End) -> Result<Option<Records>, Halt> {
+    let fail = |message: String| {
+        tool.error(message);
+        Halt::Failed
+    };
+    if plan.skip.is_none() {
+        return Ok(None);
+    }
+    let cannot = || {
+        if plan.level != Level::None {
+            tool.note(format_args!("{}: cannot skip to specified offset", named(&input.name)));
+        }
+    };
+    let offset = plan.skip.offset(plan.ibs);
+    if let Some(start) = open::place(input) {
+        let to = open::advance(input, offset)
+            .map_err(|errno| fail(failure(format_args!("{}: cannot skip", named(&input.name)), errno)))?;
+        let regular = input.kind() == rustix::fs::FileType::RegularFile;
+        if regular && to > start.max(input.stat.st_size as u64) {
+            cannot();
+        }
+        return Ok(None);
+    }
+    let mut records = Records::of_descriptor(input, plan).map_err(|error| tell(tool, input, &error))?;
+    match records.skip(plan, signals, tool) {
+        Err(errno) => Err(fail(failure(format_args!("error reading {}", quoted(&input.name)), errno))),
+        Ok(None) => Err(Halt::Stopped),
+        Ok(passed) => {
+            if passed != offset {
+                cannot();
+            }
+            Ok(Some(records))
+        }
+    }
+}
+
+/// Tells what the input failed with: the library's words where it knows the place, and perhaps the cure.
+fn tell(tool: &Tool, input: &End, error: &io::Error) -> Halt {
+    match error.get_ref().is_some_and(|error| error.is::<dio::FileError>()) {
+        true => tool.error(error),
+        false => tool.error(format_args!("{}: {}", named(&input.name), words(errno_of(error)))),
+    }
+    Halt::Failed
+}

@@ -1,0 +1,214 @@
+//! `dio dd`: GNU dd's operands, records and words, with files moved in large blocks whatever `bs` is.
+//!
+//! `operands` (their text, `number`, `flags`) → `plan` (taken together) → `open` → `copy`: chunks of files or the records
+//! of `source`, through `convert`, to `target`. `account` counts records and prints the report, which `signals` may ask for
+//! at any time.
+//!
+//! What the user asked for is what the *result* looks like. A block of a file is nothing but a place in it, so how many of
+//! them were read is computed; where reading decides (a pipe gives what it has), records are read and counted as they come.
+
+mod account;
+mod args;
+mod convert;
+mod copy;
+mod ebcdic;
+mod flags;
+mod human;
+mod number;
+mod open;
+mod operands;
+mod plan;
+mod signals;
+mod source;
+mod target;
+mod words;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+pub use args::DdArgs;
+
+use account::Account;
+use copy::{Copy, Halt};
+use flags::{conv, flag};
+use open::{End, failure};
+use operands::{Operands, Wrong};
+use plan::Plan;
+use signals::Signals;
+use target::Target;
+
+use crate::quote::{named, quoted};
+use crate::tool::{Tool, errno_of};
+
+/// Runs `dio dd`; 0 if everything was copied, else 1.
+pub fn run(args: DdArgs) -> ExitCode {
+    let tool = Tool::new("dd", &args.io);
+    let plan = match operands::parse(&args.operands).and_then(|given| warned(&tool, given)).and_then(Plan::of) {
+        Ok(plan) => plan,
+        Err(wrong) => return refuse(&tool, &wrong),
+    };
+    match open_and_copy(&tool, &plan) {
+        Ok(Some(signals)) => {
+            let status = tool.finish();
+            signals.die_if_asked();
+            status
+        }
+        Ok(None) => tool.finish(),
+        Err(message) => {
+            tool.error(message);
+            tool.finish()
+        }
+    }
+}
+
+fn warned(tool: &Tool, given: Operands) -> Result<Operands, Wrong> {
+    given.warnings.iter().for_each(|warning| tool.note(warning));
+    Ok(given)
+}
+
+fn refuse(tool: &Tool, wrong: &Wrong) -> ExitCode {
+    wrong.warnings.iter().for_each(|warning| tool.note(warning));
+    tool.note(&wrong.message);
+    if wrong.usage {
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "Try '{} --help' for more information.", tool.name());
+    }
+    ExitCode::FAILURE
+}
+
+/// Opens both ends, copies and reports.
+fn open_and_copy(tool: &Tool, plan: &Plan) -> Result<Option<Signals>, String> {
+    if plan.oflag.any(flag::APPEND) && !plan.conv.any(conv::NOTRUNC) {
+        tool.note("you probably want conv=notrunc with oflag=append");
+    }
+    let input = open::input(plan)?;
+    let (output, not_cut) = open::output(plan)?;
+    if let Some(message) = not_cut {
+        tool.error(message);
+    }
+    let account = Arc::new(Account::new(plan.level));
+    let signals = Signals::handle(&account).map_err(|error| failure("cannot handle signals", errno_of(&error)))?;
+    let copied = copy(tool, plan, &account, &signals, &input, &output);
+    match &copied {
+        Ok(()) => forget_pages(tool, plan, &input, &output),
+        // From closing, the last thing that can fail.
+        Err(Halt::Write(error)) => write_failed(tool, &output, error, "error writing"),
+        Err(_) => {}
+    }
+    if !matches!(copied, Err(Halt::Silent)) {
+        account.report();
+    }
+    Ok(Some(signals))
+}
+
+fn copy(
+    tool: &Tool,
+    plan: &Plan,
+    account: &Arc<Account>,
+    signals: &Signals,
+    input: &End,
+    output: &End,
+) -> Result<(), Halt> {
+    let from = open::place(input).unwrap_or(0).saturating_add(plan.skip.offset(plan.ibs).unwrap_or(0));
+    let skipping = copy::skip(tool, plan, signals, input).and_then(|skipping| {
+        if plan.seek.is_none() {
+            return Ok(skipping);
+        }
+        let sought = open::advance(output, plan.seek.offset(plan.obs));
+        sought.map(|_| skipping).map_err(|errno| {
+            tool.error(failure(format_args!("{}: cannot seek", named(&output.name)), errno));
+            Halt::Failed
+        })
+    });
+    let skipping = match skipping {
+        Ok(skipping) => skipping,
+        Err(halt) => {
+            let synced = sync_descriptor(tool, plan, output);
+            return Err(if synced.is_err() { Halt::Silent } else { halt });
+        }
+    };
+    let to = open::place(output).unwrap_or(0);
+    let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
+    let sink = output.fd.try_clone().and_then(|fd| tool.output(fd, &output.path)).map_err(Halt::Write)?;
+    let target = Target::new(sink, plan, account, signals, !ahead);
+    let mut copy = Copy::new(tool, plan, account, signals, input, target);
+    let copied = copy.run(skipping, ahead);
+    let mut target = copy.target;
+    let copied = copied.map_err(|halt| match halt {
+        Halt::Write(error) => {
+            let what = target.correct(&error, plan);
+            write_failed(tool, output, &error, what);
+            Halt::Failed
+        }
+        halt => halt,
+    });
+    let synced = match copied {
+        // The stream would answer with its first error; what reached the file can still be synced.
+        Err(Halt::Failed) => sync_descriptor(tool, plan, output),
+        _ => sync(tool, plan, output, &mut target),
+    };
+    let closed = target.close().map_err(Halt::Write);
+    match (copied, synced) {
+        (Err(_), Err(_)) => Err(Halt::Silent),
+        // What was not written was told.
+        (Err(halt), Ok(())) => Err(halt),
+        (Ok(()), synced) => synced.and(closed),
+    }
+}
+
+/// Makes the output durable, where that is asked for, whether or not all of it was copied.
+fn sync(tool: &Tool, plan: &Plan, output: &End, target: &mut Target<'_>) -> Result<(), Halt> {
+    let (data, all) = (plan.conv.any(conv::FDATASYNC), plan.conv.any(conv::FSYNC));
+    let by_flag = plan.oflag.any(flag::SYNC.and(flag::DSYNC));
+    let sink = target.sink();
+    if sink.file().is_none() {
+        return sync_descriptor(tool, plan, output);
+    }
+    if !data && !all && !by_flag {
+        return Ok(());
+    }
+    // Standard output cannot be given the flags after it was opened, so it is synced at the end.
+    let data_only = !all && !plan.oflag.any(flag::SYNC);
+    sink.sync(data_only).map_err(|error| not_synced(tool, output, data_only, errno_of(&error)))?;
+    tool.set_durable();
+    Ok(())
+}
+
+/// As [`sync`], of what has no stream: it says itself what it cannot do, but fdatasync(2) is then followed by fsync(2).
+fn sync_descriptor(tool: &Tool, plan: &Plan, output: &End) -> Result<(), Halt> {
+    if !plan.conv.any(conv::FDATASYNC.and(conv::FSYNC)) {
+        return Ok(());
+    }
+    rustix::fs::fsync(&output.fd).map_err(|errno| not_synced(tool, output, false, errno))
+}
+
+fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt {
+    let call = if data_only { "fdatasync" } else { "fsync" };
+    tool.error(failure(format_args!("{call} failed for {}", quoted(&output.name)), errno));
+    Halt::Failed
+}
+
+/// A closed pipe ends the process as it ends every tool that writes into one; the rest is told.
+fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
+    let errno = errno_of(error);
+    if errno == Errno::PIPE {
+        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+    }
+    tool.error(failure(format_args!("{what} {}", quoted(&output.name)), errno));
+}
+
+/// `nocache` asks to drop the pages of the file. With nothing to copy that is all there is to do, so a refusal is told.
+fn forget_pages(tool: &Tool, plan: &Plan, input: &End, output: &End) {
+    for (flags, end) in [(plan.iflag, input), (plan.oflag, output)] {
+        if !flags.any(flag::NOCACHE) {
+            continue;
+        }
+        let advised = rustix::fs::fadvise(&end.fd, 0, None, rustix::fs::Advice::DontNeed);
+        if let (Err(errno), Some(0)) = (advised, plan.most_bytes()) {
+            tool.error(failure(format_args!("failed to discard cache for: {}", quoted(&end.name)), errno));
+        }
+    }
+}

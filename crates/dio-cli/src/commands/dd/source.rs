@@ -1,0 +1,359 @@
+//! What is read, as it comes: pipes, terminals and devices record by record, and files where each record matters.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use dio::FileError;
+use dio::file::{Class, Counters};
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
+
+use super::account::Side;
+use super::flags::{conv, flag};
+use super::open::End;
+use super::plan::Plan;
+use super::signals::Signals;
+use crate::tool::{Source, Tool, errno_of};
+
+/// Most bytes read at a time where several records are read at once.
+const STEP: u64 = 1 << 20;
+
+/// Largest record that is read by one call, as GNU does; what is larger comes in parts.
+const MOST: u64 = 64 << 20;
+
+/// Names of character devices whose first number this is are memory: `zero`, `urandom` (`Documentation/admin-guide/devices.txt`).
+const MEMORY_DEVICES: u32 = 1;
+
+/// What one reading gave.
+#[derive(Debug)]
+pub(super) enum Got {
+    /// Nothing more.
+    End,
+    /// The copy is to stop.
+    Stopped,
+    /// Bytes, this many of the buffer, where a record of `asked` could have come; where `cut`, the last record is short and over.
+    Bytes { count: usize, asked: u64, cut: bool },
+    /// A record that could not be read, this many bytes of it; none when its beginning came before.
+    Bad { error: Errno, lost: u64 },
+}
+
+/// Where bytes come from.
+#[derive(Debug)]
+enum From {
+    /// read(2). Of a pipe, several records at a time are read only as far as they are there, so that none is cut short that
+    /// would not be if each were read by itself; `eager` after that was done.
+    Descriptor { fd: OwnedFd, waits: bool, pipe: bool, eager: bool },
+    /// A file, at a position, past the page cache.
+    File { source: Box<Source>, position: u64, careful: u64 },
+}
+
+/// A source whose records are experienced.
+#[derive(Debug)]
+pub(super) struct Records {
+    from: From,
+    ibs: u64,
+    /// Records are filled from several reads.
+    whole: bool,
+    buffer: Vec<u8>,
+    counters: Counters,
+    /// The last reading was this short of what was asked, for the warning about it.
+    short: Option<usize>,
+    /// Whether that is worth a word.
+    warns: bool,
+    /// What the rest of the last record failed with, of which only the beginning could be read.
+    behind: Option<Errno>,
+    /// Bytes still to be read after the last whole record; `None` without a limit.
+    tail: Option<u64>,
+    records: u64,
+}
+
+impl Records {
+    /// Reads from a descriptor, from where it is.
+    pub(super) fn of_descriptor(end: &End, plan: &Plan) -> io::Result<Records> {
+        let kind = end.kind();
+        let pipe = kind == FileType::Fifo;
+        let memory = kind == FileType::CharacterDevice && rustix::fs::major(end.stat.st_rdev) == MEMORY_DEVICES;
+        let nonblocking = rustix::fs::fcntl_getfl(&end.fd)?.contains(OFlags::NONBLOCK);
+        let waits = !nonblocking && kind != FileType::RegularFile && kind != FileType::Directory;
+        let from = From::Descriptor { fd: end.fd.try_clone()?, waits, pipe, eager: false };
+        Ok(Records::new(from, plan, pipe || memory, plan.iflag.any(flag::FULLBLOCK)))
+    }
+
+    /// Reads a file so that each record that cannot be read is told apart.
+    pub(super) fn of_file(source: Source, plan: &Plan) -> Records {
+        let position = source.position();
+        Records::new(From::File { source: Box::new(source), position, careful: 0 }, plan, true, true)
+    }
+
+    fn new(from: From, plan: &Plan, several: bool, whole: bool) -> Records {
+        let room = match several {
+            true => plan.ibs * (STEP / plan.ibs).max(1),
+            false => plan.ibs,
+        };
+        Records {
+            from,
+            ibs: plan.ibs,
+            whole,
+            buffer: vec![0; room.min(MOST) as usize],
+            counters: Counters::default(),
+            short: None,
+            behind: None,
+            warns: plan.warns_of_partial_reads(),
+            tail: plan.count.map(|count| count.bytes),
+            records: plan.count.map_or(u64::MAX, |count| count.records),
+        }
+    }
+
+    /// The bytes of the last reading.
+    pub(super) fn bytes(&self, count: usize) -> &[u8] {
+        &self.buffer[..count]
+    }
+
+    /// Whether a record that cannot be read may be passed over: only a file has something behind it.
+    pub(super) fn can_pass_over(&self) -> bool {
+        matches!(self.from, From::File { .. })
+    }
+
+    /// Tells, once, that the reading before the last one gave less than was `asked` for since.
+    pub(super) fn warn_of_short(&mut self, tool: &Tool, asked: u64) {
+        let Some(short) = self.short.take().filter(|short| self.warns && (*short as u64) < asked) else { return };
+        self.warns = false;
+        let bytes = if short == 1 { "byte" } else { "bytes" };
+        tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
+    }
+
+    /// Reads on; `side` is what was read so far.
+    pub(super) fn next(&mut self, side: &Side, signals: &Signals) -> Got {
+        if let Some(error) = self.behind.take() {
+            return Got::Bad { error, lost: 0 };
+        }
+        let Some(asked) = self.asked(side) else { return Got::End };
+        let part = match &mut self.from {
+            From::File { careful, .. } if *careful > 0 => asked.min(self.ibs - side.rest()),
+            _ => asked,
+        };
+        match self.read(part as usize, signals) {
+            Ok(None) => Got::Stopped,
+            Ok(Some(0)) => Got::End,
+            Ok(Some(count)) => {
+                let short = (count as u64) < part;
+                // A tail is a short record even when it is whole.
+                let tail = self.tail == Some(0) && self.records == side.full + side.partial && !self.whole;
+                Got::Bytes { count, asked: part.min(self.ibs), cut: !self.whole && (short || tail) }
+            }
+            Err(error) => self.failed(error, part, side),
+        }
+    }
+
+    /// Bytes to ask for; `None` when the copy has all it wants.
+    fn asked(&mut self, side: &Side) -> Option<u64> {
+        let room = self.buffer.len() as u64;
+        let Some(tail) = self.tail else { return Some(self.up_to_a_record(room, side)) };
+        let used = side.full + side.partial;
+        let left = self.records.saturating_sub(used);
+        if self.whole {
+            // Here records only come to their end by their size, so bytes can be counted.
+            let left = u128::from(left) * u128::from(self.ibs) + u128::from(tail) - u128::from(side.rest());
+            let left = u64::try_from(left).unwrap_or(u64::MAX);
+            return (left > 0).then(|| self.up_to_a_record(room, side).min(left));
+        }
+        match (left, tail) {
+            (0, 0) => None,
+            (0, tail) => {
+                self.tail = Some(0);
+                Some(tail.min(room))
+            }
+            (left, _) => {
+                let most = u128::from(left) * u128::from(self.ibs) - u128::from(side.rest());
+                Some(self.up_to_a_record(room, side).min(u64::try_from(most).unwrap_or(u64::MAX)))
+            }
+        }
+    }
+
+    /// `room`, but so that the last record is whole.
+    fn up_to_a_record(&self, room: u64, side: &Side) -> u64 {
+        match side.rest() {
+            0 => room,
+            rest => (self.ibs - rest).min(room),
+        }
+    }
+
+    /// Reads once; nothing when the copy is to stop.
+    fn read(&mut self, count: usize, signals: &Signals) -> Result<Option<usize>, Errno> {
+        match &mut self.from {
+            From::Descriptor { fd, waits, pipe, eager } => {
+                if *waits && !signals.wait_for(fd.as_fd())? || signals.stop() {
+                    return Ok(None);
+                }
+                let mut count = count;
+                if *pipe && !self.whole {
+                    count = whole_records(fd, count, self.ibs as usize, eager);
+                }
+                let buffer = &mut self.buffer[..count];
+                let count = loop {
+                    match rustix::io::read(&*fd, &mut *buffer) {
+                        Err(Errno::INTR) if signals.stop() => return Ok(None),
+                        Err(Errno::INTR) => {}
+                        other => break other?,
+                    }
+                };
+                self.counters.read_requests += 1;
+                self.counters.read.add(Class::Piped, count as u64);
+                Ok(Some(count))
+            }
+            From::File { source, position, careful } => {
+                if signals.stop() {
+                    return Ok(None);
+                }
+                let buffer = &mut self.buffer[..count];
+                let file = source.file().expect("records of a file come from one");
+                let count = file.read_at(buffer, *position).map_err(|error: FileError| error.errno())?;
+                *position += count as u64;
+                *careful = careful.saturating_sub(1);
+                Ok(Some(count))
+            }
+        }
+    }
+
+    /// Several records that could not be read together are tried one by one.
+    fn failed(&mut self, error: Errno, asked: u64, side: &Side) -> Got {
+        let record = self.ibs - side.rest();
+        match &mut self.from {
+            From::File { careful, .. } if asked > record && *careful == 0 => {
+                *careful = self.buffer.len() as u64 / self.ibs + 1;
+                Got::Bytes { count: 0, asked, cut: false }
+            }
+            From::File { source, position, careful } => {
+                *careful = careful.saturating_sub(1);
+                let file = source.file().expect("records of a file come from one");
+                let count = readable(file, &mut self.buffer[..asked as usize], *position);
+                *position += asked;
+                if count == 0 {
+                    return Got::Bad { error, lost: asked };
+                }
+                self.behind = Some(error);
+                Got::Bytes { count, asked, cut: true }
+            }
+            From::Descriptor { .. } => Got::Bad { error, lost: 0 },
+        }
+    }
+
+    /// Notes that fewer bytes came than a record holds; for the warning at the next reading.
+    pub(super) fn note_short(&mut self, count: usize) {
+        let rest = count % usize::try_from(self.ibs).unwrap_or(usize::MAX);
+        if rest > 0 {
+            self.short = Some(rest);
+        }
+    }
+
+    /// Reads and drops what is to be skipped of what cannot seek: a record for each reading, as GNU counts them. Gives the
+    /// bytes passed over, or nothing when the copy is to stop.
+    ///
+    /// # Errors
+    /// What reading answers.
+    pub(super) fn skip(&mut self, plan: &Plan, signals: &Signals, tool: &Tool) -> Result<Option<u64>, Errno> {
+        let (mut records, mut bytes, mut passed, mut side) = (plan.skip.records, plan.skip.bytes, 0, Side::default());
+        while records > 0 || bytes > 0 {
+            let room = self.buffer.len() as u64;
+            let asked = match records {
+                0 => bytes.min(room),
+                records => {
+                    let most = u128::from(records) * u128::from(self.ibs) - u128::from(side.rest());
+                    self.up_to_a_record(room, &side).min(u64::try_from(most).unwrap_or(u64::MAX))
+                }
+            };
+            let Some(count) = self.read(asked as usize, signals)? else { return Ok(None) };
+            if count == 0 {
+                break;
+            }
+            self.warn_of_short(tool, asked.min(self.ibs));
+            passed += count as u64;
+            if records == 0 {
+                bytes = if self.whole { bytes - count as u64 } else { 0 };
+                self.note_short(count);
+                continue;
+            }
+            let before = side.full + side.partial;
+            side.stream(self.ibs, count as u64);
+            if !self.whole && (count as u64) < asked {
+                self.note_short(count);
+                side.cut();
+            }
+            records -= side.full + side.partial - before;
+        }
+        Ok(Some(passed))
+    }
+
+    /// Ends reading; gives what was counted of a descriptor. A file accounts for itself, and is left where reading ended.
+    pub(super) fn end(self) -> Result<Option<Counters>, Errno> {
+        match self.from {
+            From::Descriptor { .. } => Ok(Some(self.counters)),
+            From::File { source, position, .. } => {
+                let given = rustix::io::fcntl_dupfd_cloexec(source.descriptor(), 3)?;
+                source.close().map_err(|error| errno_of(&error))?;
+                rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(position))?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Reads in pages, as the page cache would, up to the first that cannot be read; gives the bytes before it.
+fn readable(file: &dio::File, buffer: &mut [u8], position: u64) -> usize {
+    let mut count = 0;
+    for page in buffer.chunks_mut(4096) {
+        match file.read_at(page, position + count as u64) {
+            Ok(there) if there > 0 => count += there,
+            _ => break,
+        }
+    }
+    count
+}
+
+/// How long a writer that was just given room has to fill it, before a record is taken to be short.
+const PATIENCE: std::time::Duration = std::time::Duration::from_micros(300);
+
+/// Of `count` bytes, the whole records that a pipe has now, or else one record, which may turn out short.
+///
+/// Reading one record at a time leaves a busy writer time to keep up. Where many were read at once, it gets that time here.
+fn whole_records(pipe: &OwnedFd, count: usize, record: usize, eager: &mut bool) -> usize {
+    let there = || rustix::io::ioctl_fionread(pipe).map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    if count <= record {
+        return count;
+    }
+    let mut available = there();
+    if std::mem::take(eager) && (1..record).contains(&available) {
+        std::thread::sleep(PATIENCE);
+        available = there();
+    }
+    let whole = available - available % record;
+    *eager = whole > record;
+    whole.clamp(record, count)
+}
+
+/// Files that the kernel makes up when they are read have sizes that mean nothing.
+fn is_made_up(end: &End) -> bool {
+    const MAGICS: &[i64] = &[
+        0x9fa0,      /* proc */
+        0x6265_6572, /* sysfs */
+        0x6462_6720, /* debugfs */
+        0x7472_6163, /* tracefs */
+    ];
+    rustix::fs::fstatfs(&end.fd).is_ok_and(|fs| MAGICS.contains(&fs.f_type))
+}
+
+/// Whether it can be read in large blocks, at any place.
+pub(super) fn has_blocks(end: &End) -> bool {
+    let readable = rustix::fs::fcntl_getfl(&end.fd).is_ok_and(|flags| !flags.contains(OFlags::WRONLY));
+    match end.kind() {
+        FileType::RegularFile => readable && end.stat.st_size > 0 && !is_made_up(end),
+        FileType::BlockDevice => readable && end.fd.as_raw_fd() >= 0,
+        _ => false,
+    }
+}
+
+/// Whether reading may overtake writing without a difference, where both are the same file: nothing is written before it
+/// was read.
+pub(super) fn may_read_ahead(plan: &Plan, from: u64, to: u64) -> bool {
+    to <= from && !plan.conv.any(conv::BLOCK.and(conv::UNBLOCK)) && !plan.oflag.any(flag::APPEND)
+}
