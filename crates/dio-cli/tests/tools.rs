@@ -66,10 +66,11 @@ fn a_pipeline_of_tools_passes_every_byte() {
         let sums = well(dir.path(), script);
         let lines: Vec<&str> = sums.lines().collect();
         assert_eq!(lines[0], lines[1], "{}", fs.name);
-        same_bytes(dir.path().join("big"), dir.path().join("copy"));
         if fs.name == "host" || fs.name == "ext4" {
             assert_eq!(resident_pages(dir.path().join("copy")), 0, "{}", fs.name);
         }
+        // From here on it is in the cache.
+        same_bytes(dir.path().join("big"), dir.path().join("copy"));
     }
 }
 
