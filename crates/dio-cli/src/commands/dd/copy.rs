@@ -112,7 +112,8 @@ impl<'run> Copy<'run> {
         let how = self.tool.stream_options();
         let left = left.min(self.input.size().map_or(u64::MAX, |size| size.saturating_sub(start)));
         let block = align_up(left.min(how.block as u64), 4096).max(4096);
-        let depth = usize::try_from(left.div_ceil(block)).unwrap_or(usize::MAX).clamp(1, how.depth);
+        // The target may hold as many chunks as it likes, so only a single one may do with less.
+        let depth = if left <= block { 1 } else { how.depth };
         let how = StreamOptions { block: block as usize, depth, ..*how };
         let fd = self.input.fd.try_clone()?;
         Ok(self.tool.source(Input::adopt(fd, &self.input.path, &how)?))
@@ -176,6 +177,10 @@ impl<'run> Copy<'run> {
             left -= count;
             self.account.update(|counts| counts.input.stream(self.plan.ibs, count));
             match self.converter {
+                // What is behind the producer's back is lent; of short chunks, as many as it likes to hold would be too many.
+                None if chunk.len() < self.tool.stream_options().block => {
+                    self.target.put(&chunk).map_err(Halt::Write)?
+                }
                 None => self.target.put_chunk(chunk).map_err(Halt::Write)?,
                 Some(_) => self.pass_on(&chunk)?,
             }
