@@ -173,3 +173,23 @@ fn a_file_that_may_only_be_written_is_patched_all_the_same() {
     let read_only = fs::File::open(&path).unwrap();
     assert_eq!(Output::adopt(read_only.into(), &path, &SMALL).unwrap_err().raw_os_error(), Some(9));
 }
+
+#[test]
+fn a_file_that_grows_while_it_is_passed_on_does_not_starve_its_reader() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+    fs::write(&from, bytes(5000)).unwrap();
+    let mut input = Input::open(&from, &SMALL).unwrap();
+    fs::write(&from, bytes(900_000)).unwrap();
+    let mut output = Output::adopt(fs::File::create(&to).unwrap().into(), &to, &SMALL).unwrap();
+    let (done, waiting) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        while let Some(chunk) = input.next_chunk().unwrap() {
+            output.write_chunk(chunk).unwrap();
+        }
+        output.finish().unwrap();
+        done.send(()).unwrap();
+    });
+    waiting.recv_timeout(Duration::from_secs(20)).expect("reader and writer wait for each other");
+    assert!(fs::read(&to).unwrap() == bytes(900_000));
+}

@@ -36,8 +36,9 @@ impl StreamOptions {
     pub(super) fn read_ahead(&self, left: u64) -> ReadAhead {
         let whole = usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1).next_multiple_of(4096);
         let request = self.block.min(whole);
-        // As many chunks as a writer of the same options keeps, and one in the consumer's hands.
-        let lent = (self.depth + 2).min(whole.div_ceil(request) + 1);
+        // As many chunks as a writer of the same options keeps, and one in the consumer's hands; not fewer for a short
+        // source, which may grow, or come in small pieces where it is damaged.
+        let lent = self.depth + 2;
         ReadAhead { min: request, max: (self.block * self.depth).min(whole), request, lent }
     }
 
