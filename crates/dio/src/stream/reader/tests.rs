@@ -66,24 +66,32 @@ impl Medium for Growing {
     }
 }
 
-#[test]
-fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
-    let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(16))).unwrap();
+/// Reads such a file to its end, everything checked; whether something was read behind the cut before it was met.
+fn grows_under_the_read_ahead(io: &Io) -> bool {
     let geometry = Geometry::fixed(512, 512).unwrap();
     let medium = Arc::new(Growing::default());
     let file =
-        OpenOptions::new().read(true).io(&io).open_medium("growing", Arc::clone(&medium) as Arc<dyn Medium>, geometry);
+        OpenOptions::new().read(true).io(io).open_medium("growing", Arc::clone(&medium) as Arc<dyn Medium>, geometry);
     let limits = ReadAhead { min: 4096, max: 32 << 10, request: 4096, lent: 0 };
     let mut reader = Reader::with_read_ahead(file.unwrap(), limits).unwrap();
     let mut found = vec![0; CUT as usize];
     reader.read_exact(&mut found).unwrap();
     let patience = std::time::Instant::now();
-    while medium.after.load(Ordering::SeqCst) < 2 {
-        assert!(patience.elapsed().as_secs() < 20, "nothing is read behind the cut: hardly a test");
+    while medium.after.load(Ordering::SeqCst) < 2 && patience.elapsed().as_millis() < 100 {
         std::thread::yield_now();
     }
+    let ahead = medium.after.load(Ordering::SeqCst) >= 2;
     reader.read_to_end(&mut found).unwrap();
     let expected: Vec<u8> = (0..found.len() as u64).map(byte).collect();
     assert!(found == expected, "bytes are missing within the {} that were read", found.len());
     assert_eq!(found.len(), LEN as usize);
+    ahead
+}
+
+#[test]
+fn nothing_is_passed_over_when_the_file_grows_under_the_read_ahead() {
+    let io = Io::with_engine(Limits::default(), "blocking", |_| Box::new(Blocking::new(16))).unwrap();
+    // On a busy machine the cut may be met before anything behind it has been asked for.
+    let met = (0..100).any(|_| grows_under_the_read_ahead(&io));
+    assert!(met, "nothing was ever read behind the cut: hardly a test");
 }
