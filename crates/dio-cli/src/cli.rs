@@ -55,10 +55,14 @@ enum Command {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = tool::resolve(args);
-    // Here the order of the options matters, and some look like numbers.
-    if args.get(1).is_some_and(|command| command == "split") {
-        return split::run(&args[2..]);
-    }
+    let args = match args.get(1) {
+        // Some of its options look like numbers.
+        Some(command) if command == "split" => match split::modern(args) {
+            Ok(args) => args,
+            Err(status) => return status,
+        },
+        _ => args,
+    };
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return cli.run(),
         Err(error) => error,
@@ -81,7 +85,7 @@ impl Cli {
             Command::Cat(args) => cat::run(args),
             Command::Dd(args) => dd::run(args),
             Command::Tee(args) => tee::run(args),
-            Command::Split(_) => unreachable!("its command line is not read here"),
+            Command::Split(args) => split::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod commands;
+pub mod locale;
 pub mod quote;
 pub mod receipt;
 pub mod size;

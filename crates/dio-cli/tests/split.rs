@@ -130,6 +130,14 @@ fn wrong_command_lines() {
         wrong.same();
         wrong.locale("C").same();
     }
+    // Which of several mistakes is told is not GNU's.
+    for line in ["-b 0 --foo", "--foo -b 0", "-0 -b x", "-b x -0", "-b 3 -l x -Z", "-a x --lines", "--num -t ab - y z"]
+    {
+        let wrong = case(line, "a\nb\nc\n").from(From::Redirected);
+        let (gnu, own) = (wrong.run(split_support::GNU), wrong.run(split_support::dio()));
+        assert_eq!((gnu.status, gnu.files), (own.status, own.files), "{line}");
+        assert!(own.err.starts_with(b"split: "), "{line}: {}", own.err.escape_ascii());
+    }
 }
 
 #[test]

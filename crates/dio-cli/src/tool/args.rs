@@ -42,9 +42,12 @@ const MOST_BUFFERS: u64 = 64 << 20;
 const BLOCK: u64 = 1 << 20;
 const DEPTH: usize = 8;
 
+/// What the help has above the options that the tools' models do not know.
+pub(super) const OWN: &str = "Direct I/O";
+
 /// How bytes are moved.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Direct I/O")]
+#[command(next_help_heading = OWN)]
 pub struct IoArgs {
     /// How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it
     /// (cached), or chosen by size (auto)

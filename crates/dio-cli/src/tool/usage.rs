@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::args::OWN;
 use super::called_as;
 
 /// Tells what is wrong with the command line `args` of the subcommand `command` of `grammar`, and returns `status`.
@@ -17,7 +18,7 @@ pub(crate) fn refuse(
     status: u8,
 ) -> ExitCode {
     let name = called_as(command);
-    let what = ambiguous(grammar.find_subcommand(command), error).unwrap_or_else(|| what(args, error));
+    let what = ambiguous(grammar.find_subcommand(command), args, error).unwrap_or_else(|| what(args, error));
     let mut err = io::stderr().lock();
     // Nobody can be told that standard error is closed.
     let _ = writeln!(err, "{name}: {what}\nTry '{name} --help' for more information.");
@@ -25,17 +26,32 @@ pub(crate) fn refuse(
 }
 
 /// An option that is the beginning of several, which clap takes for an unknown one.
-fn ambiguous(command: Option<&clap::Command>, error: &clap::Error) -> Option<String> {
+fn ambiguous(command: Option<&clap::Command>, args: &[OsString], error: &clap::Error) -> Option<String> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     else {
         return None;
     };
-    let given = given.split('=').next()?.strip_prefix("--")?;
-    let longs = command?.get_arguments().filter_map(clap::Arg::get_long);
-    let possible: Vec<String> =
-        longs.filter(|long| long.starts_with(given)).map(|long| format!(" '--{long}'")).collect();
-    (possible.len() > 1).then(|| format!("option '--{given}' is ambiguous; possibilities:{}", possible.concat()))
+    let given = given.strip_prefix("--")?;
+    let fits = |arg: &&clap::Arg| arg.get_long().is_some_and(|long| long.starts_with(given));
+    let mut possible: Vec<&clap::Arg> = command?.get_arguments().filter(fits).collect();
+    if possible.len() < 2 {
+        return None;
+    }
+    // dio's own options are told where the model's alone would not be several.
+    let models = |arg: &&clap::Arg| arg.get_help_heading() != Some(OWN);
+    if possible.iter().copied().filter(models).count() > 1 {
+        possible.retain(models);
+    }
+    let shown = as_given(args, &format!("--{given}"));
+    let longs: String = possible.iter().filter_map(|arg| arg.get_long()).map(|long| format!(" '--{long}'")).collect();
+    Some(format!("option '{shown}' is ambiguous; possibilities:{longs}"))
+}
+
+/// The option with the value that was attached to it, as GNU's tools show what they do not know.
+fn as_given(args: &[OsString], option: &str) -> String {
+    let with_value = |arg: &&str| arg.strip_prefix(option).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+    args.iter().filter_map(|arg| arg.to_str()).find(with_value).unwrap_or(option).to_owned()
 }
 
 /// What is wrong, in one line.
@@ -50,7 +66,7 @@ fn what(args: &[OsString], error: &clap::Error) -> String {
     };
     match (error.kind(), error.get(ContextKind::InvalidValue)) {
         (ErrorKind::UnknownArgument, _) if argument.starts_with("--") => {
-            format!("unrecognized option '{}'", argument.split('=').next().unwrap_or(argument))
+            format!("unrecognized option '{}'", as_given(args, argument))
         }
         (ErrorKind::UnknownArgument, _) if argument.starts_with('-') => {
             format!("invalid option -- '{}'", argument.trim_start_matches('-'))

@@ -19,6 +19,7 @@ use self::picture::Picture;
 use dio_bench::units;
 
 use super::words;
+use crate::locale;
 
 /// Show which pages of files are in the page cache, and evict them
 ///
@@ -210,7 +211,7 @@ impl Session {
                     text.push_str(&heading(self.evict));
                     *any = true;
                 }
-                text.push_str(&line(&row, self.evict, &picture.draw(picture::is_utf8())));
+                text.push_str(&line(&row, self.evict, &picture.draw(locale::is_utf8())));
                 text.push_str(&format!("  {}", path.display()));
                 if let Some(process) = row.kept_for {
                     text.push_str(&format!("  (kept: process {process} maps it)"));

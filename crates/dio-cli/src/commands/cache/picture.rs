@@ -78,18 +78,6 @@ impl Picture {
     }
 }
 
-/// Whether the locale says that characters beyond ASCII are shown (`locale(7)`: the first that is set).
-pub(super) fn is_utf8() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .iter()
-        .filter_map(|name| std::env::var(name).ok())
-        .find(|value| !value.is_empty());
-    set.is_some_and(|value| {
-        let value = value.to_ascii_lowercase();
-        value.contains("utf-8") || value.contains("utf8")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

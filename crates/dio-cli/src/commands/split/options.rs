@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::getopt::{Grammar, Word};
+use super::args::{Flag, SplitArgs};
 use super::names::{Alphabet, Names, SuffixError, SuffixRules};
 use super::number::{self, NumberError, SIZES};
 use super::words::told;
@@ -55,8 +55,6 @@ pub(super) struct Options {
     /// `-` is standard input.
     pub(super) input: OsString,
     pub(super) names: Names,
-    /// Flags that all tools of dio share, as they stood: `--flag` or `--flag=value`.
-    pub(super) shared: Vec<OsString>,
 }
 
 /// Why nothing is done.
@@ -66,90 +64,53 @@ pub(super) enum Refusal {
     Plain(String),
     /// What is wrong, with a hint to `--help`.
     Hint(String),
-    /// Help was asked for.
-    Help,
-    /// The version was asked for.
-    Version,
-}
-
-impl From<String> for Refusal {
-    fn from(message: String) -> Refusal {
-        Refusal::Hint(message)
-    }
 }
 
 /// The flags as far as they have been read.
 #[derive(Debug, Default)]
 struct Reading {
     way: Option<Way>,
-    /// The argument of the command line that the latest digit of an obsolete `-NUMBER` is in.
-    digits_in: Option<usize>,
     suffix_length: u64,
     additional: OsString,
     alphabet: Option<Alphabet>,
     from: Option<Vec<u8>>,
     separator: Option<u8>,
-    elide_empty: bool,
-    unbuffered: bool,
-    verbose: bool,
-    filter: Option<OsString>,
-    shared: Vec<OsString>,
 }
 
 impl Options {
-    /// Reads the command line behind the name of the tool.
+    /// What the command line says.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub(super) fn read(grammar: &Grammar, args: &[OsString]) -> Result<Options, Refusal> {
+    pub(super) fn of(mut args: SplitArgs) -> Result<Options, Refusal> {
         let mut reading = Reading::default();
-        let operands = grammar.read(args, |word| reading.take(word))?;
-        reading.finish(operands)
+        for flag in std::mem::take(&mut args.ordered.0) {
+            reading.take(flag)?;
+        }
+        if let Some(size) = &args.io_blksize {
+            positive("invalid IO block size", size.as_bytes(), SIZES)?;
+        }
+        reading.finish(args)
     }
 }
 
 impl Reading {
-    fn take(&mut self, word: Word) -> Result<(), Refusal> {
-        let (id, value) = match word {
-            Word::Digit(digit, index) => return self.digit(digit, index),
-            Word::Option(id, value) => (id, value),
-        };
-        let text = value.as_deref().unwrap_or_default();
-        match id.as_str() {
-            "bytes" => self.split(|| Ok(Way::Bytes(size(text)?))),
-            "line_bytes" => self.split(|| Ok(Way::LineBytes(size(text)?))),
-            "lines" => self.split(|| Ok(Way::Lines(positive("invalid number of lines", text.as_bytes(), "")?))),
-            "number" => self.split(|| chunks(text)),
-            "suffix_length" => {
-                let what = "invalid suffix length";
-                self.suffix_length = limited(what, text.as_bytes(), "", u64::MAX / 8)?;
+    fn take(&mut self, flag: Flag) -> Result<(), Refusal> {
+        match flag {
+            Flag::Bytes(text) => self.split(|| Ok(Way::Bytes(size(&text)?))),
+            Flag::LineBytes(text) => self.split(|| Ok(Way::LineBytes(size(&text)?))),
+            Flag::Lines(text) => {
+                self.split(|| Ok(Way::Lines(positive("invalid number of lines", text.as_bytes(), "")?)))
+            }
+            Flag::Number(text) => self.split(|| chunks(&text)),
+            Flag::SuffixLength(text) => {
+                self.suffix_length = limited("invalid suffix length", text.as_bytes(), "", u64::MAX / 8)?;
                 Ok(())
             }
-            "additional_suffix" => self.additional_suffix(text),
-            "numeric_suffixes" => self.suffixes(Alphabet::Decimal, value.as_deref()),
-            "decimal" => self.suffixes(Alphabet::Decimal, None),
-            "hex_suffixes" => self.suffixes(Alphabet::Hex, value.as_deref()),
-            "hexadecimal" => self.suffixes(Alphabet::Hex, None),
-            "separator" => self.separator(text),
-            "io_blksize" => positive("invalid IO block size", text.as_bytes(), SIZES).map(drop),
-            "elide_empty_files" => set(&mut self.elide_empty),
-            "unbuffered" => set(&mut self.unbuffered),
-            "verbose" => set(&mut self.verbose),
-            "filter" => {
-                self.filter = value;
-                Ok(())
-            }
-            "help" => Err(Refusal::Help),
-            "version" => Err(Refusal::Version),
-            shared => {
-                let mut flag = OsString::from(format!("--{shared}"));
-                if let Some(value) = value {
-                    flag.push("=");
-                    flag.push(value);
-                }
-                self.shared.push(flag);
-                Ok(())
-            }
+            Flag::AdditionalSuffix(text) => self.additional_suffix(text),
+            Flag::Decimal(from) => self.suffixes(Alphabet::Decimal, from.as_deref()),
+            Flag::Hexadecimal(from) => self.suffixes(Alphabet::Hex, from.as_deref()),
+            Flag::Separator(text) => self.separator(&text),
         }
     }
 
@@ -162,28 +123,12 @@ impl Reading {
         Ok(())
     }
 
-    /// One digit of `-NUMBER`. Digits of one argument belong together; those of another begin anew.
-    fn digit(&mut self, digit: u8, index: usize) -> Result<(), Refusal> {
-        let before = match (self.way, self.digits_in) {
-            (None, _) => 0,
-            (Some(Way::Lines(before)), Some(same)) if same == index => before,
-            (Some(Way::Lines(_)), Some(_)) => 0,
-            _ => return Err(Refusal::Hint("cannot split in more than one way".into())),
-        };
-        let lines = before.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))).ok_or_else(|| {
-            // As many digits as fitted are told, and this one.
-            Refusal::Plain(format!("line count option -{before}{digit}... is too large"))
-        })?;
-        (self.way, self.digits_in) = (Some(Way::Lines(lines)), Some(index));
-        Ok(())
-    }
-
-    fn additional_suffix(&mut self, suffix: &OsStr) -> Result<(), Refusal> {
+    fn additional_suffix(&mut self, suffix: OsString) -> Result<(), Refusal> {
         if suffix.as_bytes().contains(&b'/') {
             let shown = told(suffix.as_bytes());
             return Err(Refusal::Hint(format!("invalid suffix {shown}, contains directory separator")));
         }
-        self.additional = suffix.to_owned();
+        self.additional = suffix;
         Ok(())
     }
 
@@ -213,13 +158,10 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self, operands: Vec<OsString>) -> Result<Options, Refusal> {
+    fn finish(self, args: SplitArgs) -> Result<Options, Refusal> {
         let way = self.way.unwrap_or(Way::Lines(1000));
-        if way.only().is_some() && self.filter.is_some() {
+        if way.only().is_some() && args.filter.is_some() {
             return Err(Refusal::Hint("--filter does not process a chunk extracted to stdout".into()));
-        }
-        if way == Way::Lines(0) {
-            return Err(Refusal::Hint(format!("invalid number of lines: {}", told(b"0"))));
         }
         let alphabet = self.alphabet.unwrap_or(Alphabet::Letters);
         if let Some(from) = self.from.as_deref().filter(|from| from.iter().any(|d| !alphabet.digits().contains(d))) {
@@ -233,12 +175,12 @@ impl Reading {
             additional: self.additional,
         };
         // The length that is needed is told before operands are looked at, a start that is too long after them.
-        let prefix = operands.get(1).cloned().unwrap_or_else(|| "x".into());
+        let prefix = args.prefix.unwrap_or_else(|| "x".into());
         let names = Names::new(&prefix, &rules);
         if let Err(SuffixError::TooShort(needed)) = names {
             return Err(Refusal::Plain(format!("the suffix length needs to be at least {needed}")));
         }
-        if let Some(extra) = operands.get(2) {
+        if let Some(extra) = args.extra.first() {
             return Err(Refusal::Hint(format!("extra operand {}", told(extra.as_bytes()))));
         }
         let names = names
@@ -246,20 +188,14 @@ impl Reading {
         Ok(Options {
             way,
             separator: self.separator.unwrap_or(b'\n'),
-            elide_empty: self.elide_empty,
-            unbuffered: self.unbuffered,
-            verbose: self.verbose,
-            filter: self.filter,
-            input: operands.into_iter().next().unwrap_or_else(|| "-".into()),
+            elide_empty: args.elide_empty_files,
+            unbuffered: args.unbuffered,
+            verbose: args.verbose,
+            filter: args.filter,
+            input: args.file.unwrap_or_else(|| "-".into()),
             names,
-            shared: self.shared,
         })
     }
-}
-
-fn set(flag: &mut bool) -> Result<(), Refusal> {
-    *flag = true;
-    Ok(())
 }
 
 fn bad_start(alphabet: Alphabet, digits: &[u8]) -> Refusal {

@@ -1,18 +1,10 @@
 //! How GNU split quotes what it was given: in the quotation marks of the locale.
 
-use std::ffi::OsStr;
+use crate::locale;
 
 /// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`.
 pub(super) fn told(text: &[u8]) -> String {
-    in_marks(text, locale_is_utf8(|name| std::env::var_os(name)))
-}
-
-/// Whether the environment chooses a locale whose characters are UTF-8 (`locale(7)`: the first of these that is set).
-fn locale_is_utf8(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> bool {
-    let chosen = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
-    let Some(chosen) = chosen.as_deref().and_then(OsStr::to_str) else { return false };
-    let codeset = chosen.split_once('.').map_or("", |(_, codeset)| codeset.split('@').next().unwrap_or_default());
-    codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
+    in_marks(text, locale::is_utf8())
 }
 
 fn in_marks(text: &[u8], utf8: bool) -> String {
@@ -59,17 +51,5 @@ mod tests {
         assert_eq!(in_marks("it's ’é\\ '".as_bytes(), true), "‘it's \\’é\\\\ '’");
         assert_eq!(in_marks(b"\x01\x7f\t\xff", false), "'\\001\\177\\t\\377'");
         assert_eq!(in_marks(b"\x01\xff", true), "‘\\001\\377’");
-    }
-
-    #[test]
-    fn the_locale_is_the_first_that_is_set() {
-        let utf8 = |set: &[(&str, &str)]| {
-            locale_is_utf8(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into()))
-        };
-        assert!(!utf8(&[]));
-        assert!(!utf8(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
-        assert!(utf8(&[("LC_ALL", ""), ("LANG", "en_GB.utf8")]));
-        assert!(utf8(&[("LC_CTYPE", "de_DE.UTF-8@euro"), ("LANG", "C")]));
-        assert!(!utf8(&[("LANG", "de_DE.ISO-8859-1")]));
     }
 }

@@ -1,0 +1,38 @@
+//! What the user's locale says about text.
+
+use std::ffi::{OsStr, OsString};
+
+/// Whether the environment chooses a locale whose characters are UTF-8.
+pub fn is_utf8() -> bool {
+    chosen_is_utf8(|name| std::env::var_os(name))
+}
+
+/// The quotation marks that messages have, as GNU's: `‘’` where text is UTF-8, else `''`.
+pub fn quotation_marks() -> (char, char) {
+    if is_utf8() { ('‘', '’') } else { ('\'', '\'') }
+}
+
+/// The same for the environment given (`locale(7)`: the first of these that is set).
+fn chosen_is_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let chosen = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+    let Some(chosen) = chosen.as_deref().and_then(OsStr::to_str) else { return false };
+    let codeset = chosen.split_once('.').map_or("", |(_, codeset)| codeset.split('@').next().unwrap_or_default());
+    codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_is_the_first_that_is_set() {
+        let utf8 = |set: &[(&str, &str)]| {
+            chosen_is_utf8(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into()))
+        };
+        assert!(!utf8(&[]));
+        assert!(!utf8(&[("LC_ALL", "C"), ("LANG", "C.UTF-8")]));
+        assert!(utf8(&[("LC_ALL", ""), ("LANG", "en_GB.utf8")]));
+        assert!(utf8(&[("LC_CTYPE", "de_DE.UTF-8@euro"), ("LANG", "C")]));
+        assert!(!utf8(&[("LANG", "de_DE.ISO-8859-1")]));
+    }
+}
