@@ -27,9 +27,23 @@ end
 complete -c dio -n "__fish_dio_needs_command" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_needs_command" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
 complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_needs_command" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_needs_command" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -F
 complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
@@ -90,6 +104,91 @@ complete -c dio -n "__fish_dio_using_subcommand cp" -l resume -d 'Continue a cop
 complete -c dio -n "__fish_dio_using_subcommand cp" -l no-sync -d 'Do not wait until data and names are on the disk'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand cat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cat" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand cat" -s A -l show-all -d 'Show everything: -v -E -T'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s b -l number-nonblank -d 'Number the lines that are not empty; stronger than -n'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s e -d 'Same as -v -E'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s E -l show-ends -d 'Put $ at the end of each line'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s n -l number -d 'Number all lines'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s s -l squeeze-blank -d 'Keep one of several empty lines in a row'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s t -d 'Same as -v -T'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s T -l show-tabs -d 'Show tabs as ^I'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s u -d 'Accepted for POSIX: what one read gave is passed on at once in any case'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s v -l show-nonprinting -d 'Show what does not print, as ^X and M-X, except tabs and newlines'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand dd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand dd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand dd" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand dd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand dd" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand dd" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
+warn-nopipe\t''
+exit\t''
+exit-nopipe\t''"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tee" -s a -l append -d 'Write behind the end of FILEs instead of replacing what they hold'
+complete -c dio -n "__fish_dio_using_subcommand tee" -s i -l ignore-interrupts -d 'Ignore the interrupt signal'
+complete -c dio -n "__fish_dio_using_subcommand tee" -s p -d 'Same as --output-error=warn-nopipe'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand split" -s b -l bytes -d 'Put SIZE bytes into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s l -l lines -d 'Put NUMBER lines into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s C -l line-bytes -d 'Put at most SIZE bytes of whole lines into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s n -l number -d 'Make CHUNKS files' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s a -l suffix-length -d 'Make suffixes of length N (2, and longer ones as they are needed)' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l additional-suffix -d 'Put SUFFIX behind the names of the files' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l numeric-suffixes -d 'Number the files, from FROM or 0' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l hex-suffixes -d 'Number the files in hexadecimal, from FROM or 0' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s t -l separator -d 'Lines end in SEP; \'\\0\' is the byte zero' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l filter -d 'Write to COMMAND, run by the shell; the name is $FILE' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l io-blksize -d 'The size of requests to GNU split, which here is that of --block: without effect' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand split" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand split" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand split" -s d -d 'Number the files from 0'
+complete -c dio -n "__fish_dio_using_subcommand split" -s x -d 'Number the files from 0 in hexadecimal'
+complete -c dio -n "__fish_dio_using_subcommand split" -s e -l elide-empty-files -d 'Make no empty files with -n'
+complete -c dio -n "__fish_dio_using_subcommand split" -s u -l unbuffered -d 'Copy input to output at once with -n r/…'
+complete -c dio -n "__fish_dio_using_subcommand split" -l verbose -d 'Say when an output file is opened'
+complete -c dio -n "__fish_dio_using_subcommand split" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand split" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand split" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand probe" -l json -d 'Print one JSON array with an object for each path'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s V -l version -d 'Print version'
@@ -98,12 +197,14 @@ complete -c dio -n "__fish_dio_using_subcommand cache" -l keep -d 'Never drop pa
 complete -c dio -n "__fish_dio_using_subcommand cache" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -f -a "random" -d 'Read random blocks with several reads in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy random help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "random" -d 'Read random blocks with several reads in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l size -d 'Bytes to read; steps below 4K read at most 2^20 steps of them' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l dir -d 'Directory in which the file is made' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l file -d 'Read at most SIZE bytes of this file instead' -r -F
@@ -126,6 +227,16 @@ file\t'The pages of the file only'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l cmd -d 'The command, as the shell reads it; it must read standard input and write standard output' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l size -d 'Bytes of the file to read, which is text' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l dir -d 'Directory in which source and target are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l file -d 'Read this file instead, all of it; the target is made in DIR' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l runs -d 'Runs of each row, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l cold -d 'What is emptied before each run' -r -f -a "system\t'All caches of the system where that is allowed (for root), else the file\'s pages'
+file\t'The pages of the file only'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -l size -d 'Bytes of the file' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -l block -d 'Bytes of each read' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -l depth -d 'Reads in flight, one row for each' -r
@@ -141,15 +252,295 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from random" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l parts -d 'What to measure' -r -f -a "read\t'Reading a cold file in steps'
+write\t'Writing a new file in steps'
+many\t'Many sequential streams in one file'
+random\t'Random reads of 4 KiB'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l size -d 'Bytes of each workload, and of the file read at random' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l small-size -d 'Bytes of a workload in which each step below 4K is a system call' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l steps -d 'Bytes of each step of read and write' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l streams -d 'Streams of many' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l piece -d 'Bytes read from one of many streams before the next one\'s turn' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l stream-memory -d 'Memory of each of many streams' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l reads -d 'Reads of random, by each way' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l dir -d 'Directory in which files are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l file -d 'Read at most SIZE bytes of this file instead; what is written is made in DIR' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l runs -d 'Runs of each way, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l round -d 'Number of the first run: decides which way begins, and what is read at random' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l cold -d 'What is emptied before each run' -r -f -a "system\t'All caches of the system where that is allowed (for root), else the file\'s pages'
+file\t'The pages of the file only'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "random" -d 'Read random blocks with several reads in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp probe cache bench help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp probe cache bench help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp probe cache bench help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp probe cache bench help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp probe cache bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l base64 -d 'Write digests in base64'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l debug -d 'Say which instructions of the CPU are used'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s l -l length -d 'Length of the digest in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s l -l length -d 'Length of the digest in bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l num-threads -d 'Threads to use at most [default: one for each CPU]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-names -d 'Write digests without names'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l raw -d 'Write the digest as it is, not in hexadecimal digits; of one file only'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-mmap -d 'Accepted: files are never mapped'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l base64 -d 'Write digests in base64'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l debug -d 'Say which instructions of the CPU are used'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "random" -d 'Read random blocks with several reads in flight'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
