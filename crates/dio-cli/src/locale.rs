@@ -9,7 +9,12 @@ pub fn is_utf8() -> bool {
 
 /// The quotation marks that messages have, as GNU's: `‘’` where text is UTF-8, else `''`.
 pub fn quotation_marks() -> (char, char) {
-    if is_utf8() { ('‘', '’') } else { ('\'', '\'') }
+    quotation_marks_in(is_utf8())
+}
+
+/// Those of a locale whose characters are UTF-8, or are not.
+pub(crate) fn quotation_marks_in(utf8: bool) -> (char, char) {
+    if utf8 { ('‘', '’') } else { ('\'', '\'') }
 }
 
 /// The same for the environment given (`locale(7)`: the first of these that is set).

@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::locale;
+
 pub use dio::file::words;
 
 /// `name` in quotes as the GNU tools print it: `'a b'`, `"it's"`, `'line'$'\n''break'`.
@@ -37,6 +39,33 @@ pub fn quoted(name: impl AsRef<OsStr>) -> String {
         chunk.invalid().iter().for_each(|&b| escape(&mut out, &mut escaping, b));
     }
     out.push('\'');
+    out
+}
+
+/// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'`, with the escapes of C for what
+/// cannot be printed (gnulib's `quote`).
+pub fn marked(text: impl AsRef<[u8]>) -> String {
+    in_marks(text.as_ref(), locale::is_utf8())
+}
+
+fn in_marks(text: &[u8], utf8: bool) -> String {
+    let (open, close) = locale::quotation_marks_in(utf8);
+    let mut out = String::with_capacity(text.len() + 6);
+    out.push(open);
+    for part in text.utf8_chunks() {
+        for c in part.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                c if c == close => out.extend(['\\', c]),
+                c if c.is_control() || !(utf8 || c.is_ascii()) => {
+                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push_escape(&mut out, byte));
+                }
+                c => out.push(c),
+            }
+        }
+        part.invalid().iter().for_each(|&byte| push_escape(&mut out, byte));
+    }
+    out.push(close);
     out
 }
 
@@ -78,6 +107,11 @@ fn escape(out: &mut String, escaping: &mut bool, byte: u8) {
         out.push_str("'$'");
         *escaping = true;
     }
+    push_escape(out, byte);
+}
+
+/// The escape that C has for a byte.
+fn push_escape(out: &mut String, byte: u8) {
     match byte {
         7 => out.push_str("\\a"),
         8 => out.push_str("\\b"),
@@ -135,5 +169,15 @@ mod tests {
     #[test]
     fn error_words_have_no_number() {
         assert_eq!(words(rustix::io::Errno::NOENT), "No such file or directory");
+    }
+
+    /// What the GNU tools print for these in `C.UTF-8` and in `C`.
+    #[test]
+    fn marks_are_those_of_the_locale() {
+        assert_eq!(in_marks(b"it's", false), "'it\\'s'");
+        assert_eq!(in_marks("é’".as_bytes(), false), "'\\303\\251\\342\\200\\231'");
+        assert_eq!(in_marks("it's ’é\\ '".as_bytes(), true), "‘it's \\’é\\\\ '’");
+        assert_eq!(in_marks(b"\x01\x7f\t\xff", false), "'\\001\\177\\t\\377'");
+        assert_eq!(in_marks(b"\x01\xff", true), "‘\\001\\377’");
     }
 }

@@ -92,7 +92,8 @@ fn an_output_that_fails_does_not_stop_the_others() {
             "tee MODE new /dev/full other <f; echo $?",
             "tee MODE /dev/full /dev/full <f >/dev/null; echo $?",
             "tee MODE /dev/full <big | tail -c 20; echo ${PIPESTATUS[@]}",
-            "dd if=big bs=100 count=5 status=none | tee MODE new nope/x >/dev/full; echo ${PIPESTATUS[@]}",
+            // Whether the one before it finds its reader gone is a matter of time.
+            "dd if=big bs=100 count=5 status=none | tee MODE new nope/x >/dev/full; echo ${PIPESTATUS[1]}",
         ] {
             same(&setup, &script.replace("MODE", mode));
         }

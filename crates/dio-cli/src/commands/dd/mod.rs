@@ -21,7 +21,6 @@ mod plan;
 mod signals;
 mod source;
 mod target;
-mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

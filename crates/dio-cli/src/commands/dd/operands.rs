@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::flags::{CONVERSIONS, FLAGS, LEVELS, Level, Set, flag};
 use super::number::{self, NumberError};
-use super::words::quoted;
+use crate::quote::marked;
 
 /// An amount of blocks, or of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) fn parse(operands: &[OsString]) -> Result<Operands, Wrong> {
 
 impl Operands {
     fn take(&mut self, operand: &OsStr) -> Result<(), Wrong> {
-        let unknown = || Wrong::usage(format!("unrecognized operand {}", quoted(operand)));
+        let unknown = || Wrong::usage(format!("unrecognized operand {}", marked(operand.as_bytes())));
         let bytes = operand.as_bytes();
         let at = bytes.iter().position(|&byte| byte == b'=').ok_or_else(unknown)?;
         let (name, value) = (&bytes[..at], OsStr::from_bytes(&bytes[at + 1..]));
@@ -85,7 +85,7 @@ impl Operands {
             b"oflag" => {
                 symbols(value, FLAGS, &mut self.oflag, "invalid output flag")?;
                 if self.oflag.any(flag::FULLBLOCK) {
-                    return Err(Wrong::usage(format!("invalid output flag: {}", quoted(OsStr::new("fullblock")))));
+                    return Err(Wrong::usage(format!("invalid output flag: {}", marked("fullblock"))));
                 }
             }
             b"status" => {
@@ -107,7 +107,7 @@ impl Operands {
     }
 
     fn number(&mut self, text: &OsStr, min: u64, max: u64) -> Result<Amount, Wrong> {
-        let invalid = || Wrong::plain(format!("invalid number: {}", quoted(text)));
+        let invalid = || Wrong::plain(format!("invalid number: {}", marked(text.as_bytes())));
         let number = number::parse(text.as_bytes(), max).map_err(|error| match error {
             NumberError::Invalid => invalid(),
             NumberError::TooLarge => {
@@ -115,7 +115,7 @@ impl Operands {
             }
         })?;
         if number.zero_multiplier {
-            let (zero, two) = (quoted(OsStr::new("0x")), quoted(OsStr::new("00x")));
+            let (zero, two) = (marked("0x"), marked("00x"));
             self.warnings.push(format!("warning: {zero} is a zero multiplier; use {two} if that is intended"));
         }
         if number.value < min { Err(invalid()) } else { Ok(Amount { value: number.value, bytes: number.bytes }) }
@@ -132,7 +132,7 @@ fn symbols(list: &OsStr, known: &[(&str, Set)], into: &mut Set, wrong: &str) -> 
 }
 
 fn unknown_symbol(wrong: &str, symbol: &[u8]) -> Wrong {
-    Wrong::usage(format!("{wrong}: {}", quoted(OsStr::from_bytes(symbol))))
+    Wrong::usage(format!("{wrong}: {}", marked(symbol)))
 }
 
 #[cfg(test)]

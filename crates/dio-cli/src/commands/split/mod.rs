@@ -20,7 +20,6 @@ mod robin;
 mod run;
 mod sequence;
 mod target;
-mod words;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -7,7 +7,7 @@ use clap::{Arg, Args, Command};
 
 use super::args::SplitArgs;
 use super::options::Refusal;
-use super::words::told;
+use crate::quote::marked;
 
 /// The arguments behind the name of the tool, in today's form: `--lines=NUMBER` for digits among short options, of which
 /// the last argument with some counts; `-t '='` for `-t=`, where clap would take the sign for a part of the syntax; and
@@ -69,7 +69,7 @@ pub(super) fn modern(args: &[OsString]) -> Result<Vec<OsString>, Refusal> {
     }
     out.extend(args.cloned());
     match lines {
-        Some((_, 0)) => Err(Refusal::Hint(format!("invalid number of lines: {}", told(b"0")))),
+        Some((_, 0)) => Err(Refusal::Hint(format!("invalid number of lines: {}", marked(b"0")))),
         _ => Ok(out),
     }
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn no_number_of_lines_is_refused() {
-        assert_eq!(written("-00"), Err(Refusal::Hint(format!("invalid number of lines: {}", told(b"0")))));
+        assert_eq!(written("-00"), Err(Refusal::Hint(format!("invalid number of lines: {}", marked(b"0")))));
         assert_eq!(written("-1 -0"), written("-0"));
         assert_eq!(written("-18446744073709551615").as_deref(), Ok("--lines=18446744073709551615"));
         let told = "line count option -18446744073709551616... is too large";

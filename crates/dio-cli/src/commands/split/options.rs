@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::args::{Flag, SplitArgs};
 use super::names::{Alphabet, Names, SuffixError, SuffixRules};
 use super::number::{self, NumberError, SIZES};
-use super::words::told;
+use crate::quote::marked;
 
 /// How the input is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Reading {
 
     fn additional_suffix(&mut self, suffix: OsString) -> Result<(), Refusal> {
         if suffix.as_bytes().contains(&b'/') {
-            let shown = told(suffix.as_bytes());
+            let shown = marked(suffix.as_bytes());
             return Err(Refusal::Hint(format!("invalid suffix {shown}, contains directory separator")));
         }
         self.additional = suffix;
@@ -149,7 +149,7 @@ impl Reading {
             [] => return Err(Refusal::Plain("empty record separator".into())),
             [one] => *one,
             b"\\0" => 0,
-            several => return Err(Refusal::Plain(format!("multi-character separator {}", told(several)))),
+            several => return Err(Refusal::Plain(format!("multi-character separator {}", marked(several)))),
         };
         if self.separator.is_some_and(|before| before != separator) {
             return Err(Refusal::Plain("multiple separator characters specified".into()));
@@ -181,7 +181,7 @@ impl Reading {
             return Err(Refusal::Plain(format!("the suffix length needs to be at least {needed}")));
         }
         if let Some(extra) = args.extra.first() {
-            return Err(Refusal::Hint(format!("extra operand {}", told(extra.as_bytes()))));
+            return Err(Refusal::Hint(format!("extra operand {}", marked(extra.as_bytes()))));
         }
         let names = names
             .map_err(|_| Refusal::Hint("numerical suffix start value is too large for the suffix length".into()))?;
@@ -200,7 +200,7 @@ impl Reading {
 
 fn bad_start(alphabet: Alphabet, digits: &[u8]) -> Refusal {
     let kind = if alphabet == Alphabet::Hex { "hexadecimal" } else { "numerical" };
-    Refusal::Hint(format!("{}: invalid start value for {kind} suffix", told(digits)))
+    Refusal::Hint(format!("{}: invalid start value for {kind} suffix", marked(digits)))
 }
 
 /// The argument of `-n`: `[l/|r/][K/]N`.
@@ -248,13 +248,13 @@ fn positive(what: &str, text: &[u8], units: &str) -> Result<u64, Refusal> {
 fn limited(what: &str, text: &[u8], units: &str, most: u64) -> Result<u64, Refusal> {
     match number::parse(text, units) {
         Ok(number) if number <= most => Ok(number),
-        Err(NumberError::Invalid) => Err(Refusal::Plain(format!("{what}: {}", told(text)))),
-        _ => Err(Refusal::Plain(format!("{what}: {}: {}", told(text), words_of(rustix::io::Errno::OVERFLOW)))),
+        Err(NumberError::Invalid) => Err(Refusal::Plain(format!("{what}: {}", marked(text)))),
+        _ => Err(Refusal::Plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::OVERFLOW)))),
     }
 }
 
 fn out_of_range(what: &str, text: &[u8]) -> Refusal {
-    Refusal::Plain(format!("{what}: {}: {}", told(text), words_of(rustix::io::Errno::RANGE)))
+    Refusal::Plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::RANGE)))
 }
 
 fn words_of(errno: rustix::io::Errno) -> String {
