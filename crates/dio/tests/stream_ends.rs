@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::time::Duration;
 
 use dio::Class;
@@ -172,4 +173,98 @@ fn a_file_that_may_only_be_written_is_patched_all_the_same() {
     assert!(fs::read(&path).unwrap() == expected);
     let read_only = fs::File::open(&path).unwrap();
     assert_eq!(Output::adopt(read_only.into(), &path, &SMALL).unwrap_err().raw_os_error(), Some(9));
+}
+
+#[test]
+fn what_is_not_open_for_reading_is_not_read() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    for content in [bytes(5000), Vec::new()] {
+        fs::write(&path, &content).unwrap();
+        let write_only = OpenOptions::new().write(true).open(&path).unwrap();
+        let read = Input::adopt(write_only.into(), "-", &SMALL).and_then(|mut input| input.next_chunk());
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(9));
+    }
+}
+
+#[test]
+fn a_file_of_the_kernel_is_left_behind_what_was_read() {
+    let mut shared = fs::File::open("/proc/self/limits").unwrap();
+    let mut input = Input::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
+    input.read_exact(&mut [0; 6]).unwrap();
+    input.close().unwrap();
+    let mut rest = String::new();
+    shared.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("Soft Limit") || rest.trim_start().starts_with("Soft Limit"), "{rest}");
+}
+
+#[test]
+fn options_without_sense_are_survived() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (path, copy) = (scratch.path().join("file"), scratch.path().join("copy"));
+    fs::write(&path, bytes(50_000)).unwrap();
+    for block in [0, 1, 4097, usize::MAX] {
+        for depth in [0, 1, usize::MAX] {
+            let how = StreamOptions { block, depth, ..SMALL };
+            // Memory for it all may not be had.
+            let had = block != usize::MAX && depth != usize::MAX;
+            match Input::open(&path, &how) {
+                Ok(input) => assert!(read_all(input) == bytes(50_000), "{how:?}"),
+                Err(error) => assert!(!had, "{how:?}: {error}"),
+            }
+            match Input::open("/proc/self/status", &how) {
+                Ok(input) => assert!(read_all(input).starts_with(b"Name:"), "{how:?}"),
+                Err(error) => assert!(!had, "{how:?}: {error}"),
+            }
+            for append in [false, true] {
+                let file = OpenOptions::new().write(!append).append(append).create(true).open(&copy).unwrap();
+                file.set_len(0).unwrap();
+                match Output::adopt(file.into(), &copy, &how) {
+                    Ok(mut output) => {
+                        output.write_all(&bytes(50_000)).unwrap();
+                        output.finish().unwrap();
+                        assert!(fs::read(&copy).unwrap() == bytes(50_000), "{how:?}");
+                    }
+                    Err(error) => assert!(!had, "{how:?}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+/// Asking a device for its size moves the position of the descriptor, which here is the only one to be had.
+#[test]
+fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
+    if !rustix::process::geteuid().is_root() {
+        dio_test::skip!("loop devices need root");
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let backing = scratch.path().join("backing");
+    fs::write(&backing, vec![0; 1 << 20]).unwrap();
+    let attached = dio_test::run(Command::new("losetup").args(["--find", "--show"]).arg(&backing));
+    if !attached.status.success() {
+        dio_test::skip!("no loop devices: {}", attached.stderr);
+        return;
+    }
+    let device = attached.stdout.trim().to_owned();
+    let mut shared = OpenOptions::new().read(true).write(true).open(&device).unwrap();
+    shared.seek(SeekFrom::Start(4096)).unwrap();
+    let given = OwnedFd::from(shared.try_clone().unwrap());
+    let written = std::thread::spawn(move || {
+        // Of this thread alone.
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+        let mut output = Output::adopt(given, "-", &SMALL)?;
+        output.write_all(&bytes(100_000))?;
+        output.finish()
+    });
+    let written = written.join();
+    let position = shared.stream_position().unwrap();
+    let mut held = vec![0; 100_000];
+    std::os::unix::fs::FileExt::read_exact_at(&shared, &mut held, 4096).unwrap();
+    drop(shared);
+    dio_test::run(Command::new("losetup").arg("--detach").arg(&device));
+    written.unwrap().unwrap();
+    assert_eq!(position, 104_096);
+    assert!(held == bytes(100_000));
 }

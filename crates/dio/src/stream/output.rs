@@ -40,7 +40,7 @@ impl Output {
     /// # Errors
     /// What opening a [`File`] answers; EBADF when it is not open for writing; no memory.
     pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Output> {
-        let name = name.as_ref().to_owned();
+        let (name, how) = (name.as_ref().to_owned(), &how.sound());
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
             pipe::enlarge(&fd, pipe::ENLARGED);
@@ -54,8 +54,10 @@ impl Output {
         let way = match flags.contains(OFlags::APPEND) {
             true => Way::Append(Box::new(appender_of(&fd, &name, flags, how)?)),
             false => {
+                // Asked first: where this description is the only one to be had, asking a device for its size moves it.
+                let position = rustix::fs::tell(&fd)?;
                 let mut writer = Writer::with_write_behind(file_of(&fd, &name, flags, how)?, how.write_behind())?;
-                writer.seek(SeekFrom::Start(rustix::fs::tell(&fd)?))?;
+                writer.seek(SeekFrom::Start(position))?;
                 Way::File(Box::new(writer))
             }
         };

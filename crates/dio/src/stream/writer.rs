@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::chunk::Chunk;
+use super::options::{MOST_BLOCKS, MOST_BYTES};
 use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
@@ -17,9 +18,9 @@ use crate::lock::LockGuard;
 /// How much is written behind the producer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBehind {
-    /// The size of one block: what is gathered before it is written.
+    /// The size of one block: what is gathered before it is written. From 1 to 2^40.
     pub block: usize,
-    /// Blocks that wait for the storage, or are on their way to it; one more is with the producer.
+    /// Blocks that wait for the storage, or are on their way to it, from 2 to 65,536; one more is with the producer.
     pub depth: usize,
 }
 
@@ -28,6 +29,9 @@ impl Default for WriteBehind {
         WriteBehind { block: 1 << 20, depth: 8 }
     }
 }
+
+/// Most blocks that become one request: well under `IOV_MAX` (1024, `writev(2)`), and a longer vector gains nothing.
+const MOST_JOINED: usize = 256;
 
 /// Whole blocks that wait for their turn.
 #[derive(Debug)]
@@ -96,8 +100,8 @@ impl Writer {
     /// As [`Writer::new`].
     pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
         let file = file.into();
-        let block = file.whole_blocks(limits.block.max(1) as u64) as usize;
-        let limits = WriteBehind { block, depth: limits.depth.max(2) };
+        let block = file.whole_blocks(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
+        let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS) };
         Ok(Writer {
             size: file.size()?,
             pool: Pool::new(block, limits.depth + 1)?,
@@ -275,7 +279,7 @@ impl Writer {
     fn take_request(&mut self, inside: bool) -> (u64, Mem) {
         let Queued { offset, memory } = self.queue.pop_front().expect("the caller saw it");
         let mut memory = Mem::one(memory);
-        while !inside && memory.segments() < self.limits.depth / 2 {
+        while !inside && memory.segments() < (self.limits.depth / 2).min(MOST_JOINED) {
             match self.queue.front() {
                 Some(next) if next.offset == offset + memory.len() as u64 => {}
                 _ => break,
