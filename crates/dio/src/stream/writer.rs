@@ -12,7 +12,7 @@ use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
 use crate::file::{File, FileError};
-use crate::geometry::align_down;
+use crate::geometry::{align_down, align_up};
 use crate::lock::LockGuard;
 
 /// How much is written behind the producer, in bytes.
@@ -229,8 +229,9 @@ impl Writer {
         let (base, filled) = (self.base, block.filled().len());
         let from = std::mem::take(&mut self.from);
         self.base += filled as u64;
-        let align = self.file.block_align();
-        let first = crate::geometry::align_up(from as u64, align) as usize;
+        // What goes straight begins at a multiple in the file and in memory.
+        let align = self.file.block_align().max(self.file.geometry().mem_align());
+        let first = align_up(from as u64, align) as usize;
         if from > 0 {
             // The block that the stream began within holds bytes of others: the file patches it.
             self.drain()?;
