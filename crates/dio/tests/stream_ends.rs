@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -267,4 +267,36 @@ fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
     written.unwrap().unwrap();
     assert_eq!(position, 104_096);
     assert!(held == bytes(100_000));
+}
+
+/// As with `command > log 2>&1`: what is written behind the producer's back must not end up where a message is, nor the
+/// other way round.
+#[test]
+fn messages_in_between_are_where_they_were_written() {
+    if std::env::var_os("MESSAGES_IN_BETWEEN").is_some() {
+        let shared = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        let mut output = Output::adopt(shared, "-", &SMALL).unwrap();
+        for len in [100, 70_000, 1, 40_000] {
+            output.write_all(&bytes(len)).unwrap();
+            rustix::io::write(std::io::stderr(), b"a message\n").unwrap();
+        }
+        output.finish().unwrap();
+        return;
+    }
+    for append in [false, true] {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = scratch.path().join("log");
+        let log = OpenOptions::new().write(true).append(append).create(true).open(&path).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "messages_in_between_are_where_they_were_written"]).env("MESSAGES_IN_BETWEEN", "1");
+        child.stdin(log.try_clone().unwrap()).stderr(log).stdout(std::process::Stdio::null());
+        assert!(child.status().unwrap().success());
+        let held = fs::read(&path).unwrap();
+        let expected: Vec<u8> = [100, 70_000, 1, 40_000]
+            .into_iter()
+            .flat_map(|len| [bytes(len), b"a message\n".to_vec()].concat())
+            .collect();
+        assert_eq!(held.len(), expected.len());
+        assert!(append || held == expected);
+    }
 }
