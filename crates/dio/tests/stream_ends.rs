@@ -120,6 +120,15 @@ fn streams_leave_no_pages_on_any_file_system() {
 }
 
 #[test]
+fn nothing_is_waited_for_when_nothing_is_wanted() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut input = Input::adopt(reader.into(), "-", &SMALL).unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || said.send(input.read(&mut []).unwrap()).unwrap());
+    assert_eq!(heard.recv_timeout(Duration::from_secs(10)).unwrap(), 0);
+}
+
+#[test]
 fn a_pipe_gives_what_is_there() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut input = Input::adopt(reader.into(), "pipe", &SMALL).unwrap();

@@ -311,6 +311,10 @@ impl Read for Input {
         if let Way::File { reader, .. } = &mut self.way {
             return reader.read(buffer);
         }
+        if buffer.is_empty() {
+            // Not even a pipe is waited for.
+            return Ok(0);
+        }
         let available = self.fill_buf()?;
         let count = available.len().min(buffer.len());
         buffer[..count].copy_from_slice(&available[..count]);

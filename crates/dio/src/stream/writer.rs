@@ -58,8 +58,11 @@ enum Lane {
 /// a write that extends the file becomes one request when its turn comes. The first error latches: it comes out of every
 /// later call. Dropping a writer without [`Writer::finish`] loses the news of an error, but not the bytes.
 ///
-/// Blocks in flight keep out resizes and misaligned writes of others, which would lose bytes around them; so a thread must
-/// not write through two writers of one file at a time.
+/// Blocks in flight keep out resizes and misaligned writes of others in the process, which would lose bytes around them;
+/// those that make the file longer keep out every operation of [`File`] and all other writers. The writer notices that they
+/// have been written in its next call, so whoever pauses should flush first: others wait until then. For the same reason a
+/// thread must flush a writer before it writes, resizes or reads the same file by another way, be it a second writer or a
+/// reader, which takes large pieces straight from the file: it would wait for itself.
 #[derive(Debug)]
 pub struct Writer {
     file: Arc<File>,
