@@ -102,3 +102,21 @@ fn more_blocks_may_wait_than_one_request_can_hold() {
     writer.finish().unwrap();
     assert!(std::fs::read(&path).unwrap() == bytes);
 }
+
+#[test]
+fn an_idle_writer_does_not_keep_readers_from_what_was_there() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    dio_test::random_file(&path, 1 << 20, 7);
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).unwrap());
+        let mut writer = Writer::with_write_behind(Arc::clone(&file), limits()).unwrap();
+        writer.seek(SeekFrom::End(0)).unwrap();
+        writer.write_all(&vec![1; 4 * BLOCK]).unwrap();
+        let count = file.read_at(&mut vec![0; 1 << 20], 0).unwrap();
+        writer.finish().unwrap();
+        said.send(count).unwrap();
+    });
+    assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(10)), Ok(1 << 20));
+}

@@ -59,10 +59,10 @@ enum Lane {
 /// later call. Dropping a writer without [`Writer::finish`] loses the news of an error, but not the bytes.
 ///
 /// Blocks in flight keep out resizes and misaligned writes of others in the process, which would lose bytes around them;
-/// those that make the file longer keep out every operation of [`File`] and all other writers. The writer notices that they
-/// have been written in its next call, so whoever pauses should flush first: others wait until then. For the same reason a
-/// thread must flush a writer before it writes, resizes or reads the same file by another way, be it a second writer or a
-/// reader, which takes large pieces straight from the file: it would wait for itself.
+/// those that make the file longer keep out whatever reads or writes there or behind them, except reads of a
+/// [`super::Reader`] ahead. The writer notices that they have been written in its next call, so whoever pauses should flush
+/// first: others wait until then. For the same reason a thread must flush a writer before it resizes the file, or writes it
+/// or reads its new part by another way, be it a second writer: it would wait for itself.
 #[derive(Debug)]
 pub struct Writer {
     file: Arc<File>,
@@ -267,7 +267,7 @@ impl Writer {
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
                 (Lane::Idle, true) => self.lane = Lane::Inside(self.file.lock_blocks(Kind::Write)),
-                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension()),
+                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension(next.offset)),
                 (Lane::Inside(_), true) => {}
             }
             let (offset, memory) = self.take_request(inside);
