@@ -309,3 +309,25 @@ fn messages_in_between_are_where_they_were_written() {
         assert!(append || held == expected);
     }
 }
+
+/// Who goes on writing by a position behind what is there would leave a hole.
+#[test]
+fn after_a_failure_the_position_is_not_behind_the_end_of_the_file() {
+    if std::env::var_os("FAILING_WRITE").is_some() {
+        let mut output = Output::adopt(std::io::stdin().as_fd().try_clone_to_owned().unwrap(), "-", &SMALL).unwrap();
+        let written = output.write_all(&bytes(200_000)).and_then(|()| output.finish());
+        output.finish().unwrap_err();
+        written.unwrap_err();
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut log = OpenOptions::new().write(true).create(true).open(scratch.path().join("log")).unwrap();
+    let mut child = Command::new("sh");
+    child.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
+    child.args(["--exact", "after_a_failure_the_position_is_not_behind_the_end_of_the_file"]);
+    child.env("FAILING_WRITE", "1").stdin(log.try_clone().unwrap()).stdout(std::process::Stdio::null());
+    assert!(child.status().unwrap().success());
+    let size = log.metadata().unwrap().len();
+    assert!(size < 200_000);
+    assert_eq!(log.stream_position().unwrap(), size);
+}

@@ -177,7 +177,12 @@ impl Output {
             Way::Append(appender) => appender.finish(),
             Way::Plain { .. } => return Ok(()),
         };
-        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(self.position()));
+        let mut end = self.position();
+        if finished.is_err() {
+            // Not behind bytes that never arrived, where others would leave a hole.
+            end = self.file().and_then(|file| file.size().ok()).map_or(end, |size| end.min(size));
+        }
+        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(end));
         finished
     }
 
