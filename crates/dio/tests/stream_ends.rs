@@ -321,7 +321,7 @@ fn after_a_failure_the_position_is_not_behind_the_end_of_the_file() {
         return;
     }
     let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
-    let mut log = OpenOptions::new().write(true).create(true).open(scratch.path().join("log")).unwrap();
+    let mut log = OpenOptions::new().write(true).create_new(true).open(scratch.path().join("log")).unwrap();
     let mut child = Command::new("sh");
     child.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
     child.args(["--exact", "after_a_failure_the_position_is_not_behind_the_end_of_the_file"]);
