@@ -2,7 +2,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
 use std::time::Duration;
 
 use dio::Class;
@@ -119,6 +120,15 @@ fn streams_leave_no_pages_on_any_file_system() {
 }
 
 #[test]
+fn nothing_is_waited_for_when_nothing_is_wanted() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let mut input = Input::adopt(reader.into(), "-", &SMALL).unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || said.send(input.read(&mut []).unwrap()).unwrap());
+    assert_eq!(heard.recv_timeout(Duration::from_secs(10)).unwrap(), 0);
+}
+
+#[test]
 fn a_pipe_gives_what_is_there() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let mut input = Input::adopt(reader.into(), "pipe", &SMALL).unwrap();
@@ -192,4 +202,152 @@ fn a_file_that_grows_while_it_is_passed_on_does_not_starve_its_reader() {
     });
     waiting.recv_timeout(Duration::from_secs(20)).expect("reader and writer wait for each other");
     assert!(fs::read(&to).unwrap() == bytes(900_000));
+}
+
+#[test]
+fn what_is_not_open_for_reading_is_not_read() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    for content in [bytes(5000), Vec::new()] {
+        fs::write(&path, &content).unwrap();
+        let write_only = OpenOptions::new().write(true).open(&path).unwrap();
+        let read = Input::adopt(write_only.into(), "-", &SMALL).and_then(|mut input| input.next_chunk());
+        assert_eq!(read.unwrap_err().raw_os_error(), Some(9));
+    }
+}
+
+#[test]
+fn a_file_of_the_kernel_is_left_behind_what_was_read() {
+    let mut shared = fs::File::open("/proc/self/limits").unwrap();
+    let mut input = Input::adopt(OwnedFd::from(shared.try_clone().unwrap()), "-", &SMALL).unwrap();
+    input.read_exact(&mut [0; 6]).unwrap();
+    input.close().unwrap();
+    let mut rest = String::new();
+    shared.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("Soft Limit") || rest.trim_start().starts_with("Soft Limit"), "{rest}");
+}
+
+#[test]
+fn options_without_sense_are_survived() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (path, copy) = (scratch.path().join("file"), scratch.path().join("copy"));
+    fs::write(&path, bytes(50_000)).unwrap();
+    for block in [0, 1, 4097, usize::MAX] {
+        for depth in [0, 1, usize::MAX] {
+            let how = StreamOptions { block, depth, ..SMALL };
+            // Memory for it all may not be had.
+            let had = block != usize::MAX && depth != usize::MAX;
+            match Input::open(&path, &how) {
+                Ok(input) => assert!(read_all(input) == bytes(50_000), "{how:?}"),
+                Err(error) => assert!(!had, "{how:?}: {error}"),
+            }
+            match Input::open("/proc/self/status", &how) {
+                Ok(input) => assert!(read_all(input).starts_with(b"Name:"), "{how:?}"),
+                Err(error) => assert!(!had, "{how:?}: {error}"),
+            }
+            for append in [false, true] {
+                let file = OpenOptions::new().write(!append).append(append).create(true).open(&copy).unwrap();
+                file.set_len(0).unwrap();
+                match Output::adopt(file.into(), &copy, &how) {
+                    Ok(mut output) => {
+                        output.write_all(&bytes(50_000)).unwrap();
+                        output.finish().unwrap();
+                        assert!(fs::read(&copy).unwrap() == bytes(50_000), "{how:?}");
+                    }
+                    Err(error) => assert!(!had, "{how:?}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+/// Asking a device for its size moves the position of the descriptor, which here is the only one to be had.
+#[test]
+fn a_device_that_may_not_be_opened_is_written_where_its_descriptor_is() {
+    if !rustix::process::geteuid().is_root() {
+        dio_test::skip!("loop devices need root");
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let backing = scratch.path().join("backing");
+    fs::write(&backing, vec![0; 1 << 20]).unwrap();
+    let attached = dio_test::run(Command::new("losetup").args(["--find", "--show"]).arg(&backing));
+    if !attached.status.success() {
+        dio_test::skip!("no loop devices: {}", attached.stderr);
+        return;
+    }
+    let device = attached.stdout.trim().to_owned();
+    let mut shared = OpenOptions::new().read(true).write(true).open(&device).unwrap();
+    shared.seek(SeekFrom::Start(4096)).unwrap();
+    let given = OwnedFd::from(shared.try_clone().unwrap());
+    let written = std::thread::spawn(move || {
+        // Of this thread alone.
+        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(65534)).unwrap();
+        let mut output = Output::adopt(given, "-", &SMALL)?;
+        output.write_all(&bytes(100_000))?;
+        output.finish()
+    });
+    let written = written.join();
+    let position = shared.stream_position().unwrap();
+    let mut held = vec![0; 100_000];
+    std::os::unix::fs::FileExt::read_exact_at(&shared, &mut held, 4096).unwrap();
+    drop(shared);
+    dio_test::run(Command::new("losetup").arg("--detach").arg(&device));
+    written.unwrap().unwrap();
+    assert_eq!(position, 104_096);
+    assert!(held == bytes(100_000));
+}
+
+/// As with `command > log 2>&1`: what is written behind the producer's back must not end up where a message is, nor the
+/// other way round.
+#[test]
+fn messages_in_between_are_where_they_were_written() {
+    if std::env::var_os("MESSAGES_IN_BETWEEN").is_some() {
+        let shared = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+        let mut output = Output::adopt(shared, "-", &SMALL).unwrap();
+        for len in [100, 70_000, 1, 40_000] {
+            output.write_all(&bytes(len)).unwrap();
+            rustix::io::write(std::io::stderr(), b"a message\n").unwrap();
+        }
+        output.finish().unwrap();
+        return;
+    }
+    for append in [false, true] {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = scratch.path().join("log");
+        let log = OpenOptions::new().write(true).append(append).create(true).open(&path).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "messages_in_between_are_where_they_were_written"]).env("MESSAGES_IN_BETWEEN", "1");
+        child.stdin(log.try_clone().unwrap()).stderr(log).stdout(std::process::Stdio::null());
+        assert!(child.status().unwrap().success());
+        let held = fs::read(&path).unwrap();
+        let expected: Vec<u8> = [100, 70_000, 1, 40_000]
+            .into_iter()
+            .flat_map(|len| [bytes(len), b"a message\n".to_vec()].concat())
+            .collect();
+        assert_eq!(held.len(), expected.len());
+        assert!(append || held == expected);
+    }
+}
+
+/// Who goes on writing by a position behind what is there would leave a hole.
+#[test]
+fn after_a_failure_the_position_is_not_behind_the_end_of_the_file() {
+    if std::env::var_os("FAILING_WRITE").is_some() {
+        let mut output = Output::adopt(std::io::stdin().as_fd().try_clone_to_owned().unwrap(), "-", &SMALL).unwrap();
+        let written = output.write_all(&bytes(200_000)).and_then(|()| output.finish());
+        output.finish().unwrap_err();
+        written.unwrap_err();
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let mut log = OpenOptions::new().write(true).create_new(true).open(scratch.path().join("log")).unwrap();
+    let mut child = Command::new("sh");
+    child.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
+    child.args(["--exact", "after_a_failure_the_position_is_not_behind_the_end_of_the_file"]);
+    child.env("FAILING_WRITE", "1").stdin(log.try_clone().unwrap()).stdout(std::process::Stdio::null());
+    assert!(child.status().unwrap().success());
+    let size = log.metadata().unwrap().len();
+    assert!(size < 200_000);
+    assert_eq!(log.stream_position().unwrap(), size);
 }

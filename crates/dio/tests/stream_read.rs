@@ -11,6 +11,7 @@ use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, S
 use dio::stream::{Chunk, Pattern, ReadAhead, Reader};
 use dio::{Io, Limits, OpenOptions};
 use dio_test::{Rng, Seed};
+use rustix::io::Errno;
 
 /// A file, a reader of it, and what it holds.
 struct World {
@@ -403,4 +404,25 @@ fn chunks_may_be_held_by_other_threads() {
     }
     drop(give);
     assert_eq!(checker.join().unwrap(), 4 * MIB);
+}
+
+#[test]
+fn the_far_end_of_a_file_is_not_passed_over_in_silence() {
+    let file = tempfile::tempfile_in("/dev/shm").unwrap();
+    if let Err(error) = file.set_len(i64::MAX as u64) {
+        dio_test::skip!("no file of 8 EiB: {error}");
+        return;
+    }
+    let last = i64::MAX as u64 - 4095;
+    std::os::unix::fs::FileExt::write_all_at(&file, b"the end", last - 7).unwrap();
+    let mut reader = Reader::new(OpenOptions::new().read(true).adopt(file.into(), "far").unwrap()).unwrap();
+    for back in [7, 100_000, 3_000_000] {
+        reader.seek(SeekFrom::Start(last - back)).unwrap();
+        let mut all = vec![1; back as usize];
+        reader.read_exact(&mut all).unwrap();
+        assert!(all.ends_with(b"the end"));
+        assert_eq!(reader.read(&mut all).unwrap_err().raw_os_error(), Some(Errno::OVERFLOW.raw_os_error()));
+        reader.seek(SeekFrom::End(0)).unwrap();
+        assert_eq!(reader.read(&mut all).unwrap(), 0);
+    }
 }

@@ -90,3 +90,33 @@ fn an_error_comes_out_of_every_later_call() {
     std::fs::File::open(&path).unwrap().read_to_string(&mut left).unwrap();
     assert_eq!(left, "old");
 }
+
+#[test]
+fn more_blocks_may_wait_than_one_request_can_hold() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    let file = OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
+    let mut writer = Writer::with_write_behind(file, WriteBehind { block: 4096, depth: 8192 }).unwrap();
+    let bytes: Vec<u8> = (0..8 << 20).flat_map(u32::to_ne_bytes).collect();
+    writer.write_all(&bytes).unwrap();
+    writer.finish().unwrap();
+    assert!(std::fs::read(&path).unwrap() == bytes);
+}
+
+#[test]
+fn an_idle_writer_does_not_keep_readers_from_what_was_there() {
+    let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = scratch.path().join("file");
+    dio_test::random_file(&path, 1 << 20, 7);
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).unwrap());
+        let mut writer = Writer::with_write_behind(Arc::clone(&file), limits()).unwrap();
+        writer.seek(SeekFrom::End(0)).unwrap();
+        writer.write_all(&vec![1; 4 * BLOCK]).unwrap();
+        let count = file.read_at(&mut vec![0; 1 << 20], 0).unwrap();
+        writer.finish().unwrap();
+        said.send(count).unwrap();
+    });
+    assert_eq!(heard.recv_timeout(std::time::Duration::from_secs(10)), Ok(1 << 20));
+}

@@ -6,18 +6,19 @@ mod common;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use common::{fill, sim_geometry};
+use common::fill;
 use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::geometry::Geometry;
 use dio::stream::{WriteBehind, Writer};
 use dio::{Io, Limits, Mode, OpenOptions};
 use dio_test::Seed;
 
 const BLOCK: usize = 4096;
 
-fn writer(seed: u64, align: usize, mode: Mode, faults: Faults) -> (SimMedium, Writer) {
+fn writer(seed: u64, (memory, align): (usize, usize), mode: Mode, faults: Faults) -> (SimMedium, Writer) {
     let clock = SimClock::new();
     let model = SimDiskModel {
-        mem_align: align,
+        mem_align: memory,
         offset_align: align,
         channels: 3,
         reorder: true,
@@ -30,9 +31,10 @@ fn writer(seed: u64, align: usize, mode: Mode, faults: Faults) -> (SimMedium, Wr
     disk.set_faults(faults);
     let limits = Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
     let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed))).unwrap();
+    let geometry = Geometry::fixed(memory as u64, align as u64).unwrap();
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).io(&io);
-    let file = options.open_medium("disk/file", Arc::new(medium.clone()), sim_geometry(align)).unwrap();
+    let file = options.open_medium("disk/file", Arc::new(medium.clone()), geometry).unwrap();
     let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4 }).unwrap();
     (medium, writer)
 }
@@ -46,12 +48,22 @@ fn transient() -> Faults {
 
 #[test]
 fn what_is_transient_does_not_show() {
+    compare_with_memory(&[(512, 512), (4096, 4096)], &transient());
+}
+
+#[test]
+fn memory_may_have_to_be_aligned_more_than_the_file() {
+    compare_with_memory(&[(4096, 512)], &Faults::none());
+}
+
+/// Any mix of calls, on disks that want these alignments of memory and of the file.
+fn compare_with_memory(alignments: &[(usize, usize)], faults: &Faults) {
     let seed = Seed::new();
     for round in 0..200 {
         let mut random = seed.stream(round);
-        let align = *random.pick(&[512, 4096]);
+        let align = *random.pick(alignments);
         let mode = *random.pick(&[Mode::Direct, Mode::Concurrent, Mode::Uncached]);
-        let (medium, mut writer) = writer(seed.value() ^ round, align, mode, transient());
+        let (medium, mut writer) = writer(seed.value() ^ round, align, mode, faults.clone());
         let mut model = Cursor::new(vec![0xEE; 5000]);
         for step in 0..random.range(1..20) {
             match random.range(0..6) {
@@ -70,7 +82,7 @@ fn what_is_transient_does_not_show() {
         }
         writer.finish().unwrap();
         drop(writer);
-        assert!(medium.contents() == model.into_inner(), "round {round}, {mode:?} at {align}: {seed:?}");
+        assert!(medium.contents() == model.into_inner(), "round {round}, {mode:?} at {align:?}: {seed:?}");
     }
 }
 
@@ -83,7 +95,8 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
         let fault = *random.pick(&[Fault::Io, Fault::NoSpace, Fault::Torn]);
         // Not the first: asking the size is how a writer begins.
         let number = random.range(1..40);
-        let (medium, mut writer) = writer(seed.value() ^ round, 512, Mode::Direct, Faults::none().from(number, fault));
+        let (medium, mut writer) =
+            writer(seed.value() ^ round, (512, 512), Mode::Direct, Faults::none().from(number, fault));
         writer.seek(SeekFrom::Start(5000)).unwrap();
         let mut bytes = vec![0; 100_000];
         fill(&mut bytes, round, 5000);
@@ -114,7 +127,7 @@ fn the_first_lasting_error_stays_and_the_file_has_no_gap() {
 fn a_sync_after_the_end_makes_everything_durable() {
     let seed = Seed::new();
     for round in 0..50 {
-        let (medium, mut writer) = writer(seed.value() ^ round, 512, Mode::Direct, transient());
+        let (medium, mut writer) = writer(seed.value() ^ round, (512, 512), Mode::Direct, transient());
         let mut bytes = vec![0; 30_000 + round as usize];
         fill(&mut bytes, round, 0);
         writer.write_all(&bytes).unwrap();

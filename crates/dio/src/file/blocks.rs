@@ -68,9 +68,10 @@ impl File {
         (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
     }
 
-    /// Keeps everyone else out while a block in flight makes the file longer.
-    pub(crate) fn lock_extension(&self) -> LockGuard {
-        self.locks.whole(LockClass::Resize)
+    /// While a block in flight at `from` makes the file longer, keeps out what reads or writes there or behind it, what
+    /// changes the size, and what patches blocks.
+    pub(crate) fn lock_extension(&self, from: u64) -> LockGuard {
+        self.locks.exclusive(from..u64::MAX, LockClass::Resize)
     }
 
     /// A place in an order of all files of the process, the same for all opens of one file.

@@ -104,8 +104,10 @@ impl Appender {
             let behind = (size % self.align) as usize;
             let straight = self.direct.is_some() && behind == 0 && (end - at) as u64 >= self.align;
             if !straight {
-                // Up to the next whole block, or to the end.
-                let most = if self.direct.is_some() { self.align as usize - behind } else { end - at };
+                // Up to the next whole block, or to the end; in one request, since the kernel puts several that are in
+                // flight together behind each other as it comes to them.
+                let most =
+                    if self.direct.is_some() { self.align as usize - behind } else { self.file.io().limits().request };
                 let count = most.min(end - at);
                 self.file.write_at(&block.filled()[at..at + count], size)?;
                 at += count;
@@ -173,5 +175,28 @@ impl Drop for Appender {
     fn drop(&mut self) {
         // An error has nobody to be told.
         let _ = Appender::flush(self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Blocking;
+    use crate::{Io, Limits, Mode, OpenOptions};
+
+    #[test]
+    fn blocks_larger_than_a_request_keep_their_order() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = scratch.path().join("file");
+        std::fs::write(&path, b"before ").unwrap();
+        let limits = Limits { request: 4096, bounce_block: 4096, ..Limits::default() };
+        let io = Io::with_engine(limits, "blocking", |depth| Box::new(Blocking::new(depth))).unwrap();
+        let fd = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        let file = OpenOptions::new().write(true).mode(Mode::Uncached).io(&io).adopt(fd.into(), "file").unwrap();
+        let mut appender = Appender::new(file, None, 1, 1 << 20).unwrap();
+        let bytes: Vec<u8> = (0..4 << 18).flat_map(u32::to_ne_bytes).collect();
+        appender.write_all(&bytes).unwrap();
+        appender.finish().unwrap();
+        assert!(std::fs::read(&path).unwrap() == [b"before ".as_slice(), &bytes].concat());
     }
 }

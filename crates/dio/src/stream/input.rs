@@ -69,7 +69,12 @@ impl Input {
     }
 
     fn of(fd: OwnedFd, shared: bool, name: &Path, how: &StreamOptions) -> io::Result<Input> {
+        let how = &how.sound();
         let stat = rustix::fs::fstat(&fd)?;
+        if rustix::fs::fcntl_getfl(&fd)?.intersection(OFlags::RWMODE) == OFlags::WRONLY {
+            // Opened again, it could be read all the same.
+            return Err(Errno::BADF.into());
+        }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => return Err(Errno::ISDIR.into()),
             // Files of the kernel (proc(5)) hold bytes but have no size.
@@ -224,7 +229,13 @@ impl Input {
                 file.settle()?;
                 Ok(file.counters())
             }
-            Way::Plain(plain) => Ok(plain.counters),
+            Way::Plain(plain) => {
+                if plain.class == Class::Cached && plain.left() > 0 {
+                    let unread = -(plain.left() as i64);
+                    let _ = rustix::fs::seek(&plain.fd, rustix::fs::SeekFrom::Current(unread));
+                }
+                Ok(plain.counters)
+            }
         }
     }
 }
@@ -299,6 +310,10 @@ impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Way::File { reader, .. } = &mut self.way {
             return reader.read(buffer);
+        }
+        if buffer.is_empty() {
+            // Not even a pipe is waited for.
+            return Ok(0);
         }
         let available = self.fill_buf()?;
         let count = available.len().min(buffer.len());

@@ -15,14 +15,20 @@ pub struct StreamOptions {
     pub mode: Mode,
     /// How firmly that is asked for.
     pub need: Need,
-    /// Size of one request in bytes.
+    /// Size of one request in bytes, from 1 to 2^40; what is outside counts as the nearest of these.
     pub block: usize,
-    /// Requests kept in flight on each side.
+    /// Requests kept in flight on each side, from 1 to 65,536 likewise.
     pub depth: usize,
     /// Sources up to this size pass through the page cache and leave it again, which for them costs less than direct
     /// requests do. In bytes; 0 for none.
     pub small: u64,
 }
+
+/// Largest block of a stream, in bytes.
+pub(super) const MOST_BYTES: usize = 1 << 40;
+
+/// Most blocks of a stream.
+pub(super) const MOST_BLOCKS: usize = 1 << 16;
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
@@ -31,6 +37,11 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
+    /// The same within the limits that the fields name, so that sums and products of them stay numbers.
+    pub(super) fn sound(&self) -> StreamOptions {
+        StreamOptions { block: self.block.clamp(1, MOST_BYTES), depth: self.depth.clamp(1, MOST_BLOCKS), ..*self }
+    }
+
     /// The read-ahead for `left` bytes: a stream is read in order, so the window starts at a whole request, and a short
     /// source needs no memory for more than it holds.
     pub(super) fn read_ahead(&self, left: u64) -> ReadAhead {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::append::Appender;
@@ -22,6 +22,9 @@ pub struct Output {
     name: PathBuf,
     /// The descriptor that was given; of a file, its position follows what was written.
     given: OwnedFd,
+    /// It is a file that standard error goes to as well, probably by the same position (`> log 2>&1`): that is kept with
+    /// every write, so that neither overwrites the other.
+    beside_messages: bool,
     way: Way,
 }
 
@@ -35,17 +38,19 @@ enum Way {
 impl Output {
     /// Takes over an open descriptor, at its position. `name` is for messages.
     ///
-    /// What is appended to a file (`O_APPEND`) never overwrites what others append to it at the same time.
+    /// What is appended to a file (`O_APPEND`) never overwrites what others append to it at the same time. Without that
+    /// flag, the position that others share with the descriptor stays behind until [`Output::finish`], so they must not
+    /// write before; only for messages of this process on standard error it is kept with every write.
     ///
     /// # Errors
     /// What opening a [`File`] answers; EBADF when it is not open for writing; no memory.
     pub fn adopt(fd: OwnedFd, name: impl AsRef<Path>, how: &StreamOptions) -> io::Result<Output> {
-        let name = name.as_ref().to_owned();
+        let (name, how) = (name.as_ref().to_owned(), &how.sound());
         let stat = rustix::fs::fstat(&fd)?;
         if !has_blocks(&stat) {
             pipe::enlarge(&fd, pipe::ENLARGED);
             let way = Way::Plain { position: 0, counters: Counters::default(), failed: None };
-            return Ok(Output { name, given: fd, way });
+            return Ok(Output { name, given: fd, beside_messages: false, way });
         }
         let flags = rustix::fs::fcntl_getfl(&fd)?;
         if flags.intersection(OFlags::RWMODE) == OFlags::RDONLY {
@@ -54,12 +59,15 @@ impl Output {
         let way = match flags.contains(OFlags::APPEND) {
             true => Way::Append(Box::new(appender_of(&fd, &name, flags, how)?)),
             false => {
+                // Asked first: where this description is the only one to be had, asking a device for its size moves it.
+                let position = rustix::fs::tell(&fd)?;
                 let mut writer = Writer::with_write_behind(file_of(&fd, &name, flags, how)?, how.write_behind())?;
-                writer.seek(SeekFrom::Start(rustix::fs::tell(&fd)?))?;
+                writer.seek(SeekFrom::Start(position))?;
                 Way::File(Box::new(writer))
             }
         };
-        Ok(Output { name, given: fd, way })
+        let beside_messages = gets_messages(&stat);
+        Ok(Output { name, given: fd, beside_messages, way })
     }
 
     /// The name it was opened by.
@@ -95,9 +103,27 @@ impl Output {
     /// # Errors
     /// What writing answers, now or for bytes before.
     pub fn write_chunk(&mut self, chunk: Chunk) -> io::Result<()> {
-        match &mut self.way {
+        self.follow()?;
+        let written = match &mut self.way {
             Way::File(writer) => writer.write_chunk(chunk),
-            Way::Append(_) | Way::Plain { .. } => self.write_all(&chunk),
+            Way::Append(_) | Way::Plain { .. } => return self.write_all(&chunk),
+        };
+        self.lead();
+        written
+    }
+
+    /// Continues behind messages that have been written since.
+    fn follow(&mut self) -> io::Result<()> {
+        if let (true, Way::File(writer)) = (self.beside_messages, &mut self.way) {
+            writer.seek(SeekFrom::Start(rustix::fs::tell(&self.given)?))?;
+        }
+        Ok(())
+    }
+
+    /// Has messages written behind what was accepted.
+    fn lead(&self) {
+        if let (true, Way::File(writer)) = (self.beside_messages, &self.way) {
+            let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(writer.position()));
         }
     }
 
@@ -107,9 +133,11 @@ impl Output {
     /// ESPIPE for what is written at once or appended; what writing before it answers.
     pub fn seek(&mut self, offset: u64) -> io::Result<()> {
         match &mut self.way {
-            Way::File(writer) => writer.seek(SeekFrom::Start(offset)).map(drop),
-            Way::Append(_) | Way::Plain { .. } => Err(Errno::SPIPE.into()),
-        }
+            Way::File(writer) => writer.seek(SeekFrom::Start(offset))?,
+            Way::Append(_) | Way::Plain { .. } => return Err(Errno::SPIPE.into()),
+        };
+        self.lead();
+        Ok(())
     }
 
     /// Reserves space for the next `bytes` of a file.
@@ -142,12 +170,19 @@ impl Output {
     /// # Errors
     /// The first error of writing.
     pub fn finish(&mut self) -> io::Result<()> {
+        // Messages after the last bytes stay in front of where others continue.
+        let followed = self.follow();
         let finished = match &mut self.way {
-            Way::File(writer) => writer.finish(),
+            Way::File(writer) => followed.and(writer.finish()),
             Way::Append(appender) => appender.finish(),
             Way::Plain { .. } => return Ok(()),
         };
-        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(self.position()));
+        let mut end = self.position();
+        if finished.is_err() {
+            // Not behind bytes that never arrived, where others would leave a hole.
+            end = self.file().and_then(|file| file.size().ok()).map_or(end, |size| end.min(size));
+        }
+        let _ = rustix::fs::seek(&self.given, rustix::fs::SeekFrom::Start(end));
         finished
     }
 
@@ -168,6 +203,12 @@ impl Output {
             Way::Plain { .. } => 0,
         }
     }
+}
+
+/// Whether standard error goes to a file too.
+fn gets_messages(stat: &Stat) -> bool {
+    let same = |other: Stat| (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino);
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && rustix::fs::fstat(io::stderr()).is_ok_and(same)
 }
 
 /// The file behind a descriptor, opened as it must be to be written under `how`.
@@ -222,7 +263,8 @@ fn sync_method(flags: OFlags) -> SyncMethod {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.way {
+        self.follow()?;
+        let written = match &mut self.way {
             Way::File(writer) => writer.write(bytes),
             Way::Append(appender) => appender.write(bytes),
             Way::Plain { position, counters, failed } => {
@@ -236,7 +278,9 @@ impl Write for Output {
                 counters.written.add(Class::Piped, count as u64);
                 Ok(count)
             }
-        }
+        };
+        self.lead();
+        written
     }
 
     /// Waits until everything written so far is in the file.

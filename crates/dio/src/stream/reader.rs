@@ -14,6 +14,8 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::chunk::Chunk;
 use crate::file::File;
 use crate::geometry::{align_down, is_aligned};
@@ -37,7 +39,8 @@ const SOME: u64 = 4096;
 ///
 /// It takes no locks between calls: what a stream returns of a range that is being written is old, new or both.
 ///
-/// An error comes out where it happened, after everything before it has been read; the next call tries again.
+/// An error comes out where it happened, after everything before it has been read; the next call tries again. Bytes of a
+/// file that whole blocks cannot reach, of the block that an offset of 2^63 would end, are such an error (EOVERFLOW).
 #[derive(Debug)]
 pub struct Reader {
     // In boxes: what every read needs is close together then, and a reader is small to move.
@@ -199,8 +202,16 @@ impl Reader {
                     }
                     let end = self.fetch.size_at(position);
                     let beyond = end.is_some_and(|end| end > 0 && position >= end);
-                    if beyond || position >= i64::MAX as u64 - self.fetch.sizes().bounds.request {
+                    if beyond {
                         return Ok(None);
+                    }
+                    if position >= self.fetch.last_end() {
+                        // Bytes that are there are not passed over in silence.
+                        return if end.is_some_and(|end| end > position) {
+                            Err(Errno::OVERFLOW.into())
+                        } else {
+                            Ok(None)
+                        };
                     }
                     self.fetch.stats.misses += u64::from(!tried);
                     let again = std::mem::replace(&mut tried, true);

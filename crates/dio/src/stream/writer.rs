@@ -7,19 +7,20 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::chunk::Chunk;
+use super::options::{MOST_BLOCKS, MOST_BYTES};
 use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
 use crate::file::{File, FileError};
-use crate::geometry::align_down;
+use crate::geometry::{align_down, align_up};
 use crate::lock::LockGuard;
 
 /// How much is written behind the producer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBehind {
-    /// The size of one block: what is gathered before it is written.
+    /// The size of one block: what is gathered before it is written. From 1 to 2^40.
     pub block: usize,
-    /// Blocks that wait for the storage, or are on their way to it; one more is with the producer.
+    /// Blocks that wait for the storage, or are on their way to it, from 2 to 65,536; one more is with the producer.
     pub depth: usize,
 }
 
@@ -28,6 +29,9 @@ impl Default for WriteBehind {
         WriteBehind { block: 1 << 20, depth: 8 }
     }
 }
+
+/// Most blocks that become one request: well under `IOV_MAX` (1024, `writev(2)`), and a longer vector gains nothing.
+const MOST_JOINED: usize = 256;
 
 /// Whole blocks that wait for their turn.
 #[derive(Debug)]
@@ -54,8 +58,11 @@ enum Lane {
 /// a write that extends the file becomes one request when its turn comes. The first error latches: it comes out of every
 /// later call. Dropping a writer without [`Writer::finish`] loses the news of an error, but not the bytes.
 ///
-/// Blocks in flight keep out resizes and misaligned writes of others, which would lose bytes around them; so a thread must
-/// not write through two writers of one file at a time.
+/// Blocks in flight keep out resizes and misaligned writes of others in the process, which would lose bytes around them;
+/// those that make the file longer keep out whatever reads or writes there or behind them, except reads of a
+/// [`super::Reader`] ahead. The writer notices that they have been written in its next call, so whoever pauses should flush
+/// first: others wait until then. For the same reason a thread must flush a writer before it resizes the file, or writes it
+/// or reads its new part by another way, be it a second writer: it would wait for itself.
 #[derive(Debug)]
 pub struct Writer {
     file: Arc<File>,
@@ -96,8 +103,8 @@ impl Writer {
     /// As [`Writer::new`].
     pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
         let file = file.into();
-        let block = file.whole_blocks(limits.block.max(1) as u64) as usize;
-        let limits = WriteBehind { block, depth: limits.depth.max(2) };
+        let block = file.whole_blocks(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
+        let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS) };
         Ok(Writer {
             size: file.size()?,
             pool: Pool::new(block, limits.depth + 1)?,
@@ -225,8 +232,9 @@ impl Writer {
         let (base, filled) = (self.base, block.filled().len());
         let from = std::mem::take(&mut self.from);
         self.base += filled as u64;
-        let align = self.file.block_align();
-        let first = crate::geometry::align_up(from as u64, align) as usize;
+        // What goes straight begins at a multiple in the file and in memory.
+        let align = self.file.block_align().max(self.file.geometry().mem_align());
+        let first = align_up(from as u64, align) as usize;
         if from > 0 {
             // The block that the stream began within holds bytes of others: the file patches it.
             self.drain()?;
@@ -259,7 +267,7 @@ impl Writer {
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
                 (Lane::Idle, true) => self.lane = Lane::Inside(self.file.lock_blocks(Kind::Write)),
-                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension()),
+                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension(next.offset)),
                 (Lane::Inside(_), true) => {}
             }
             let (offset, memory) = self.take_request(inside);
@@ -275,7 +283,7 @@ impl Writer {
     fn take_request(&mut self, inside: bool) -> (u64, Mem) {
         let Queued { offset, memory } = self.queue.pop_front().expect("the caller saw it");
         let mut memory = Mem::one(memory);
-        while !inside && memory.segments() < self.limits.depth / 2 {
+        while !inside && memory.segments() < (self.limits.depth / 2).min(MOST_JOINED) {
             match self.queue.front() {
                 Some(next) if next.offset == offset + memory.len() as u64 => {}
                 _ => break,

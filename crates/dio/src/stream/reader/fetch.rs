@@ -103,6 +103,11 @@ impl Fetcher {
         self.size.unwrap_or(i64::MAX as u64 / 2)
     }
 
+    /// Where the last whole block ends that an offset can be told of (`loff_t`).
+    pub(super) fn last_end(&self) -> u64 {
+        align_down(i64::MAX as u64, self.unit())
+    }
+
     /// Whether a ring is worth making for what is `left` of the file.
     pub(super) fn worth_ahead(&self, left: u64) -> bool {
         self.driver.is_some() || left > LEAST_AHEAD
@@ -121,7 +126,7 @@ impl Fetcher {
         let len = if self.is_suspect(position) { 1 } else { len };
         let request = self.sizes.bounds.request;
         let end = align_up(position.saturating_add(len).min(start + request), unit).min(start + request);
-        let end = end.min(align_up(self.known_end().max(position + 1), unit));
+        let end = end.min(align_up(self.known_end().max(position + 1), unit)).min(self.last_end());
         start..self.shelf.next_start(start).map_or(end, |next| next.min(end))
     }
 
