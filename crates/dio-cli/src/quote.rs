@@ -1,6 +1,6 @@
 //! Names and error numbers in messages, in the words users of the GNU tools know.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 pub use dio::file::words;
@@ -73,6 +73,19 @@ fn plain_in_double_quotes(name: &[u8]) -> bool {
     })
 }
 
+/// `text` in the quotation marks of the user's locale: `‘x’` where that is UTF-8, else `'x'` (gnulib's `quote`).
+pub(crate) fn marked(text: &str) -> String {
+    if locale_is_utf8(|name| std::env::var_os(name)) { format!("‘{text}’") } else { format!("'{text}'") }
+}
+
+/// Whether the environment chooses a locale whose characters are UTF-8 (`locale(7)`: the first of these that is set).
+fn locale_is_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let chosen = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
+    let Some(chosen) = chosen.as_deref().and_then(OsStr::to_str) else { return false };
+    let codeset = chosen.split_once('.').map_or("", |(_, codeset)| codeset.split('@').next().unwrap_or_default());
+    codeset.eq_ignore_ascii_case("utf-8") || codeset.eq_ignore_ascii_case("utf8")
+}
+
 fn escape(out: &mut String, escaping: &mut bool, byte: u8) {
     if !*escaping {
         out.push_str("'$'");
@@ -129,6 +142,25 @@ mod tests {
             [("a", "a"), ("a b", "'a b'"), ("", "''"), ("a:b", "'a:b'"), ("#a", "'#a'"), ("a#", "a#"), ("a=b", "'a=b'")]
         {
             assert_eq!(named(name), shown, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_variable_that_is_set_chooses_the_locale() {
+        for (all, ctype, lang, utf8) in [
+            ("", "", "", false),
+            ("C", "", "en_GB.UTF-8", false),
+            ("", "C.utf8", "C", true),
+            ("", "", "de_DE.UTF-8@euro", true),
+            ("de_DE.ISO-8859-1", "", "C.UTF-8", false),
+            ("utf-8", "", "", false),
+        ] {
+            let set = |name: &str| match name {
+                "LC_ALL" => Some(all.into()),
+                "LC_CTYPE" => Some(ctype.into()),
+                _ => Some(lang.into()),
+            };
+            assert_eq!(locale_is_utf8(set), utf8, "{all:?} {ctype:?} {lang:?}");
         }
     }
 

@@ -8,20 +8,21 @@ use super::args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
 use super::digest::{Algorithm, Kind};
 use super::format::{Format, Style};
 use super::list::Accept;
+use crate::quote::marked;
 use crate::tool::Mode;
 
 /// A command line that makes no sense, found before any file is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
-    #[error("invalid argument ‘{0}’ for ‘--algorithm’\nValid arguments are:{list}", list = algorithm_list())]
+    #[error("invalid argument {} for {}\nValid arguments are:{}", marked(.0), marked("--algorithm"), algorithm_list())]
     Algorithm(String),
-    #[error("invalid length: ‘{0}’")]
+    #[error("invalid length: {}", marked(.0))]
     Length(String),
-    #[error("invalid length: ‘{0}’: Value too large for defined data type")]
+    #[error("invalid length: {}: Value too large for defined data type", marked(.0))]
     HugeLength(String),
     #[error("length is not a multiple of 8")]
     NotWholeBytes(String),
-    #[error("maximum digest length for ‘{1}’ is {2} bits")]
+    #[error("maximum digest length for {} is {} bits", marked(.1), .2)]
     TooLong(String, &'static str, usize),
     #[error("--length is only supported with --algorithm=blake2b")]
     LengthWithout,
@@ -69,7 +70,7 @@ impl UsageError {
 }
 
 fn algorithm_list() -> String {
-    Algorithm::ALL.iter().map(|algorithm| format!("\n  - ‘{}’", algorithm.name())).collect()
+    Algorithm::ALL.iter().map(|algorithm| format!("\n  - {}", marked(algorithm.name()))).collect()
 }
 
 /// How lists are checked.

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use rustix::io::Errno;
 
+use crate::quote::marked;
+
 /// The modes of `--output-error`, and what holds without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputError {
@@ -56,11 +58,10 @@ impl OutputError {
             (None, Some(_), Some(_)) => "ambiguous",
             (None, None, _) => "invalid",
         };
-        let (open, close) = quotes();
-        let mut message = format!("{what} argument {open}{text}{close} for {open}--output-error{close}\n");
+        let mut message = format!("{what} argument {} for {}\n", marked(&text), marked("--output-error"));
         message.push_str("Valid arguments are:");
         for (name, _) in OutputError::NAMES {
-            let _ = write!(message, "\n  - {open}{name}{close}");
+            let _ = write!(message, "\n  - {}", marked(name));
         }
         Err(message)
     }
@@ -85,13 +86,6 @@ impl OutputError {
             OutputError::Sigpipe | OutputError::Warn | OutputError::WarnNopipe => Verdict::Tell,
         }
     }
-}
-
-/// The quotation marks of the locale, as GNU's messages have them: `‘’` where text is UTF-8, else `''`.
-fn quotes() -> (char, char) {
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
-    if locale.ends_with("utf-8") || locale.ends_with("utf8") { ('‘', '’') } else { ('\'', '\'') }
 }
 
 #[cfg(test)]
