@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use dio::stream::Chunk;
+use dio::sys::was_closed;
 use signal_hook::consts::{SIGINT, SIGPIPE};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
@@ -70,6 +71,7 @@ impl Tee {
     fn open(&mut self, args: &TeeArgs) {
         let mut opened = Vec::new();
         match io::stdout().as_fd().try_clone_to_owned() {
+            _ if was_closed(1) => self.outputs.push(Output::closed(&self.tool, named("standard output"))),
             Ok(fd) => opened.push((fd, Path::new("-"), named("standard output"))),
             Err(error) => self.failed("standard output", &error),
         }

@@ -53,6 +53,8 @@ pub(super) struct Output {
 
 enum Way {
     Sink(Box<Sink>),
+    /// Standard output, without which the process was started: GNU finds that when there is something to write.
+    Closed,
     /// A file that is read or written under another name as well: the kernel puts the bytes in order, write by write.
     Shared {
         file: File,
@@ -72,11 +74,16 @@ impl Output {
         Ok(Output { name, block: tool.stream_options().block, way })
     }
 
+    /// An output that is closed from the beginning.
+    pub(super) fn closed(tool: &Tool, name: String) -> Output {
+        Output { name, block: tool.stream_options().block, way: Way::Closed }
+    }
+
     /// Whether what is written may stay here for a while.
     pub(super) fn holds(&self) -> bool {
         match &self.way {
             Way::Sink(sink) => sink.file().is_some(),
-            Way::Shared { .. } => false,
+            Way::Closed | Way::Shared { .. } => false,
         }
     }
 
@@ -97,6 +104,7 @@ impl Output {
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.write_all(bytes),
+            Way::Closed => Err(Errno::BADF.into()),
             Way::Shared { file, counters, .. } => {
                 file.write_all(bytes)?;
                 counters.write_requests += 1;
@@ -110,7 +118,7 @@ impl Output {
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => plain::write(sink, chunk, self.block),
-            Way::Shared { .. } => self.write(&chunk),
+            Way::Closed | Way::Shared { .. } => self.write(&chunk),
         }
     }
 
@@ -118,7 +126,7 @@ impl Output {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.flush(),
-            Way::Shared { .. } => Ok(()),
+            Way::Closed | Way::Shared { .. } => Ok(()),
         }
     }
 
@@ -126,6 +134,7 @@ impl Output {
     pub(super) fn close(self) -> io::Result<()> {
         match self.way {
             Way::Sink(sink) => sink.close(),
+            Way::Closed => Ok(()),
             Way::Shared { tool, counters, .. } => {
                 tool.ledger().count(&counters);
                 Ok(())
