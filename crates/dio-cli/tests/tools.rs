@@ -200,3 +200,25 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
     }
     assert!(cut > 0, "no run was cut in the middle: {seed:?}");
 }
+
+#[test]
+fn a_receipt_says_of_pipes_what_went_through_them() {
+    let dir = scratch();
+    well(dir.path(), "head -c 300000 /dev/zero | dio cat --receipt=account | cat > /dev/null; test -s account");
+    let text = fs::read_to_string(dir.path().join("account")).unwrap();
+    let receipt: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&receipt["read"]["piped"], &receipt["write"]["piped"]), (&300_000.into(), &300_000.into()));
+    let modes: Vec<&str> =
+        receipt["files"].as_array().unwrap().iter().filter_map(|file| file["mode"].as_str()).collect();
+    assert_eq!(modes, ["piped", "piped"]);
+}
+
+#[test]
+fn tee_writes_more_files_than_descriptors_are_usual() {
+    let dir = scratch();
+    fs::create_dir(dir.path().join("out")).unwrap();
+    let script =
+        "ulimit -Sn 256; head -c 200000 /dev/zero | tr '\\0' x > in; cd out; dio tee $(seq 1 400) < ../in | cksum
+                  cat * | wc -c";
+    assert_eq!(well(dir.path(), script), format!("{}80000000\n", well(dir.path(), "cksum < in")));
+}

@@ -117,7 +117,15 @@ impl Tool {
     /// # Errors
     /// As [`Output::adopt`].
     pub fn output(&self, fd: OwnedFd, path: &Path) -> io::Result<Sink> {
-        Ok(Sink::new(self.clone(), Output::adopt(fd, path, self.stream_options())?))
+        self.output_with(fd, path, self.stream_options())
+    }
+
+    /// The same, with options of its own: one of many sinks.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn output_with(&self, fd: OwnedFd, path: &Path, options: &StreamOptions) -> io::Result<Sink> {
+        Ok(Sink::new(self.clone(), Output::adopt(fd, path, options)?))
     }
 
     /// A source that was opened otherwise.

@@ -134,7 +134,7 @@ impl Cat {
         }
         if self.formatter.is_none() && splice::possible(input.descriptor(), io::stdout().as_fd()) {
             let sink = self.output.sink().map_err(Failure::Write)?;
-            splice::all(&self.tool, &input, sink).map_err(Failure::Write)?;
+            splice::all(&self.tool, &mut input, sink).map_err(Failure::Write)?;
         }
         let may_pause = input.file().is_none();
         if may_pause {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use dio::file::{Class, Counters};
-use dio::stream::Chunk;
+use dio::stream::{Chunk, StreamOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -65,13 +65,20 @@ enum Way {
 
 impl Output {
     /// An output on `fd`; `shared` says that the same file is in use by this process otherwise.
-    pub(super) fn new(tool: &Tool, fd: OwnedFd, path: &Path, name: String, shared: bool) -> io::Result<Output> {
+    pub(super) fn new(
+        tool: &Tool,
+        options: &StreamOptions,
+        fd: OwnedFd,
+        path: &Path,
+        name: String,
+        shared: bool,
+    ) -> io::Result<Output> {
         let way = if shared {
             Way::Shared { file: fd.into(), tool: tool.clone(), counters: Counters::default() }
         } else {
-            Way::Sink(Box::new(tool.output(fd, path)?))
+            Way::Sink(Box::new(tool.output_with(fd, path, options)?))
         };
-        Ok(Output { name, block: tool.stream_options().block, way })
+        Ok(Output { name, block: options.block, way })
     }
 
     /// An output that is closed from the beginning.
