@@ -222,3 +222,25 @@ fn tee_writes_more_files_than_descriptors_are_usual() {
                   cat * | wc -c";
     assert_eq!(well(dir.path(), script), format!("{}80000000\n", well(dir.path(), "cksum < in")));
 }
+
+#[test]
+fn a_receipt_lists_each_output_and_takes_no_file_for_a_stream() {
+    let dir = scratch();
+    let lines = |script: &str| {
+        well(dir.path(), script);
+        let text = fs::read_to_string(dir.path().join("r")).unwrap();
+        let receipt: serde_json::Value = serde_json::from_str(&text).unwrap();
+        receipt["files"].as_array().unwrap().clone()
+    };
+    let twice = lines("echo x | dio tee --receipt r a a > /dev/null");
+    let named: Vec<_> = twice.iter().filter(|line| line["path"] == "a").map(|line| &line["mode"]).collect();
+    assert_eq!(named, ["cached", "cached"]);
+
+    // A file called `-`, all of it resident, beside standard input that is not.
+    random_file(dir.path().join("cold"), 3_000_000, 1);
+    fs::write(dir.path().join("-"), vec![0; 50_000]).unwrap();
+    well(dir.path(), "sync; dd if=cold iflag=nocache count=0 status=none");
+    for line in lines("dio cat --receipt r < cold > /dev/null") {
+        assert_eq!((&line["pages_before"], &line["pages_after"]), (&0.into(), &0.into()), "{line:#}");
+    }
+}

@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dio::file::{Class, Counters};
+use dio::residency::resident_pages;
 use dio::stream::{Chunk, StreamOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use crate::commands::cat::plain;
+use crate::receipt::{FileLine, Role};
 use crate::tool::{Sink, Tool};
 
 /// Device and inode.
@@ -58,6 +60,8 @@ enum Way {
     /// A file that is read or written under another name as well: the kernel puts the bytes in order, write by write.
     Shared {
         file: File,
+        path: PathBuf,
+        pages_before: Option<u64>,
         tool: Tool,
         counters: Counters,
     },
@@ -74,7 +78,9 @@ impl Output {
         shared: bool,
     ) -> io::Result<Output> {
         let way = if shared {
-            Way::Shared { file: fd.into(), tool: tool.clone(), counters: Counters::default() }
+            let pages_before = tool.ledger().wanted().then(|| resident_pages(&fd).ok()).flatten();
+            let (file, path, tool) = (fd.into(), path.to_owned(), tool.clone());
+            Way::Shared { file, path, pages_before, tool, counters: Counters::default() }
         } else {
             Way::Sink(Box::new(tool.output_with(fd, path, options)?))
         };
@@ -142,8 +148,16 @@ impl Output {
         match self.way {
             Way::Sink(sink) => sink.close(),
             Way::Closed => Ok(()),
-            Way::Shared { tool, counters, .. } => {
+            Way::Shared { file, path, pages_before, tool, counters } => {
                 tool.ledger().count(&counters);
+                tool.ledger().list(|| FileLine {
+                    path,
+                    role: Role::Target,
+                    mode: if counters.write_requests == 0 { "none" } else { Class::Cached.name() },
+                    reason: None,
+                    pages_before,
+                    pages_after: resident_pages(&file).ok(),
+                });
                 Ok(())
             }
         }
