@@ -204,8 +204,9 @@ impl Ledger {
     /// synced and dropped.
     pub fn look_again(&self) {
         for line in &mut self.lock().files {
-            // A pipe or a device is not opened a second time.
-            if std::fs::metadata(&line.path).is_ok_and(|meta| meta.is_file())
+            // A pipe or a device is not opened a second time, and a standard stream has no name: a file may be called `-`.
+            if line.path != Path::new("-")
+                && std::fs::metadata(&line.path).is_ok_and(|meta| meta.is_file())
                 && let Ok(file) = std::fs::File::open(&line.path)
             {
                 line.pages_after = resident_pages(&file).ok();

@@ -201,3 +201,47 @@ fn what_is_killed_leaves_a_beginning_of_its_output() {
     }
     assert!(cut > 0, "no run was cut in the middle: {seed:?}");
 }
+
+#[test]
+fn a_receipt_says_of_pipes_what_went_through_them() {
+    let dir = scratch();
+    well(dir.path(), "head -c 300000 /dev/zero | dio cat --receipt=account | cat > /dev/null; test -s account");
+    let text = fs::read_to_string(dir.path().join("account")).unwrap();
+    let receipt: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&receipt["read"]["piped"], &receipt["write"]["piped"]), (&300_000.into(), &300_000.into()));
+    let modes: Vec<&str> =
+        receipt["files"].as_array().unwrap().iter().filter_map(|file| file["mode"].as_str()).collect();
+    assert_eq!(modes, ["piped", "piped"]);
+}
+
+#[test]
+fn tee_writes_more_files_than_descriptors_are_usual() {
+    let dir = scratch();
+    fs::create_dir(dir.path().join("out")).unwrap();
+    let script =
+        "ulimit -Sn 256; head -c 200000 /dev/zero | tr '\\0' x > in; cd out; dio tee $(seq 1 400) < ../in | cksum
+                  cat * | wc -c";
+    assert_eq!(well(dir.path(), script), format!("{}80000000\n", well(dir.path(), "cksum < in")));
+}
+
+#[test]
+fn a_receipt_lists_each_output_and_takes_no_file_for_a_stream() {
+    let dir = scratch();
+    let lines = |script: &str| {
+        well(dir.path(), script);
+        let text = fs::read_to_string(dir.path().join("r")).unwrap();
+        let receipt: serde_json::Value = serde_json::from_str(&text).unwrap();
+        receipt["files"].as_array().unwrap().clone()
+    };
+    let twice = lines("echo x | dio tee --receipt r a a > /dev/null");
+    let named: Vec<_> = twice.iter().filter(|line| line["path"] == "a").map(|line| &line["mode"]).collect();
+    assert_eq!(named, ["cached", "cached"]);
+
+    // A file called `-`, all of it resident, beside standard input that is not.
+    random_file(dir.path().join("cold"), 3_000_000, 1);
+    fs::write(dir.path().join("-"), vec![0; 50_000]).unwrap();
+    well(dir.path(), "sync; dd if=cold iflag=nocache count=0 status=none");
+    for line in lines("dio cat --receipt r < cold > /dev/null") {
+        assert_eq!((&line["pages_before"], &line["pages_after"]), (&0.into(), &0.into()), "{line:#}");
+    }
+}

@@ -1,12 +1,14 @@
 //! System calls that no crate offers safely, wrapped so that the rest of the library stays safe.
 //!
 //! Nothing here decides anything: each function is one system call (or a bounded loop of one) with its
-//! arguments checked and its error returned as the kernel gave it.
+//! arguments checked and its error returned as the kernel gave it. [`was_closed`] and [`pipes_were_ignored`] tell what
+//! could be asked only before `main`.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::ReadWriteFlags;
 
@@ -21,6 +23,46 @@ const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Pages looked at by one `mincore` call: 256 MiB of file at 4 KiB pages, 64 KiB of answer.
 const WINDOW_PAGES: u64 = 64 * 1024;
+
+/// What was found before `main`: bit `fd` for each of the standard streams that was closed, and [`PIPES_IGNORED`].
+static AT_START: AtomicU8 = AtomicU8::new(0);
+
+const PIPES_IGNORED: u8 = 1 << 3;
+
+/// Runs [`look_at_start`] before `main`, and so before the standard library's own preparations.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK_AT_START: extern "C" fn() = look_at_start;
+
+extern "C" fn look_at_start() {
+    let mut found = 0;
+    for fd in 0..3 {
+        // SAFETY: F_GETFD takes no argument and changes nothing; a number that is not open answers EBADF.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
+            found |= 1 << fd;
+        }
+    }
+    // SAFETY: all bytes of `sigaction` may be zero; the kernel's answer is written to a live value, nothing is changed.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    if asked == 0 && action.sa_sigaction == libc::SIG_IGN {
+        found |= PIPES_IGNORED;
+    }
+    AT_START.store(found, Ordering::Relaxed);
+}
+
+/// Whether standard stream `fd` (0, 1 or 2) was closed when the process started. The standard library has since put
+/// `/dev/null` in its place, which reads as empty and takes every byte without a word.
+pub fn was_closed(fd: RawFd) -> bool {
+    (0..3).contains(&fd) && AT_START.load(Ordering::Relaxed) & (1 << fd) != 0
+}
+
+/// Whether whoever started the process wants writes into a pipe without readers to fail (`EPIPE`) instead of ending it
+/// by SIGPIPE. The standard library has since ignored that signal in any case.
+pub fn pipes_were_ignored() -> bool {
+    AT_START.load(Ordering::Relaxed) & PIPES_IGNORED != 0
+}
 
 /// What the page cache holds of a range of a file, in pages (`struct cachestat` of `include/uapi/linux/mman.h`).
 #[repr(C)]

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::FileError;
 use dio::stream::{Input, Output, StreamOptions};
+use dio::sys::{pipes_were_ignored, was_closed};
 use rustix::io::Errno;
 
 use crate::quote::{named, words};
@@ -90,8 +91,11 @@ impl Tool {
     /// Standard input as a source.
     ///
     /// # Errors
-    /// As [`Input::adopt`].
+    /// `EBADF` where the process was started without it; as [`Input::adopt`].
     pub fn stdin(&self) -> io::Result<Source> {
+        if was_closed(0) {
+            return Err(Errno::BADF.into());
+        }
         let fd = io::stdin().as_fd().try_clone_to_owned()?;
         Ok(self.source(Input::adopt(fd, "-", self.stream_options())?))
     }
@@ -99,8 +103,11 @@ impl Tool {
     /// Standard output as a sink.
     ///
     /// # Errors
-    /// As [`Output::adopt`].
+    /// `EBADF` where the process was started without it; as [`Output::adopt`].
     pub fn stdout(&self) -> io::Result<Sink> {
+        if was_closed(1) {
+            return Err(Errno::BADF.into());
+        }
         let fd = io::stdout().as_fd().try_clone_to_owned()?;
         self.output(fd, Path::new("-"))
     }
@@ -110,7 +117,15 @@ impl Tool {
     /// # Errors
     /// As [`Output::adopt`].
     pub fn output(&self, fd: OwnedFd, path: &Path) -> io::Result<Sink> {
-        Ok(Sink::new(self.clone(), Output::adopt(fd, path, self.stream_options())?))
+        self.output_with(fd, path, self.stream_options())
+    }
+
+    /// The same, with options of its own: one of many sinks.
+    ///
+    /// # Errors
+    /// As [`Output::adopt`].
+    pub fn output_with(&self, fd: OwnedFd, path: &Path, options: &StreamOptions) -> io::Result<Sink> {
+        Ok(Sink::new(self.clone(), Output::adopt(fd, path, options)?))
     }
 
     /// A source that was opened otherwise.
@@ -131,8 +146,10 @@ impl Tool {
 
     /// Tells something that does not change the exit status.
     pub fn note(&self, message: impl Display) {
-        // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr().lock(), "{}: {message}", self.name());
+        self.shared.progress.aside(|| {
+            // Nobody can be told that standard error is closed.
+            let _ = writeln!(io::stderr().lock(), "{}: {message}", self.name());
+        });
     }
 
     /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the library knows them.
@@ -143,10 +160,25 @@ impl Tool {
         }
     }
 
-    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes into one; the rest is
-    /// told.
+    /// Prints text on standard output at once, so that it stands where it belongs among the messages.
+    ///
+    /// # Errors
+    /// `EBADF` where the process was started without it; what writing answers.
+    pub fn print(&self, text: &[u8]) -> io::Result<()> {
+        if was_closed(1) {
+            return Err(Errno::BADF.into());
+        }
+        self.shared.progress.aside(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(text)?;
+            out.flush()
+        })
+    }
+
+    /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes into one, unless
+    /// whoever started it ignores that signal; the rest is told.
     pub fn write_failed(&self, error: &io::Error) {
-        if errno_of(error) == Errno::PIPE {
+        if errno_of(error) == Errno::PIPE && !pipes_were_ignored() {
             let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
         }
         self.error(format_args!("write error: {}", words(errno_of(error))));

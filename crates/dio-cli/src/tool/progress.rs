@@ -88,6 +88,14 @@ impl Progress {
         let _ = writeln!(std::io::stderr().lock(), "{}: {bytes} {} in {seconds:.1} s, {rate}/s", self.name, self.done);
     }
 
+    /// Does something that may print, while the line is away.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
     /// Takes the line away; the last of several lines tells the whole.
     pub fn finish(&self) {
         let elapsed = self.started.elapsed();

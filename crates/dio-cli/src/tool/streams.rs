@@ -20,6 +20,8 @@ struct Account {
     descriptor: Option<OwnedFd>,
     pages_before: Option<u64>,
     buffers: u64,
+    /// What moved without the stream's knowledge.
+    also: Counters,
 }
 
 impl Account {
@@ -28,10 +30,12 @@ impl Account {
         let descriptor = wanted.then(|| fd.as_fd().try_clone_to_owned().ok()).flatten();
         let pages_before = descriptor.as_ref().and_then(|fd| resident_pages(fd).ok());
         tool.ledger().count_buffers(buffers);
-        Account { tool, role, descriptor, pages_before, buffers }
+        Account { tool, role, descriptor, pages_before, buffers, also: Counters::default() }
     }
 
-    fn close(&self, name: &std::path::Path, counters: &Counters) {
+    fn close(&self, name: &std::path::Path, mut counters: Counters) {
+        counters.add(&self.also);
+        let counters = &counters;
         let ledger = self.tool.ledger();
         ledger.count(counters);
         ledger.release_buffers(self.buffers);
@@ -72,6 +76,11 @@ impl Source {
         Ok(chunk)
     }
 
+    /// Accounts for what was moved through the descriptor otherwise.
+    pub fn also_moved(&mut self, counters: &Counters) {
+        self.account.also.add(counters);
+    }
+
     /// Ends reading and closes the account. Dropping does the same, without news of an error.
     ///
     /// # Errors
@@ -91,7 +100,7 @@ impl Source {
             // It was the tool, not the file system, that chose the page cache for a small file.
             counters.reasons[Reason::Small as usize] += counters.read.get(Class::Uncached);
         }
-        self.account.close(&name, &counters);
+        self.account.close(&name, counters);
         closed
     }
 }
@@ -144,6 +153,11 @@ impl Sink {
         Sink { output: Some(output), account }
     }
 
+    /// Accounts for what was moved through the descriptor otherwise.
+    pub fn also_moved(&mut self, counters: &Counters) {
+        self.account.also.add(counters);
+    }
+
     /// Waits for everything written and closes the account. Dropping does the same, without news of an error.
     ///
     /// # Errors
@@ -157,7 +171,7 @@ impl Sink {
         let finished = output.finish();
         let (name, counters) = (output.name().to_owned(), output.counters());
         drop(output);
-        self.account.close(&name, &counters);
+        self.account.close(&name, counters);
         finished
     }
 }

@@ -18,11 +18,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dio::stream::Chunk;
+use dio::sys::was_closed;
 use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 
 pub use args::CatArgs;
 
-use crate::quote::named;
+use crate::quote::{named, words};
 use crate::tool::{Sink, Source, Tool};
 use format::Formatter;
 use held::Held;
@@ -41,6 +43,10 @@ enum Failure {
 /// Runs `dio cat`; returns 0 if every file was written out, else 1.
 pub fn run(args: CatArgs) -> ExitCode {
     let tool = Tool::new("cat", &args.io);
+    if was_closed(1) {
+        tool.error(format_args!("standard output: {}", words(Errno::BADF)));
+        return tool.finish();
+    }
     let format = args.format();
     let mut cat = Cat {
         formatter: (!format.is_plain()).then(|| Formatter::new(format)),
@@ -128,7 +134,7 @@ impl Cat {
         }
         if self.formatter.is_none() && splice::possible(input.descriptor(), io::stdout().as_fd()) {
             let sink = self.output.sink().map_err(Failure::Write)?;
-            splice::all(&self.tool, &input, sink).map_err(Failure::Write)?;
+            splice::all(&self.tool, &mut input, sink).map_err(Failure::Write)?;
         }
         let may_pause = input.file().is_none();
         if may_pause {

@@ -4,12 +4,11 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use dio::file::{Class, Counters};
-use dio::stream::{Input, Output};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, splice};
 
-use crate::tool::Tool;
+use crate::tool::{Sink, Source, Tool};
 
 /// Most bytes asked for at a time; a pipe holds no more without privilege (`pipe(7)`).
 const MOST: usize = 1 << 20;
@@ -22,16 +21,16 @@ pub(super) fn possible(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
 
 /// Moves everything, until the end or until the kernel declines to go on, which is no error: whoever reads `from` next
 /// finds what is left. Fails if `to` does.
-pub(super) fn all(tool: &Tool, from: &Input, to: &Output) -> io::Result<()> {
-    let mut counters = Counters::default();
+pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<()> {
+    let (mut read, mut written) = (Counters::default(), Counters::default());
     let moved = loop {
         match splice(from.descriptor(), None, to.descriptor(), None, MOST, SpliceFlags::MOVE) {
             Ok(0) => break Ok(()),
             Ok(count) => {
-                counters.read_requests += 1;
-                counters.write_requests += 1;
-                counters.read.add(Class::Piped, count as u64);
-                counters.written.add(Class::Piped, count as u64);
+                read.read_requests += 1;
+                written.write_requests += 1;
+                read.read.add(Class::Piped, count as u64);
+                written.written.add(Class::Piped, count as u64);
                 tool.progressed(count as u64);
             }
             Err(Errno::INTR) => {}
@@ -40,6 +39,7 @@ pub(super) fn all(tool: &Tool, from: &Input, to: &Output) -> io::Result<()> {
             Err(_) => break Ok(()),
         }
     };
-    tool.ledger().count(&counters);
+    from.also_moved(&read);
+    to.also_moved(&written);
     moved
 }

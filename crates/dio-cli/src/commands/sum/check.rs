@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -132,8 +132,8 @@ pub(crate) fn list(tool: &Tool, list: &Path, check: &Check, group: bool, helpers
     let shown = if is_stdin { named("standard input") } else { named(list) };
     let lines = match tool.open(list) {
         Ok(lines) => lines,
-        // GNU opens a directory and finds only when it reads that it is one.
-        Err(error) if errno_of(&error) == Errno::ISDIR => {
+        // GNU finds only when it reads that it has opened a directory, or that its standard input is closed.
+        Err(error) if matches!(errno_of(&error), Errno::ISDIR | Errno::BADF) => {
             tool.error(format_args!("{shown}: read error"));
             return false;
         }
@@ -227,9 +227,7 @@ impl Session<'_> {
             line.extend_from_slice(&claim.name);
         }
         line.extend_from_slice(format!(": {result}\n").as_bytes());
-        let mut out = io::stdout().lock();
-        out.write_all(&line)?;
-        out.flush()
+        self.tool.print(&line)
     }
 
     /// Tells what was found in all; whether it is well.

@@ -143,10 +143,7 @@ fn compute(tool: &Tool, options: &Options, helpers: &Helpers) {
         for (kind, sum) in options.kinds.iter().zip(&sums) {
             options.format.write(&mut lines, *kind, sum, file.as_os_str().as_bytes())?;
         }
-        // At once, so that it stands where it belongs among the messages.
-        let mut out = io::stdout().lock();
-        out.write_all(&lines)?;
-        out.flush()
+        tool.print(&lines)
     };
     let run = Pipeline::new(workers(&options.files, helpers)).run(
         || Ok(files.next()),

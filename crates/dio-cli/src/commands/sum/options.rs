@@ -14,7 +14,7 @@ use crate::tool::Mode;
 /// A command line that makes no sense, found before any file is looked at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UsageError {
-    #[error("invalid argument {} for {}\nValid arguments are:{list}", marked(.0), marked("--algorithm"), list = algorithm_list())]
+    #[error("invalid argument {} for {}\nValid arguments are:{}", marked(.0), marked("--algorithm"), algorithm_list())]
     Algorithm(String),
     #[error("invalid length: {}", marked(.0))]
     Length(String),

@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Command};
 
+use dio::sys::pipes_were_ignored;
+
 use super::policy::OutputError;
 use crate::tool::IoArgs;
 
@@ -56,6 +58,8 @@ impl TeeArgs {
         match &self.output_error {
             Some(word) => OutputError::of(word),
             None if self.no_pipe_errors => Ok(OutputError::WarnNopipe),
+            // No signal will say it, so nothing does.
+            None if pipes_were_ignored() => Ok(OutputError::WarnNopipe),
             None => Ok(OutputError::Sigpipe),
         }
     }

@@ -4,6 +4,7 @@
 //! terminals are written at once; files in large blocks behind our back, and at the latest when the input pauses.
 
 mod args;
+mod many;
 mod output;
 mod policy;
 
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use dio::stream::Chunk;
+use dio::sys::was_closed;
 use signal_hook::consts::{SIGINT, SIGPIPE};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
@@ -68,8 +70,11 @@ struct Tee {
 impl Tee {
     /// Opens all outputs, before the input is looked at: it may be one of them.
     fn open(&mut self, args: &TeeArgs) {
+        many::allow_descriptors(args.files.len());
+        let options = many::share(self.tool.stream_options(), args.files.len() + 1);
         let mut opened = Vec::new();
         match io::stdout().as_fd().try_clone_to_owned() {
+            _ if was_closed(1) => self.outputs.push(Output::closed(&self.tool, named("standard output"))),
             Ok(fd) => opened.push((fd, Path::new("-"), named("standard output"))),
             Err(error) => self.failed("standard output", &error),
         }
@@ -90,7 +95,7 @@ impl Tee {
         for (fd, path, name) in opened {
             let own = identity(&fd);
             let shared = own.is_some() && identities.iter().filter(|other| **other == own).count() > 1;
-            match Output::new(&self.tool, fd, path, name.clone(), shared) {
+            match Output::new(&self.tool, &options, fd, path, name.clone(), shared) {
                 Ok(output) => self.outputs.push(output),
                 Err(error) => self.failed(&name, &error),
             }

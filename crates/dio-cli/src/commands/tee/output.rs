@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dio::file::{Class, Counters};
-use dio::stream::Chunk;
+use dio::residency::resident_pages;
+use dio::stream::{Chunk, StreamOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
 use crate::commands::cat::plain;
+use crate::receipt::{FileLine, Role};
 use crate::tool::{Sink, Tool};
 
 /// Device and inode.
@@ -53,9 +55,13 @@ pub(super) struct Output {
 
 enum Way {
     Sink(Box<Sink>),
+    /// Standard output, without which the process was started: GNU finds that when there is something to write.
+    Closed,
     /// A file that is read or written under another name as well: the kernel puts the bytes in order, write by write.
     Shared {
         file: File,
+        path: PathBuf,
+        pages_before: Option<u64>,
         tool: Tool,
         counters: Counters,
     },
@@ -63,20 +69,34 @@ enum Way {
 
 impl Output {
     /// An output on `fd`; `shared` says that the same file is in use by this process otherwise.
-    pub(super) fn new(tool: &Tool, fd: OwnedFd, path: &Path, name: String, shared: bool) -> io::Result<Output> {
+    pub(super) fn new(
+        tool: &Tool,
+        options: &StreamOptions,
+        fd: OwnedFd,
+        path: &Path,
+        name: String,
+        shared: bool,
+    ) -> io::Result<Output> {
         let way = if shared {
-            Way::Shared { file: fd.into(), tool: tool.clone(), counters: Counters::default() }
+            let pages_before = tool.ledger().wanted().then(|| resident_pages(&fd).ok()).flatten();
+            let (file, path, tool) = (fd.into(), path.to_owned(), tool.clone());
+            Way::Shared { file, path, pages_before, tool, counters: Counters::default() }
         } else {
-            Way::Sink(Box::new(tool.output(fd, path)?))
+            Way::Sink(Box::new(tool.output_with(fd, path, options)?))
         };
-        Ok(Output { name, block: tool.stream_options().block, way })
+        Ok(Output { name, block: options.block, way })
+    }
+
+    /// An output that is closed from the beginning.
+    pub(super) fn closed(tool: &Tool, name: String) -> Output {
+        Output { name, block: tool.stream_options().block, way: Way::Closed }
     }
 
     /// Whether what is written may stay here for a while.
     pub(super) fn holds(&self) -> bool {
         match &self.way {
             Way::Sink(sink) => sink.file().is_some(),
-            Way::Shared { .. } => false,
+            Way::Closed | Way::Shared { .. } => false,
         }
     }
 
@@ -97,6 +117,7 @@ impl Output {
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.write_all(bytes),
+            Way::Closed => Err(Errno::BADF.into()),
             Way::Shared { file, counters, .. } => {
                 file.write_all(bytes)?;
                 counters.write_requests += 1;
@@ -110,7 +131,7 @@ impl Output {
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => plain::write(sink, chunk, self.block),
-            Way::Shared { .. } => self.write(&chunk),
+            Way::Closed | Way::Shared { .. } => self.write(&chunk),
         }
     }
 
@@ -118,7 +139,7 @@ impl Output {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.flush(),
-            Way::Shared { .. } => Ok(()),
+            Way::Closed | Way::Shared { .. } => Ok(()),
         }
     }
 
@@ -126,8 +147,17 @@ impl Output {
     pub(super) fn close(self) -> io::Result<()> {
         match self.way {
             Way::Sink(sink) => sink.close(),
-            Way::Shared { tool, counters, .. } => {
+            Way::Closed => Ok(()),
+            Way::Shared { file, path, pages_before, tool, counters } => {
                 tool.ledger().count(&counters);
+                tool.ledger().list(|| FileLine {
+                    path,
+                    role: Role::Target,
+                    mode: if counters.write_requests == 0 { "none" } else { Class::Cached.name() },
+                    reason: None,
+                    pages_before,
+                    pages_after: resident_pages(&file).ok(),
+                });
                 Ok(())
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use rustix::io::Errno;
 
-use crate::locale::quotation_marks;
+use crate::quote::marked;
 
 /// The modes of `--output-error`, and what holds without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +58,10 @@ impl OutputError {
             (None, Some(_), Some(_)) => "ambiguous",
             (None, None, _) => "invalid",
         };
-        let (open, close) = quotation_marks();
-        let mut message = format!("{what} argument {open}{text}{close} for {open}--output-error{close}\n");
+        let mut message = format!("{what} argument {} for {}\n", marked(text.as_bytes()), marked("--output-error"));
         message.push_str("Valid arguments are:");
         for (name, _) in OutputError::NAMES {
-            let _ = write!(message, "\n  - {open}{name}{close}");
+            let _ = write!(message, "\n  - {}", marked(name));
         }
         Err(message)
     }

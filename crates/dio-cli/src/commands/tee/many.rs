@@ -1,0 +1,55 @@
+//! Many outputs at a time: what they share.
+
+use dio::geometry::align_down;
+use dio::stream::StreamOptions;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+/// Most bytes in the buffers of all outputs, as long as each can have a [`LEAST`] block.
+const MOST_BUFFERS: usize = 256 << 20;
+
+/// Smallest block, in bytes: requests that are smaller cost more than the memory they save.
+const LEAST: usize = 64 << 10;
+
+/// Descriptors of one file: as given, for direct and for other requests, and for the receipt.
+const DESCRIPTORS: u64 = 4;
+
+/// Descriptors of the rest of the process: standard streams, the engine's, those of signals.
+const OTHERS: u64 = 32;
+
+/// The options of each of so many outputs, so that their buffers remain bounded together.
+pub(super) fn share(options: &StreamOptions, outputs: usize) -> StreamOptions {
+    let each = MOST_BUFFERS / outputs.max(1);
+    let block = options.block.min(align_down(each as u64, 4096).max(LEAST as u64) as usize);
+    StreamOptions { block, depth: options.depth.min((each / block).max(1)), ..*options }
+}
+
+/// Raises the limit of open descriptors as far as so many files need it and the hard limit lets it (`getrlimit(2)`).
+pub(super) fn allow_descriptors(files: usize) {
+    let needed = (files as u64).saturating_mul(DESCRIPTORS).saturating_add(OTHERS);
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
+        // What is refused here is told where a file cannot be opened.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::IoArgs;
+
+    #[test]
+    fn buffers_of_all_outputs_are_bounded() {
+        let options = IoArgs::default().stream_options();
+        for few in [1, 2, 32] {
+            let own = share(&options, few);
+            assert_eq!((own.block, own.depth), (options.block, options.depth), "{few}");
+        }
+        for many in [33, 100, 256, 1000, 4096] {
+            let own = share(&options, many);
+            assert!(own.block * own.depth * many <= MOST_BUFFERS, "{many}: {own:?}");
+            assert!(own.depth >= 1 && own.block >= LEAST && own.block % 4096 == 0, "{many}: {own:?}");
+        }
+    }
+}

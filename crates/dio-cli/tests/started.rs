@@ -1,0 +1,94 @@
+//! What a process is started with: standard streams that are closed, SIGPIPE ignored, a locale.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A directory with links to dio, and a file.
+fn place() -> TempDir {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    for name in ["cat", "tee", "md5sum", "b2sum", "cksum"] {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), dir.path().join(name)).unwrap();
+    }
+    fs::write(dir.path().join("text"), "one\ntwo\n").unwrap();
+    fs::write(dir.path().join("large"), vec![b'x'; 3_000_000]).unwrap();
+    fs::write(dir.path().join("list"), "5b9bab1a3c1a8a1e6d1e0f1a1a1a1a1a  text\n").unwrap();
+    dir
+}
+
+fn bash(dir: &Path, script: &str, locale: &str) -> Output {
+    Command::new("bash").args(["-c", script]).current_dir(dir).env("LC_ALL", locale).output().unwrap()
+}
+
+/// Runs `script`, in which `@` stands before the tool's name, with the system's tools and with dio's, and expects the
+/// same output, status and first line of messages: GNU's second one tells the same of closing the stream.
+#[track_caller]
+fn same(script: &str, locale: &str) {
+    let dir = place();
+    let gnu = bash(dir.path(), &script.replace('@', ""), locale);
+    let dio = bash(dir.path(), &script.replace('@', "./"), locale);
+    let first = |output: &Output| {
+        let said = String::from_utf8_lossy(&output.stderr).replace("./", "");
+        said.lines().next().unwrap_or_default().to_owned()
+    };
+    let seen = |output: &Output| (output.status.code(), output.stdout.clone(), first(output));
+    assert_eq!(seen(&dio), seen(&gnu), "{script}");
+}
+
+#[test]
+fn standard_output_that_is_closed_takes_nothing() {
+    for script in [
+        "@cat text >&-",
+        "@cat -n text >&-",
+        "@cat </dev/null >&-",
+        "@cat none >&-",
+        "@tee copy <text >&-; s=$?; cat copy; exit $s",
+        "@tee copy </dev/null >&-",
+        "@tee --output-error=exit copy <text >&-",
+        "@md5sum text >&-",
+        "@md5sum none >&-",
+        // GNU goes on checking, which nobody can see.
+        "@md5sum -c list >&- 2>/dev/null",
+        "@md5sum --status -c list >&-",
+    ] {
+        same(script, "C");
+    }
+}
+
+#[test]
+fn standard_input_that_is_closed_is_not_empty() {
+    for script in
+        ["@cat <&-", "@cat text - <&-", "@tee copy <&-", "@md5sum <&-", "@md5sum text - <&-", "@md5sum -c <&-"]
+    {
+        same(script, "C");
+    }
+    // Nobody asks for it.
+    same("@cat text <&-", "C");
+    same("@md5sum text <&-", "C");
+}
+
+#[test]
+fn a_closed_pipe_is_an_error_where_sigpipe_is_ignored() {
+    for script in [
+        "(trap '' PIPE; @cat large; echo $? >&2) | true",
+        "(trap '' PIPE; @cat -n large; echo $? >&2) | true",
+        // GNU does not say why.
+        "(trap '' PIPE; sleep 0.2; @md5sum text 2>/dev/null; echo $? >&2) | true",
+        "(trap '' PIPE; @tee copy <large; echo $? >&2) | true; cksum <copy",
+        "(@cat large; echo $? >&2) | true",
+        "(@tee copy <large; echo $? >&2) | true",
+    ] {
+        same(script, "C");
+    }
+}
+
+#[test]
+fn quotation_marks_are_those_of_the_locale() {
+    for locale in ["C", "C.UTF-8"] {
+        for script in ["@b2sum -l x text", "@b2sum -l 1024 text", "@tee --output-error=x", "@cksum -a x text"] {
+            same(script, locale);
+        }
+    }
+}
