@@ -7,12 +7,7 @@ pub fn is_utf8() -> bool {
     chosen_is_utf8(|name| std::env::var_os(name))
 }
 
-/// The quotation marks that messages have, as GNU's: `‘’` where text is UTF-8, else `''`.
-pub fn quotation_marks() -> (char, char) {
-    quotation_marks_in(is_utf8())
-}
-
-/// Those of a locale whose characters are UTF-8, or are not.
+/// The quotation marks that messages have in a locale whose characters are UTF-8, or are not, as GNU's.
 pub(crate) fn quotation_marks_in(utf8: bool) -> (char, char) {
     if utf8 { ('‘', '’') } else { ('\'', '\'') }
 }

@@ -2,6 +2,7 @@
 //! names they can be called by.
 
 mod args;
+pub(crate) mod held;
 mod multicall;
 mod progress;
 mod streams;
@@ -178,9 +179,7 @@ impl Tool {
     /// Standard output failed. A closed pipe ends the process by SIGPIPE, as every tool that writes into one, unless
     /// whoever started it ignores that signal; the rest is told.
     pub fn write_failed(&self, error: &io::Error) {
-        if errno_of(error) == Errno::PIPE && !pipes_were_ignored() {
-            let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
-        }
+        die_of_a_closed_pipe(errno_of(error));
         self.error(format_args!("write error: {}", words(errno_of(error))));
     }
 
@@ -210,6 +209,14 @@ impl Tool {
             }
         }
         if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// A closed pipe ends the process by SIGPIPE, as every tool that writes into one, unless whoever started it ignores that
+/// signal; returns for everything else.
+pub(crate) fn die_of_a_closed_pipe(errno: Errno) {
+    if errno == Errno::PIPE && !pipes_were_ignored() {
+        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
     }
 }
 

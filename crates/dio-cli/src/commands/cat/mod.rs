@@ -5,7 +5,6 @@
 
 mod args;
 mod format;
-pub(crate) mod held;
 mod number;
 pub(crate) mod plain;
 mod splice;
@@ -25,9 +24,9 @@ use rustix::io::Errno;
 pub use args::CatArgs;
 
 use crate::quote::{named, words};
+use crate::tool::held::{self, Held};
 use crate::tool::{Sink, Source, Tool};
 use format::Formatter;
-use held::Held;
 
 /// How much text is formatted at a time, in bytes: what it becomes stays in the processor's cache.
 const PIECE: usize = 64 << 10;

@@ -40,7 +40,7 @@ use signals::Signals;
 use target::Target;
 
 use crate::quote::{named, quoted};
-use crate::tool::{Tool, errno_of};
+use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Runs `dio dd`; 0 if everything was copied, else 1.
 pub fn run(args: DdArgs) -> ExitCode {
@@ -193,9 +193,7 @@ fn not_synced(tool: &Tool, output: &End, data_only: bool, errno: Errno) -> Halt 
 /// A closed pipe ends the process as it ends every tool that writes into one; the rest is told.
 fn write_failed(tool: &Tool, output: &End, error: &io::Error, what: &str) {
     let errno = errno_of(error);
-    if errno == Errno::PIPE {
-        let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
-    }
+    die_of_a_closed_pipe(errno);
     tool.error(failure(format_args!("{what} {}", quoted(&output.name)), errno));
 }
 

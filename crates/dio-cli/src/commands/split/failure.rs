@@ -6,7 +6,7 @@ use std::io;
 use rustix::io::Errno;
 
 use crate::quote::{named, words};
-use crate::tool::{Tool, errno_of};
+use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Why the run ends, and with which status.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Failure {
             Failure::Message(message) => tool.error(message),
             Failure::Write(error) => tool.write_failed(error),
             Failure::Pipe(message) => {
-                let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+                die_of_a_closed_pipe(Errno::PIPE);
                 tool.error(message);
             }
             Failure::Filter { message, status } => {

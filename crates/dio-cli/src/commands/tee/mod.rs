@@ -22,8 +22,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 pub use args::TeeArgs;
 
-use crate::commands::cat::held::{Held, Next};
 use crate::quote::{named, words};
+use crate::tool::held::{Held, Next};
 use crate::tool::{Source, Tool, errno_of};
 use output::{Output, identity};
 use policy::{OutputError, Verdict};
