@@ -1,7 +1,7 @@
 //! `dio cat`: files to standard output, past the page cache.
 //!
-//! Three ways: without formatting, chunks of the input are moved into the output ([`plain`]); from pipe to pipe the
-//! kernel moves them ([`splice`]); with formatting they pass through a [`format::Formatter`].
+//! Three ways: without formatting, chunks of the input are moved into the output (`plain`); from pipe to pipe the
+//! kernel moves them (`splice`); with formatting they pass through a `format::Formatter`.
 
 mod args;
 mod format;
