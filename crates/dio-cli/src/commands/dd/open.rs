@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use dio::sys::was_closed;
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -65,6 +66,9 @@ impl End {
 /// Opens what is read.
 pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
     let Some(name) = &plan.input else {
+        if was_closed(0) {
+            return Err(failure("error reading 'standard input'", Errno::BADF));
+        }
         return standard(io::stdin().as_fd().try_clone_to_owned(), "standard input", plan.iflag);
     };
     let fd = open(name, OFlags::RDONLY | open_flags(plan.iflag)).map_err(|errno| not_opened(name, errno))?;
@@ -74,6 +78,9 @@ pub(super) fn input(plan: &Plan) -> Result<End, Failure> {
 /// Opens what is written, and cuts it to the place where writing starts; the second is what that failed with.
 pub(super) fn output(plan: &Plan) -> Result<(End, Option<Failure>), Failure> {
     let Some(name) = &plan.output else {
+        if was_closed(1) {
+            return Err(failure("error writing 'standard output'", Errno::BADF));
+        }
         return Ok((standard(io::stdout().as_fd().try_clone_to_owned(), "standard output", plan.oflag)?, None));
     };
     let truncate = !plan.conv.any(conv::NOTRUNC);
