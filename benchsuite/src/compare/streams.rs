@@ -98,7 +98,7 @@ fn script(parts: &str, source: &Path) -> Result<String> {
     let size = fs::metadata(source)?.len();
     Ok(format!(
         "dio bench streams --parts {parts} --cold system --runs 1 --size {size} --small-size {} --file $DIR/{name} --dir $DIR --json",
-        size / 16
+        size / 64
     ))
 }
 
