@@ -140,17 +140,6 @@ impl Output {
         Ok(())
     }
 
-    /// Reserves space for the next `bytes` of a file.
-    ///
-    /// # Errors
-    /// ENOSPC.
-    pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        match &mut self.way {
-            Way::File(writer) => writer.reserve(bytes),
-            Way::Append(_) | Way::Plain { .. } => Ok(()),
-        }
-    }
-
     /// Makes what was written durable; nothing to do where there is no storage.
     ///
     /// # Errors

@@ -158,23 +158,6 @@ impl Writer {
         self.write_all(&rest)
     }
 
-    /// Reserves space for the next `bytes`, so that the file system can choose a good place and a full disk is known now.
-    /// The size of the file does not change.
-    ///
-    /// # Errors
-    /// ENOSPC without space; a file system that cannot reserve is no error.
-    pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
-        self.check()?;
-        let start = self.position();
-        let Some(end) = start.checked_add(bytes).filter(|end| *end > self.size && !self.file.is_device()) else {
-            return Ok(());
-        };
-        match self.file.allocate(start..end, false) {
-            Err(error) if error.errno() == Errno::NOSPC => Err(error.into()),
-            _ => Ok(()),
-        }
-    }
-
     /// Writes what is left, waits for everything and tells whether all of it reached the file; for durability,
     /// [`File::sync_data`] comes after. The writer can be used again.
     ///

@@ -160,10 +160,6 @@ impl<'run> Copy<'run> {
     /// Chunks of one source, straight to the target where nothing is to be changed. Gives the bytes read, at most `held`;
     /// nothing when some could not be read.
     fn some_chunks(&mut self, source: &mut Source, held: u64) -> Result<Option<u64>, Halt> {
-        if self.converter.is_none() && !self.plan.conv.any(conv::SPARSE) && source.len().is_some() {
-            // Without room the writes fail where there is none; this is only to find a good place.
-            let _ = self.target.sink().reserve(held);
-        }
         let mut left = held;
         while left > 0 && !self.signals.stop() {
             self.account.tick();
