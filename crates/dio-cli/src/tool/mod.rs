@@ -220,6 +220,17 @@ pub(crate) fn die_of_a_closed_pipe(errno: Errno) {
     }
 }
 
+/// Raises the limit of open descriptors as far as so many need it and the hard limit lets it (`getrlimit(2)`).
+pub(crate) fn allow_descriptors(needed: u64) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
+        // What is refused here is told where a file cannot be opened.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
 /// The engine behind the streams.
 fn engine_name() -> &'static str {
     dio::Io::shared().map_or("none", |io| io.engine_name())

@@ -167,20 +167,33 @@ pub fn splice_all(from: impl AsFd, to: impl AsFd, bytes: u64) -> io::Result<u64>
     let mut moved = 0;
     while moved < bytes {
         let most = (bytes - moved).min(SPLICE_BYTES) as usize;
-        match rustix::pipe::splice(from, None, to, None, most, SpliceFlags::MOVE) {
+        match splice(from, to, most) {
             Ok(0) => break,
             Ok(count) => moved += count as u64,
+            Err(Errno::INVAL | Errno::NOSYS) => return Ok(moved + copy(from, to, bytes - moved)?),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(moved)
+}
+
+/// Hands over what is there, at most `most` bytes, from one descriptor to another, of which one is a pipe; 0 at the end.
+///
+/// # Errors
+/// What `splice(2)` answers, except `EINTR` and `EAGAIN`: EINVAL where the kernel cannot hand over between these two.
+pub fn splice(from: impl AsFd, to: impl AsFd, most: usize) -> Result<usize, Errno> {
+    let (from, to) = (from.as_fd(), to.as_fd());
+    loop {
+        match rustix::pipe::splice(from, None, to, None, most, SpliceFlags::MOVE) {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 // Whichever of them is non-blocking: when both are ready, it goes on.
                 wait(from, PollFlags::IN, None)?;
                 wait(to, PollFlags::OUT, None)?;
             }
-            Err(Errno::INVAL | Errno::NOSYS) => return Ok(moved + copy(from, to, bytes - moved)?),
-            Err(errno) => return Err(errno.into()),
+            other => return other,
         }
     }
-    Ok(moved)
 }
 
 /// What [`splice_all`] does where the kernel cannot.

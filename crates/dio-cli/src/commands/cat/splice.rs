@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use dio::file::{Class, Counters};
+use dio::stream::pipe;
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::pipe::{SpliceFlags, splice};
 
 use crate::tool::{Sink, Source, Tool};
 
@@ -24,7 +24,7 @@ pub(super) fn possible(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
 pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<()> {
     let (mut read, mut written) = (Counters::default(), Counters::default());
     let moved = loop {
-        match splice(from.descriptor(), None, to.descriptor(), None, MOST, SpliceFlags::MOVE) {
+        match pipe::splice(from.descriptor(), to.descriptor(), MOST) {
             Ok(0) => break Ok(()),
             Ok(count) => {
                 read.read_requests += 1;
@@ -33,9 +33,8 @@ pub(super) fn all(tool: &Tool, from: &mut Source, to: &mut Sink) -> io::Result<(
                 written.written.add(Class::Piped, count as u64);
                 tool.progressed(count as u64);
             }
-            Err(Errno::INTR) => {}
             Err(Errno::PIPE) => break Err(Errno::PIPE.into()),
-            // A non-blocking pipe, or a kernel that cannot.
+            // A kernel that cannot.
             Err(_) => break Ok(()),
         }
     };

@@ -24,6 +24,10 @@ const WAITING: usize = 1024;
 /// directory mostly wait for each other: only large ones are shared.
 pub(super) const CHUNK: usize = 128;
 
+/// A deep tree keeps two directories open for each level: as many descriptors are asked for as the system lets us have, up
+/// to this.
+const DESCRIPTORS: u64 = 1 << 16;
+
 /// A piece of work.
 pub(crate) enum Job {
     /// Entries of a directory, under the same names in the target.
@@ -80,7 +84,7 @@ impl Session {
         rustix::process::umask(umask);
         // Questions and their answers belong to one file at a time.
         let workers = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
-        raise_open_files();
+        crate::tool::allow_descriptors(DESCRIPTORS);
         let progress = Arc::new(Progress::new(options.progress, report::NAME.to_owned(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
@@ -142,16 +146,4 @@ impl Work<Job> for Session {
 /// Four times the processors, because on a cold disk workers mostly wait; more than 16 only fight over directories.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
-}
-
-/// A deep tree keeps two directories open for each level: allow as many as the system lets us.
-fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = match limit.maximum {
-        Some(most) => Some(most.min(1 << 16).max(limit.current.unwrap_or(most))),
-        None => Some(1 << 16),
-    };
-    // A refusal leaves the limit as it was, and too deep a tree gets an error of its own.
-    let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -2,7 +2,8 @@
 
 use dio::geometry::align_down;
 use dio::stream::StreamOptions;
-use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::tool::allow_descriptors;
 
 /// Most bytes in the buffers of all outputs, as long as each can have a [`LEAST`] block.
 const MOST_BUFFERS: usize = 256 << 20;
@@ -23,15 +24,9 @@ pub(super) fn share(options: &StreamOptions, outputs: usize) -> StreamOptions {
     StreamOptions { block, depth: options.depth.min((each / block).max(1)), ..*options }
 }
 
-/// Raises the limit of open descriptors as far as so many files need it and the hard limit lets it (`getrlimit(2)`).
-pub(super) fn allow_descriptors(files: usize) {
-    let needed = (files as u64).saturating_mul(DESCRIPTORS).saturating_add(OTHERS);
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < needed) {
-        limit.current = Some(limit.maximum.map_or(needed, |most| most.min(needed)));
-        // What is refused here is told where a file cannot be opened.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
+/// Sees to it that so many files can be open.
+pub(super) fn allow_files(files: usize) {
+    allow_descriptors((files as u64).saturating_mul(DESCRIPTORS).saturating_add(OTHERS));
 }
 
 #[cfg(test)]

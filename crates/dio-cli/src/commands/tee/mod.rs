@@ -70,7 +70,7 @@ struct Tee {
 impl Tee {
     /// Opens all outputs, before the input is looked at: it may be one of them.
     fn open(&mut self, args: &TeeArgs) {
-        many::allow_descriptors(args.files.len());
+        many::allow_files(args.files.len());
         let options = many::share(self.tool.stream_options(), args.files.len() + 1);
         let mut opened = Vec::new();
         match io::stdout().as_fd().try_clone_to_owned() {
