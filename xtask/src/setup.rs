@@ -26,6 +26,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("tar", &["tar"]),
     ("util-linux", &["fallocate", "fincore", "prlimit", "setpriv", "unshare"]),
     ("xfsprogs", &["mkfs.xfs", "xfs_io"]),
+    ("zstd", &["zstd"]),
 ];
 
 /// What is still missing after the set-up.

@@ -149,11 +149,16 @@ fn the_rate_is_kept() {
     assert_eq!(length(&dir.path().join("piped")), 4 * MIB);
 }
 
-/// Starts a slow resumable copy and ends it by `signal`.
+/// Starts a slow resumable copy and ends it by `signal`, once a part of it is durable and noted.
 #[track_caller]
 fn cut_short(from: &Path, to: &Path, signal: Signal) {
-    let running = Running::start("--resume --reflink=never --limit 12M", &[from, to]);
-    std::thread::sleep(Duration::from_millis(1800));
+    let mut running = Running::start("--resume --reflink=never --limit 12M", &[from, to]);
+    let note = to.with_file_name(format!(".{}.dio-resume", to.file_name().unwrap().display()));
+    while !note.exists() {
+        assert!(!running.is_over(), "the copy ended without a note");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
     running.signal(signal);
     let output = running.end();
     assert!(signal_of(&output).is_some(), "{output:?}");

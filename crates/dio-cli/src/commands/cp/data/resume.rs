@@ -111,8 +111,10 @@ impl DataPath {
     /// The copy is complete and durable: there is nothing to resume any more.
     pub(super) fn forget_note(&self, task: &Task<'_>) {
         if self.transfer.resume {
-            // There is none beside a small file.
-            let _ = std::fs::remove_file(note_path(&task.contents.target_path()));
+            // There is none beside a small file; the new one is there where an earlier copy was killed while it wrote it.
+            let path = note_path(&task.contents.target_path());
+            let _ = std::fs::remove_file(new_note(&path));
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -125,10 +127,15 @@ fn note_path(target: &std::path::Path) -> PathBuf {
     target.with_file_name(name)
 }
 
+/// Where the next note is until it is durable.
+fn new_note(path: &std::path::Path) -> PathBuf {
+    path.with_extension("dio-resume-new")
+}
+
 /// Replaces the note, durably: an interrupted writer leaves the old one.
 fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Errno> {
     let write = || -> std::io::Result<()> {
-        let new = path.with_extension("dio-resume-new");
+        let new = new_note(path);
         let text = serde_json::to_vec(note)?;
         std::fs::write(&new, text)?;
         std::fs::File::open(&new)?.sync_all()?;
