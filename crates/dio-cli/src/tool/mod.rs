@@ -5,6 +5,7 @@ mod args;
 pub(crate) mod held;
 mod multicall;
 mod ordered;
+pub(crate) mod plain;
 mod progress;
 mod streams;
 mod usage;
