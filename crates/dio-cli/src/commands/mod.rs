@@ -9,5 +9,6 @@ pub mod probe;
 pub mod split;
 pub mod sum;
 pub mod tee;
+pub mod uniq;
 
 pub(crate) use dio::file::words_of as words;
