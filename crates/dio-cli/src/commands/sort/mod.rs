@@ -2,4 +2,5 @@
 //!
 //! `key` says how two lines compare; `engine` reads, sorts, keeps runs in temporary files and merges them.
 
+pub(crate) mod engine;
 pub(crate) mod key;
