@@ -9,20 +9,24 @@ use std::path::PathBuf;
 pub(crate) enum Failure {
     /// An input cannot be opened.
     Input { name: OsString, error: io::Error },
-    /// Reading an input failed.
+    /// Reading an input failed; or it is a directory.
     Read { name: OsString, error: io::Error },
-    /// A temporary file, or the directory for it: what was being done ("create", "write", "read"), and with what.
-    Temporary { doing: &'static str, path: PathBuf, error: io::Error },
-    /// The program that compresses temporary files could not be started, or failed.
-    Program { name: OsString, what: String },
+    /// A temporary file cannot be made in this directory.
+    Create { directory: PathBuf, error: io::Error },
+    /// A temporary file in this directory cannot be written.
+    Keep { directory: PathBuf, error: io::Error },
+    /// A temporary file in this directory cannot be read again.
+    Fetch { directory: PathBuf, error: io::Error },
+    /// The program that compresses temporary files cannot be started.
+    Start { program: OsString, error: io::Error },
+    /// The program that compresses temporary files failed: what was asked of it (nothing, or `-d`), and how it ended.
+    Program { program: OsString, decompress: bool, how: String },
     /// The output cannot be opened.
     Open(io::Error),
     /// Writing the output failed.
     Write(io::Error),
-    /// There is no memory for the buffers.
+    /// There is no memory for the buffers, or no thread.
     Memory(io::Error),
-    /// A signal asked to stop; nothing is left behind.
-    Stopped,
 }
 
 /// A result that ends the sort when it is an error.
