@@ -3,4 +3,5 @@
 //! `key` says how two lines compare; `engine` reads, sorts, keeps runs in temporary files and merges them.
 
 pub(crate) mod engine;
+#[allow(dead_code)]
 pub(crate) mod key;
