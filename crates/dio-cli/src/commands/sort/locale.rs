@@ -20,7 +20,10 @@ const CATEGORIES: [(&str, &str); 4] = [
     ("LC_COLLATE", "the collation of this locale is not supported: text is compared as bytes"),
     ("LC_NUMERIC", "the numbers of this locale are not supported: they are read with a point and ungrouped"),
     ("LC_TIME", "the months of this locale are not supported: they are the English ones"),
-    ("LC_CTYPE", "the characters of this locale are not supported: only those of ASCII are letters, blank or printable"),
+    (
+        "LC_CTYPE",
+        "the characters of this locale are not supported: only those of ASCII are letters, blank or printable",
+    ),
 ];
 
 impl Needs {
@@ -82,7 +85,9 @@ mod tests {
             needs.told(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into()))
         };
         let bytes = Needs::of(&[], true);
-        for quiet in [&[][..], &[("LANG", "C")], &[("LC_ALL", "C.UTF-8"), ("LANG", "de_DE.UTF-8")], &[("LANG", "C.utf8")]] {
+        for quiet in
+            [&[][..], &[("LANG", "C")], &[("LC_ALL", "C.UTF-8"), ("LANG", "de_DE.UTF-8")], &[("LANG", "C.utf8")]]
+        {
             assert_eq!(told(bytes, quiet), None);
         }
         assert_eq!(told(bytes, &[("LC_NUMERIC", "de_DE.UTF-8"), ("LANG", "C")]), None);

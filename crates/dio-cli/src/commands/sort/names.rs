@@ -19,9 +19,8 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let read = if standard {
         io::stdin().lock().read_to_end(&mut text)
     } else {
-        let mut file = File::open(list).map_err(|error| {
-            Refusal::Plain(format!("open failed: {}: {}", named(list), words(errno_of(&error))))
-        })?;
+        let mut file = File::open(list)
+            .map_err(|error| Refusal::Plain(format!("open failed: {}: {}", named(list), words(errno_of(&error)))))?;
         file.read_to_end(&mut text)
     };
     if read.is_err() {

@@ -60,7 +60,8 @@ pub(super) fn modern(args: &[OsString], customs: Customs) -> Vec<OsString> {
                     continue;
                 }
                 let apart = value.starts_with(b"=");
-                out.push(OsString::from_vec([b"-", flags, if apart { b"" } else { value }].concat()));
+                let attached = if apart { &[][..] } else { value };
+                out.push(OsString::from_vec([b"-", flags, attached].concat()));
                 out.extend(apart.then(|| OsStr::from_bytes(value).to_owned()));
                 value.is_empty() && flags.last().is_some_and(valued)
             }

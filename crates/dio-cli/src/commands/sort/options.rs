@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::args::{KeyText, SortArgs};
-use super::engine::EngineOptions;
+use super::engine::{EngineOptions, physical_memory};
 use super::key::{Order, Separator, WHOLE};
 use super::locale::Needs;
 use super::spec::{At, Letters, Spec};
@@ -140,8 +140,7 @@ fn check(args: &SortArgs) -> Result<Option<Check>, Refusal> {
 }
 
 fn engine(args: &SortArgs) -> Result<EngineOptions, Refusal> {
-    let info = rustix::system::sysinfo();
-    let physical = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
+    let physical = physical_memory();
     // The largest of several counts, the last of all others.
     let memory = args.buffer_size.iter().map(|size| number::memory(size, physical)).collect::<Result<Vec<_>, _>>()?;
     let parallel = args.parallel.iter().map(|text| number::threads(text)).collect::<Result<Vec<_>, _>>()?;
@@ -191,7 +190,9 @@ fn inputs(args: &SortArgs) -> Result<Vec<OsString>, Refusal> {
     };
     if let Some(extra) = args.files.first() {
         let shown = quoted(extra);
-        return Err(Refusal::Hint(format!("extra operand {shown}\nfile operands cannot be combined with --files0-from")));
+        return Err(Refusal::Hint(format!(
+            "extra operand {shown}\nfile operands cannot be combined with --files0-from"
+        )));
     }
     names::read(OsStr::new(list))
 }

@@ -39,7 +39,9 @@ fn sort(tool: &Tool, options: &Options) {
     }
     let mut target = match Target::new(options.output.as_deref()) {
         Ok(target) => target,
-        Err(error) => return trouble(tool, "open failed", options.output.as_deref().unwrap_or_default(), &error.into()),
+        Err(error) => {
+            return trouble(tool, "open failed", options.output.as_deref().unwrap_or_default(), &error.into());
+        }
     };
     let merge = options.engine.merge;
     let inputs = options.inputs.iter();
@@ -74,7 +76,11 @@ fn tell(tool: &Tool, target: &Target, failure: &Failure) {
             tool.error(format_args!("read failed: temporary file in {place}: {}", words(errno_of(error))));
         }
         Failure::Start { program, error } => {
-            tool.error(format_args!("couldn't execute compress program {}: {}", quoted(program), words(errno_of(error))));
+            tool.error(format_args!(
+                "couldn't execute compress program {}: {}",
+                quoted(program),
+                words(errno_of(error))
+            ));
         }
         Failure::Program { program, decompress, how } => {
             let option = if *decompress { " -d" } else { "" };
