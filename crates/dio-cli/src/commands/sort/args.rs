@@ -39,7 +39,7 @@ pub struct SortArgs {
     pub ignore_nonprinting: bool,
 
     /// By the names of months
-    #[arg(short = 'M', long)]
+    #[arg(short = 'M', long, alias = "mo")]
     pub month_sort: bool,
 
     /// By numbers with units: 2K, 1G
@@ -60,7 +60,8 @@ pub struct SortArgs {
     pub random_source: Vec<OsString>,
 
     /// In descending order
-    #[arg(short, long)]
+    // Such aliases are what GNU sort takes for the option, though dio has others that begin alike.
+    #[arg(short, long, alias = "re")]
     pub reverse: bool,
 
     /// By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)
@@ -94,7 +95,7 @@ pub struct SortArgs {
     pub compress_program: Vec<OsString>,
 
     /// Not supported: GNU sort marks the keys with it
-    #[arg(long, hide = true)]
+    #[arg(long, alias = "de", hide = true)]
     pub debug: bool,
 
     /// Read the names of files from F, each ended by NUL
@@ -116,7 +117,7 @@ pub struct SortArgs {
     pub output: Vec<OsString>,
 
     /// Lines with equal keys stay as they came
-    #[arg(short, long)]
+    #[arg(short, long, alias = "st")]
     pub stable: bool,
 
     /// Use so much memory
@@ -133,7 +134,7 @@ pub struct SortArgs {
     pub temporary_directory: Vec<OsString>,
 
     /// Sort with N threads
-    #[arg(long, value_name = "N", allow_hyphen_values = true, action = ArgAction::Append)]
+    #[arg(long, alias = "p", value_name = "N", allow_hyphen_values = true, action = ArgAction::Append)]
     pub parallel: Vec<OsString>,
 
     /// Of lines with equal keys only the first; with -c, these are out of order

@@ -5,7 +5,6 @@ use std::io;
 use memchr::memchr;
 
 use super::key::Order;
-use crate::stop::Stop;
 use crate::tool::Source;
 
 /// A line that is not in its place.
@@ -26,12 +25,10 @@ pub(super) fn first_disorder(
     terminator: u8,
     unique: bool,
 ) -> io::Result<Option<Disorder>> {
-    let stop = Stop::on_signals();
     let mut check = Checker { order, unique, number: 0, last: Vec::new(), prefix: 0 };
     // The beginning of a line that ends in a later chunk.
     let mut begun: Vec<u8> = Vec::new();
     while let Some(chunk) = source.next_chunk()? {
-        stop.die_if_asked();
         let mut rest = &chunk[..];
         if !begun.is_empty() {
             let Some(end) = memchr(terminator, rest) else {

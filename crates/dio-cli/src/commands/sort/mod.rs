@@ -76,10 +76,12 @@ fn refuse(refusal: &Refusal) -> ExitCode {
     let name = tool::called_as(NAME);
     let text = match refusal {
         Refusal::Plain(message) => format!("{name}: {message}\n"),
-        Refusal::Hint(message) => format!("{name}: {message}\nTry '{name} --help' for more information.\n"),
+        Refusal::Hint(message) | Refusal::Word(message) => {
+            format!("{name}: {message}\nTry '{name} --help' for more information.\n")
+        }
         Refusal::Several(messages) => messages.iter().map(|message| format!("{name}: {message}\n")).collect(),
     };
     // Nobody can be told that standard error is closed.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
-    ExitCode::from(TROUBLE)
+    if matches!(refusal, Refusal::Word(_)) { ExitCode::FAILURE } else { ExitCode::from(TROUBLE) }
 }

@@ -43,6 +43,8 @@ pub(super) enum Refusal {
     Plain(String),
     /// What is wrong, with a hint to `--help`.
     Hint(String),
+    /// A word that means nothing, with a hint to `--help`: GNU sort takes its status from elsewhere.
+    Word(String),
     /// What is wrong, in several messages.
     Several(Vec<String>),
 }

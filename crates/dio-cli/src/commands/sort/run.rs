@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 
 use super::check::first_disorder;
 use super::engine::{self, Failure, Input};
 use super::options::{Check, Options};
-use super::target::Target;
+use super::target::{Guard, Target};
 use crate::quote::{named, quoted, words};
-use crate::stop::Stop;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and latched in `tool`.
@@ -47,13 +47,11 @@ fn sort(tool: &Tool, options: &Options) {
     let inputs = options.inputs.iter();
     let inputs: Vec<Input> =
         inputs.map(|name| Input { name: name.clone(), is_output: merge && target.is(name) }).collect();
+    let guard = Guard::of(&target);
     let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut || target.open(tool));
-    let stop = Stop::on_signals();
-    if sorted.is_err() || stop.asked() {
-        target.give_up();
-    }
-    stop.die_if_asked();
+    guard.done();
     if let Err(failure) = sorted {
+        target.give_up();
         tell(tool, &target, &failure);
     }
 }
@@ -100,7 +98,9 @@ fn check(tool: &Tool, options: &Options, how: Check) -> bool {
     let mut source = match tool.open(Path::new(name)) {
         Ok(source) => source,
         Err(error) => {
-            trouble(tool, "open failed", name, &error);
+            // GNU sort opens a directory, and finds out when it reads.
+            let what = if errno_of(&error) == Errno::ISDIR { "read failed" } else { "open failed" };
+            trouble(tool, what, name, &error);
             return true;
         }
     };

@@ -1,13 +1,21 @@
 //! Where the sorted lines go.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, open};
 use rustix::io::Errno;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+
+use crate::stop;
 use crate::tool::{Sink, Tool};
 
 /// The output, not yet touched.
@@ -78,4 +86,51 @@ impl Target {
 
 fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Takes a new output away when a signal ends the process before it is complete.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// The name, until the output is complete.
+    name: Arc<Mutex<Option<OsString>>>,
+}
+
+impl Guard {
+    /// From now on, for an output that was not there before.
+    pub(super) fn of(target: &Target) -> Guard {
+        let made = target.file.as_ref().filter(|_| target.made);
+        let guard = Guard { name: Arc::new(Mutex::new(made.map(|(name, _)| name.clone()))) };
+        // Without it, a signal leaves a part of the output; that is no reason to fail now.
+        if made.is_some() {
+            let _ = guard.watch();
+        }
+        guard
+    }
+
+    fn watch(&self) -> io::Result<()> {
+        let caught = Arc::new(AtomicUsize::new(0));
+        let (mut receiver, sender) = UnixStream::pair()?;
+        let ignored = stop::ignored();
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0) {
+            flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
+            low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        let name = Arc::clone(&self.name);
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            if receiver.read_exact(&mut [0]).is_ok() {
+                // Held until the process ends, so that the output is not complete meanwhile.
+                let name = name.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(name) = &*name {
+                    let _ = std::fs::remove_file(name);
+                }
+                let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The output is complete, or was given up.
+    pub(super) fn done(&self) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }

@@ -32,5 +32,5 @@ pub(super) fn meant(word: &OsStr, all: &[&[&str]], option: &str) -> Result<usize
         let names: Vec<String> = names.iter().map(marked).collect();
         let _ = write!(message, "\n  - {}", names.join(", "));
     }
-    Err(Refusal::Hint(message))
+    Err(Refusal::Word(message))
 }
