@@ -16,12 +16,12 @@ use std::cmp::Ordering;
 
 use md5::{Digest, Md5};
 
-use field::{Found, WHOLE};
+use field::Found;
 use number::Number;
 use prefix::Bits;
 use text::month;
 
-pub(crate) use field::{Separator, Span};
+pub(crate) use field::{Separator, Span, WHOLE};
 pub(crate) use text::{Ignore, View};
 
 /// As what keys are compared.
@@ -257,9 +257,4 @@ fn first_bytes(line: &[u8], reverse: bool) -> u64 {
         }
     };
     if reverse { !prefix } else { prefix }
-}
-
-/// A key that is the whole line, compared as `kind`.
-pub(crate) fn whole_line(kind: Kind, view: View, skip_blanks: bool, reverse: bool) -> Key {
-    Key { span: Span { skip_first: skip_blanks, skip_last: skip_blanks, ..WHOLE }, kind, view, reverse }
 }
