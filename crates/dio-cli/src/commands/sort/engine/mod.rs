@@ -16,6 +16,8 @@ mod read;
 mod runs;
 mod store;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::io;
@@ -57,7 +59,7 @@ pub(crate) struct EngineOptions {
     pub(crate) compress: Option<OsString>,
     /// What ends a line: a newline, or NUL (`-z`).
     pub(crate) terminator: u8,
-    /// Of lines with equal keys, only the first (`-u`).
+    /// Of lines with equal keys, only the first (`-u`). The order must be without a last resort, as GNU's is then.
     pub(crate) unique: bool,
     /// The inputs are sorted already (`-m`).
     pub(crate) merge: bool,
@@ -79,12 +81,24 @@ pub(crate) fn sort(
     options: &EngineOptions,
     output: &mut dyn FnMut() -> io::Result<Sink>,
 ) -> Outcome<()> {
+    sort_with(tool, inputs, order, options, most_kept(), output)
+}
+
+/// As [`sort`], with at most so many runs in temporary files while inputs are read.
+fn sort_with(
+    tool: &Tool,
+    inputs: &[Input],
+    order: &Order,
+    options: &EngineOptions,
+    most_kept: usize,
+    output: &mut dyn FnMut() -> io::Result<Sink>,
+) -> Outcome<()> {
     let memory = options.memory.unwrap_or_else(memory::usual);
     let plan = Plan::new(memory, options.parallel, options.batch_size, tool.stream_options());
     let store = Store::new(tool, &options.directories, options.compress.clone());
     let how = Lines { order, terminator: options.terminator, unique: options.unique };
     let merger = Merger { tool, plan: &plan, store: &store, how };
-    let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs)? };
+    let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs, most_kept)? };
     let lanes = merger.open(merger.reduce(runs)?)?;
     let mut sink = output().map_err(Failure::Open)?;
     let drain: &mut Output = &mut sink;
@@ -95,11 +109,11 @@ pub(crate) fn sort(
 }
 
 /// Reads all inputs; returns them as sorted runs.
-fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
+fn read_inputs(merger: &Merger<'_>, inputs: &[Input], most_kept: usize) -> Outcome<Vec<Run>> {
     let crew = Crew::new(merger.plan, merger.store, merger.how);
     let total = size_of_all(inputs.iter().map(|input| input.name.as_os_str()));
     let (number, last) = thread::scope(|scope| {
-        let mut filler = Filler::new(&crew, scope, total, most_kept());
+        let mut filler = Filler::new(&crew, scope, total, most_kept);
         let mut read = || {
             for input in inputs {
                 filler.read(open(merger.tool, &input.name, &merger.plan.reading)?, &input.name)?;
