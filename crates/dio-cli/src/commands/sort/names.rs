@@ -12,7 +12,7 @@ use crate::tool::errno_of;
 /// Reads names that are ended, or separated, by NUL.
 ///
 /// # Errors
-/// They cannot be read; there are none; one is empty, or is standard input when the names come from there.
+/// They cannot be read; there are none; one is empty, or is standard input.
 pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
     let standard = list == "-";
     let mut text = Vec::new();
@@ -31,7 +31,8 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
         return Err(Refusal::Plain(format!("no input from {}", quoted(list))));
     }
     for (number, name) in (1..).zip(&names) {
-        if standard && name == "-" {
+        // GNU sort says so whichever file the names come from.
+        if name == "-" {
             let message = format!("when reading file names from stdin, no file name of {} allowed", quoted(name));
             return Err(Refusal::Plain(message));
         }

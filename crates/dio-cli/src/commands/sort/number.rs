@@ -22,7 +22,7 @@ fn decimal<'t>(text: &'t OsStr, name: Name, units: &[u8]) -> Result<(Option<u64>
         return Ok((Some(1), bytes));
     }
     if count == 0 {
-        return Err(Refusal::Plain(format!("invalid {name} argument {}", marked(bytes))));
+        return Err(Refusal::Plain(format!("invalid {name} argument {}", plainly(text))));
     }
     let value = rest[..count].iter().try_fold(0u64, |value, digit| {
         value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit - b'0')))
@@ -30,12 +30,17 @@ fn decimal<'t>(text: &'t OsStr, name: Name, units: &[u8]) -> Result<(Option<u64>
     Ok((value, &rest[count..]))
 }
 
+/// The text in quotes that are the same in every locale.
+fn plainly(text: &OsStr) -> String {
+    format!("'{}'", text.display())
+}
+
 fn suffix(text: &OsStr, name: Name) -> Refusal {
-    Refusal::Plain(format!("invalid suffix in {name} argument {}", marked(text.as_encoded_bytes())))
+    Refusal::Plain(format!("invalid suffix in {name} argument {}", plainly(text)))
 }
 
 fn too_large(text: &OsStr, name: Name) -> Refusal {
-    Refusal::Plain(format!("{name} argument {} too large", marked(text.as_encoded_bytes())))
+    Refusal::Plain(format!("{name} argument {} too large", plainly(text)))
 }
 
 /// Units of memory, powers of 1024.

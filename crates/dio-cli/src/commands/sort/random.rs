@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read};
 use super::key::Shuffle;
 use super::locale;
 use super::options::Refusal;
-use crate::quote::{named, quoted, words};
+use crate::quote::{marked, named, words};
 use crate::tool::errno_of;
 
 /// An order that depends on the first 16 bytes of a file, or of `/dev/urandom`.
@@ -21,8 +21,8 @@ pub(super) fn shuffle(source: Option<&OsStr>) -> Result<Shuffle, Refusal> {
         .map_err(|error| Refusal::Plain(format!("open failed: {}: {}", named(source), words(errno_of(&error)))))?;
     file.read_exact(&mut salt).map_err(|error| {
         Refusal::Plain(match error.kind() {
-            ErrorKind::UnexpectedEof => format!("{}: end of file", quoted(source)),
-            _ => format!("{}: read error: {}", quoted(source), words(errno_of(&error))),
+            ErrorKind::UnexpectedEof => format!("{}: end of file", marked(source.as_encoded_bytes())),
+            _ => format!("{}: read error: {}", named(source), words(errno_of(&error))),
         })
     })?;
     Ok(Shuffle::new(salt, !locale::is_posix()))
