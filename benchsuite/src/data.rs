@@ -34,6 +34,85 @@ pub(crate) fn source(dir: &Path, bytes: u64) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// `count` files of `bytes` each (whole MiB) that cannot be compressed, in a directory of their own below `dir`.
+pub(crate) fn large_files(dir: &Path, count: u64, bytes: u64) -> Result<PathBuf> {
+    let root = dir.join(format!("large-{count}-{}", size_text(bytes)));
+    if !root.exists() {
+        let part = dir.join("large.part");
+        remove(&part)?;
+        fs::create_dir_all(&part)?;
+        for n in 0..count {
+            fs::rename(source(&part, bytes)?, part.join(format!("f{n}")))?;
+        }
+        fs::rename(part, &root)?;
+    }
+    Ok(root)
+}
+
+/// Lines of text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Of 64 bytes, one of a hundred as the one before.
+    Unique,
+    /// Of 64 bytes, 1 to 40 the same in a row.
+    Repeated,
+    /// Of 2 to 6 bytes, seldom as the one before.
+    Short,
+}
+
+impl Lines {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Lines::Unique => "unique",
+            Lines::Repeated => "repeated",
+            Lines::Short => "short",
+        }
+    }
+
+    /// Appends one group of lines.
+    fn put(self, random: &mut Random, text: &mut Vec<u8>) -> Result<()> {
+        if self == Lines::Short {
+            // A byte of difference in the length of lines matters: numbers have one to five digits.
+            let digits = random.below(5) as u32 + 1;
+            return Ok(writeln!(text, "{}", random.below(10u64.pow(digits)))?);
+        }
+        let start = text.len();
+        writeln!(text, "{:063}", random.next())?;
+        let more = match self {
+            Lines::Repeated => random.below(40),
+            _ => u64::from(random.below(100) == 0),
+        };
+        for _ in 0..more {
+            text.extend_from_within(start..start + 64);
+        }
+        Ok(())
+    }
+}
+
+/// `bytes` of text, not a byte more or less, the same every time.
+pub(crate) fn text(dir: &Path, lines: Lines, bytes: u64) -> Result<PathBuf> {
+    let path = dir.join(format!("text-{}-{}", lines.name(), size_text(bytes)));
+    if fs::metadata(&path).is_ok_and(|m| m.len() == bytes) {
+        return Ok(path);
+    }
+    eprintln!("benchsuite: writing {} of text, {} lines", size_text(bytes), lines.name());
+    let part = dir.join("text.part");
+    let (mut file, mut random) = (File::create(&part)?, Random::new(SEED));
+    let (mut left, mut text) = (bytes, Vec::new());
+    while left > 0 {
+        text.clear();
+        while (text.len() as u64) < MIB {
+            lines.put(&mut random, &mut text)?;
+        }
+        text.truncate(usize::try_from(left).unwrap_or(usize::MAX).min(text.len()));
+        file.write_all(&text)?;
+        left -= text.len() as u64;
+    }
+    file.sync_all()?;
+    fs::rename(part, &path)?;
+    Ok(path)
+}
+
 /// A tree of small files.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
@@ -129,7 +208,23 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{remove, tree};
+    use super::{Lines, remove, text, tree};
+
+    #[test]
+    fn text_is_of_the_kind_and_size_asked_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (kind, longest, repeated) in
+            [(Lines::Unique, 64, 0.001..0.05), (Lines::Repeated, 64, 0.9..0.98), (Lines::Short, 6, 0.0..0.2)]
+        {
+            let file = text(dir.path(), kind, 1_234_567).expect("written");
+            let text = std::fs::read_to_string(file).expect("readable");
+            let lines: Vec<&str> = text.split_inclusive('\n').collect();
+            let same = lines.windows(2).filter(|pair| pair[0] == pair[1]).count() as f64 / lines.len() as f64;
+            assert_eq!(text.len(), 1_234_567);
+            assert!(repeated.contains(&same), "{}: {same}", kind.name());
+            assert!(lines.iter().all(|line| line.len() <= longest), "{}", kind.name());
+        }
+    }
 
     #[test]
     fn the_tree_is_the_same_every_time() {

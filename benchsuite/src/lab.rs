@@ -76,6 +76,8 @@ impl Lab {
             "sha256sum",
             "openssl",
             "b3sum",
+            "tar",
+            "uniq",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

@@ -20,7 +20,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, hotset, increments, looped, random as random_reads, reader, streams, threshold, tools, tree};
+use compare::{
+    copy, hotset, increments, looped, random as random_reads, reader, streams, tar, threshold, tools, tree, uniq,
+};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -65,6 +67,8 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Streams => streams::compare(lab)?,
         What::Tools => tools::compare(lab)?,
         What::Sums => tools::sums(lab)?,
+        What::Tar => tar::compare(lab)?,
+        What::Uniq => uniq::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
@@ -84,6 +88,8 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Threshold, "threshold"),
         (What::Tools, "tools"),
         (What::Sums, "sums"),
+        (What::Tar, "tar"),
+        (What::Uniq, "uniq"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {

@@ -86,6 +86,10 @@ pub(crate) enum What {
     Tools,
     /// Digests of one large file, cold: dio, coreutils, openssl, b3sum
     Sums,
+    /// Archives of large files and of small ones, made and extracted, cold: tar, of dio and of GNU
+    Tar,
+    /// Counting lines that are the same, in text of three kinds, cold: uniq, of dio and of GNU
+    Uniq,
     /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
     Streams,
     /// All of them

@@ -8,9 +8,11 @@ pub(crate) mod looped;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod streams;
+pub(crate) mod tar;
 pub(crate) mod threshold;
 pub(crate) mod tools;
 pub(crate) mod tree;
+pub(crate) mod uniq;
 
 /// What ratios are taken of, where both sides have it.
 const COSTS: &[&str] = &["wall_seconds", "cpu_seconds", "machine_cpu_seconds"];

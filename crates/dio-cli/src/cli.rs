@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, probe, sort, split, sum, tee};
+use crate::commands::{bench, cache, cat, cp, dd, probe, sort, split, sum, tee, uniq};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -47,6 +47,7 @@ enum Command {
     B3sum(sum::B3Args),
     /// Compute or check a digest, by default the CRC of POSIX
     Cksum(sum::SumArgs),
+    Uniq(uniq::UniqArgs),
 }
 
 /// Reads the command line and runs what it says; returns the exit status.
@@ -63,6 +64,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(status) => return status,
         },
         Some(command) if command == "sort" => sort::modern(args),
+        Some(command) if command == "uniq" => uniq::modern(args),
         _ => args,
     };
     let error = match Cli::try_parse_from(&args) {
@@ -102,6 +104,7 @@ impl Cli {
             Command::B2sum(args) => sum::run_b2(args),
             Command::B3sum(args) => sum::run_b3(args),
             Command::Cksum(args) => sum::run_cksum(args),
+            Command::Uniq(args) => uniq::run(args),
         }
     }
 }

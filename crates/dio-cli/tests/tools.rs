@@ -38,7 +38,7 @@ fn well(dir: &Path, script: &str) -> String {
 fn a_link_is_the_tool_of_its_name() {
     let dir = scratch();
     fs::write(dir.path().join("file"), "one\ntwo\n").unwrap();
-    for name in ["cat", "cp", "dd", "md5sum", "sha256sum", "cksum", "split", "tee"] {
+    for name in ["cat", "cp", "dd", "md5sum", "sha256sum", "cksum", "split", "tee", "uniq"] {
         std::os::unix::fs::symlink(DIO, dir.path().join(name)).unwrap();
         let refused = sh(dir.path(), &format!("./{name} --no-such-option < /dev/null"));
         let said = String::from_utf8(refused.stderr).unwrap();
@@ -84,6 +84,7 @@ fn every_tool_writes_the_receipt_that_is_documented() {
         ("dd", "dio dd --receipt r if=big of=out status=none"),
         ("tee", "dio tee --receipt r out < big > /dev/null"),
         ("split", "dio split --receipt r -b 3M big out"),
+        ("uniq", "dio uniq --receipt r big out"),
         ("sum", "dio sum -a md5 --receipt r big > out"),
     ] {
         well(dir.path(), script);

@@ -10,5 +10,6 @@ pub mod sort;
 pub mod split;
 pub mod sum;
 pub mod tee;
+pub mod uniq;
 
 pub(crate) use dio::file::words_of as words;

@@ -4,6 +4,8 @@
 mod args;
 pub(crate) mod held;
 mod multicall;
+mod ordered;
+pub(crate) mod plain;
 mod progress;
 mod streams;
 mod usage;
@@ -27,6 +29,7 @@ use crate::receipt::Ledger;
 pub use args::{IoArgs, Mode, When};
 pub(crate) use multicall::gnu;
 pub use multicall::{called_as, resolve};
+pub use ordered::{Found, InOrder, Ordered};
 pub use progress::Progress;
 pub use streams::{Sink, Source};
 pub(crate) use usage::refuse;

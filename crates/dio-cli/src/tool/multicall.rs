@@ -23,6 +23,7 @@ const GNU: &[(&str, u8)] = &[
     ("b3sum", 1),
     ("cksum", 1),
     ("sort", 2),
+    ("uniq", 1),
 ];
 
 /// The command of that name, if it has a GNU model.

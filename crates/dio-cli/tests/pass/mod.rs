@@ -22,7 +22,7 @@ pub fn links() -> &'static Path {
     LINKS.get_or_init(|| {
         let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("links-{}", env!("CARGO_CRATE_NAME")));
         std::fs::create_dir_all(&links).unwrap();
-        for name in ["cat", "tee"] {
+        for name in ["cat", "tee", "uniq"] {
             let link = links.join(name);
             let _ = std::fs::remove_file(&link);
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), &link).unwrap();

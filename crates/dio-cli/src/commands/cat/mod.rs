@@ -6,7 +6,6 @@
 mod args;
 mod format;
 mod number;
-pub(crate) mod plain;
 mod splice;
 mod visible;
 
@@ -25,7 +24,7 @@ pub use args::CatArgs;
 
 use crate::quote::{named, words};
 use crate::tool::held::{self, Held};
-use crate::tool::{Sink, Source, Tool};
+use crate::tool::{Sink, Source, Tool, plain};
 use format::Formatter;
 
 /// How much text is formatted at a time, in bytes: what it becomes stays in the processor's cache.

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
 use crate::size::{parse_positive_size, parse_rate, parse_size};
-use crate::tool::{Mode, When};
+use crate::tool::{Found, InOrder, Mode, Ordered, When};
 
 /// Copy SOURCE to DEST, or several SOURCEs into a DIRECTORY, past the page cache and durably
 #[derive(Args, Clone, Debug)]
@@ -30,7 +29,7 @@ pub struct CpArgs {
 
     /// Flags whose order on the command line decides
     #[command(flatten)]
-    pub ordered: Ordered,
+    pub ordered: Ordered<Flag>,
 
     /// If an existing target cannot be opened, remove it and try again
     #[arg(short, long)]
@@ -153,7 +152,7 @@ pub enum Attribute {
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
-struct OrderedFlags {
+pub struct OrderedFlags {
     /// Copy everything as it is: -d -r --preserve=all
     #[arg(short, long)]
     archive: bool,
@@ -221,48 +220,19 @@ pub enum Flag {
     NoClobber,
 }
 
-/// The flags given, in the order of the command line: later ones override earlier ones.
-#[derive(Clone, Debug, Default)]
-pub struct Ordered(pub Vec<Flag>);
+impl InOrder for Flag {
+    type Flags = OrderedFlags;
 
-impl Args for Ordered {
-    fn augment_args(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args_for_update(cmd)
-    }
-}
-
-impl FromArgMatches for Ordered {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, Flag)> = Vec::new();
-        for (id, flag) in [
-            ("archive", Flag::Archive),
-            ("preserve_default", Flag::PreserveDefault),
-            ("keep_links", Flag::KeepLinks),
-            ("no_dereference", Flag::NoDereference),
-            ("dereference", Flag::Dereference),
-            ("dereference_operands", Flag::DereferenceOperands),
-            ("interactive", Flag::Interactive),
-            ("no_clobber", Flag::NoClobber),
-        ] {
-            if matches.value_source(id) == Some(ValueSource::CommandLine) {
-                found.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, flag)));
-            }
-        }
-        let mut list = |id, flag: fn(Attribute) -> Flag| {
-            let items = matches.get_many::<Attribute>(id).into_iter().flatten();
-            found.extend(matches.indices_of(id).into_iter().flatten().zip(items.map(|&item| flag(item))));
-        };
-        list("preserve", Flag::Preserve);
-        list("no_preserve", Flag::NoPreserve);
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn find(found: &mut Found<'_, Flag>) {
+        found.switch("archive", Flag::Archive);
+        found.switch("preserve_default", Flag::PreserveDefault);
+        found.switch("keep_links", Flag::KeepLinks);
+        found.switch("no_dereference", Flag::NoDereference);
+        found.switch("dereference", Flag::Dereference);
+        found.switch("dereference_operands", Flag::DereferenceOperands);
+        found.switch("interactive", Flag::Interactive);
+        found.switch("no_clobber", Flag::NoClobber);
+        found.values("preserve", Flag::Preserve);
+        found.values("no_preserve", Flag::NoPreserve);
     }
 }

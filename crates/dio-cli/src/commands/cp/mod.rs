@@ -24,7 +24,7 @@ mod tree;
 
 use std::process::ExitCode;
 
-pub use args::{Attribute, CpArgs, Flag, Ordered, Update};
+pub use args::{Attribute, CpArgs, Flag, Update};
 
 use operands::{PlaceError, Walk};
 use options::CpOptions;

@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
 
-use crate::tool::IoArgs;
+use crate::tool::{Found, InOrder, IoArgs, Ordered};
 
 /// Put pieces of a file into files of their own, past the page cache
 ///
@@ -21,7 +20,7 @@ use crate::tool::IoArgs;
 pub struct SplitArgs {
     /// Flags whose order on the command line decides
     #[command(flatten)]
-    pub ordered: Ordered,
+    pub ordered: Ordered<Flag>,
 
     /// Make no empty files with -n
     #[arg(short, long)]
@@ -74,7 +73,7 @@ const NO_START: &str = "\0";
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
-struct OrderedFlags {
+pub struct OrderedFlags {
     /// Put SIZE bytes into each file
     // The beginning that GNU split knows it by, though dio has --block.
     #[arg(short, long, alias = "b", value_name = "SIZE", allow_hyphen_values = true, action = ArgAction::Append)]
@@ -146,47 +145,21 @@ pub enum Flag {
     Separator(OsString),
 }
 
-/// The flags given, in the order of the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Ordered(pub Vec<Flag>);
+impl InOrder for Flag {
+    type Flags = OrderedFlags;
 
-impl Args for Ordered {
-    fn augment_args(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args_for_update(cmd)
-    }
-}
-
-impl FromArgMatches for Ordered {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, Flag)> = Vec::new();
-        for (id, flag) in [("decimal", Flag::Decimal(None)), ("hexadecimal", Flag::Hexadecimal(None))] {
-            if matches.value_source(id) == Some(ValueSource::CommandLine) {
-                found.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, flag.clone())));
-            }
-        }
-        let mut list = |id, flag: fn(OsString) -> Flag| {
-            let values = matches.get_many::<OsString>(id).into_iter().flatten();
-            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| flag(value.clone()))));
-        };
-        list("bytes", Flag::Bytes);
-        list("lines", Flag::Lines);
-        list("line_bytes", Flag::LineBytes);
-        list("number", Flag::Number);
-        list("suffix_length", Flag::SuffixLength);
-        list("additional_suffix", Flag::AdditionalSuffix);
-        list("numeric_suffixes", |from| Flag::Decimal(start(from)));
-        list("hex_suffixes", |from| Flag::Hexadecimal(start(from)));
-        list("separator", Flag::Separator);
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn find(found: &mut Found<'_, Flag>) {
+        found.switch("decimal", Flag::Decimal(None));
+        found.switch("hexadecimal", Flag::Hexadecimal(None));
+        found.values("bytes", Flag::Bytes);
+        found.values("lines", Flag::Lines);
+        found.values("line_bytes", Flag::LineBytes);
+        found.values("number", Flag::Number);
+        found.values("suffix_length", Flag::SuffixLength);
+        found.values("additional_suffix", Flag::AdditionalSuffix);
+        found.values("numeric_suffixes", |from| Flag::Decimal(start(from)));
+        found.values("hex_suffixes", |from| Flag::Hexadecimal(start(from)));
+        found.values("separator", Flag::Separator);
     }
 }
 
@@ -197,7 +170,7 @@ fn start(from: OsString) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Command;
+    use clap::{Command, FromArgMatches};
 
     use super::*;
 

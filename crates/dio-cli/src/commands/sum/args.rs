@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, FromArgMatches};
+use clap::Args;
 
-use crate::tool::IoArgs;
+use crate::tool::{Found, InOrder, IoArgs, Ordered};
 
 /// Compute or check digests, many of them in one read of each file
 #[derive(Args, Clone, Debug)]
@@ -42,7 +41,7 @@ pub struct SumArgs {
 
     /// Marks of a line
     #[command(flatten)]
-    pub marks: Marks,
+    pub marks: Ordered<Mark>,
 
     /// Write lines without the digest's name: digest, two blanks, file
     #[arg(long, overrides_with = "tag")]
@@ -75,7 +74,7 @@ pub struct HashArgs {
 
     /// Marks of a line
     #[command(flatten)]
-    pub marks: Marks,
+    pub marks: Ordered<Mark>,
 
     /// End lines with NUL, and write names as they are
     #[arg(short, long)]
@@ -158,7 +157,7 @@ pub struct Checks {
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
-struct MarkFlags {
+pub struct MarkFlags {
     /// Mark names as those of files read in binary mode, with *
     #[arg(short, long)]
     binary: bool,
@@ -183,33 +182,12 @@ pub enum Mark {
     Tag,
 }
 
-/// The flags given, in the order of the command line: later ones override earlier ones.
-#[derive(Clone, Debug, Default)]
-pub struct Marks(pub Vec<Mark>);
+impl InOrder for Mark {
+    type Flags = MarkFlags;
 
-impl Args for Marks {
-    fn augment_args(cmd: clap::Command) -> clap::Command {
-        MarkFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
-        MarkFlags::augment_args_for_update(cmd)
-    }
-}
-
-impl FromArgMatches for Marks {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, Mark)> = Vec::new();
-        for (id, mark) in [("binary", Mark::Binary), ("text", Mark::Text), ("tag", Mark::Tag)] {
-            if matches.value_source(id) == Some(ValueSource::CommandLine) {
-                found.extend(matches.indices_of(id).into_iter().flatten().map(|at| (at, mark)));
-            }
-        }
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, mark)| mark).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn find(found: &mut Found<'_, Mark>) {
+        found.switch("binary", Mark::Binary);
+        found.switch("text", Mark::Text);
+        found.switch("tag", Mark::Tag);
     }
 }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use dio::pipeline::Pipeline;
 
-pub use args::{B2Args, B3Args, Checks, HashArgs, Mark, Marks, SumArgs};
+pub use args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
 
 use crate::tool::{IoArgs, Mode, Tool, called_as};
 use digest::Algorithm;

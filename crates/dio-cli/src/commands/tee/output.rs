@@ -12,9 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 
-use crate::commands::cat::plain;
 use crate::receipt::{FileLine, Role};
-use crate::tool::{Sink, Tool};
+use crate::tool::{Sink, Tool, plain};
 
 /// Device and inode.
 pub(super) type Identity = (u64, u64);

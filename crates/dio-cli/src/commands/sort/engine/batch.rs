@@ -22,6 +22,8 @@ pub(super) struct Batch {
     start: usize,
     /// Memory in bytes that it was made for.
     size: u64,
+    /// Memory in bytes that lines touched before these.
+    touched: u64,
 }
 
 /// What a batch did with the bytes it was offered.
@@ -44,7 +46,7 @@ impl Batch {
     pub(super) fn new(size: u64, mean: u64) -> io::Result<Batch> {
         let (bytes, most) = divide(size, mean);
         let block = Pool::new(bytes as usize, 1)?.take_many(1).pop().expect("one block was asked for");
-        Ok(Batch { bytes: block, entries: reserve(most)?, most, start: 0, size })
+        Ok(Batch { bytes: block, entries: reserve(most)?, most, start: 0, size, touched: 0 })
     }
 
     /// Whether its division suits other lines.
@@ -59,7 +61,8 @@ impl Batch {
 
     /// Memory that it has touched, in bytes.
     pub(super) fn used(&self) -> u64 {
-        self.bytes.filled().len() as u64 + self.entries.len() as u64 * entry::SIZE
+        let now = self.bytes.filled().len() as u64 + self.entries.len() as u64 * entry::SIZE;
+        now.max(self.touched)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -71,7 +74,9 @@ impl Batch {
         (self.start as u64).checked_div(self.entries.len() as u64).unwrap_or(0).max(1)
     }
 
+    /// Forgets its lines. What they touched stays the process's memory.
     pub(super) fn clear(&mut self) {
+        self.touched = self.used();
         self.bytes.clear();
         self.entries.clear();
         self.start = 0;

@@ -141,14 +141,9 @@ impl<'a> Crew<'a> {
         self.lock().kept.extend(runs);
     }
 
-    /// No more batches come.
-    pub(super) fn end(&self) {
-        let mut state = self.lock();
-        state.ended = true;
-        state.spilling = false;
-        state.free.clear();
-        drop(state);
-        self.changed.notify_all();
+    /// Lets the threads end when no more batches come, for whatever reason.
+    pub(super) fn end_at_the_end(&self) -> Ended<'_> {
+        Ended(self)
     }
 
     /// What there is when all threads have ended: batches in memory, and runs.
@@ -164,6 +159,7 @@ impl<'a> Crew<'a> {
     }
 
     fn work(&self) {
+        let panicked = Panicked(self);
         while let Some(job) = self.next_job() {
             let failure = match job {
                 Job::Sort(number, mut batch) => {
@@ -183,6 +179,7 @@ impl<'a> Crew<'a> {
             drop(state);
             self.changed.notify_all();
         }
+        drop(panicked);
     }
 
     fn next_job(&self) -> Option<Job> {
@@ -216,6 +213,32 @@ impl<'a> Crew<'a> {
             state.spilling = false;
         }
         Ok(())
+    }
+}
+
+/// Whoever hands batches over.
+pub(super) struct Ended<'a>(&'a Crew<'a>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.ended = true;
+        state.spilling = false;
+        state.free.clear();
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+/// A thread: nobody waits for the work of one that panicked, which goes on in the thread that started it.
+struct Panicked<'a>(&'a Crew<'a>);
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().failure = Some(Failure::Memory(std::io::ErrorKind::Other.into()));
+            self.0.changed.notify_all();
+        }
     }
 }
 

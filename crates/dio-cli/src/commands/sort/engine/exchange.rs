@@ -120,19 +120,20 @@ impl Exchange {
         }
     }
 
-    /// The merge ends, whether or not all has been merged.
-    pub(super) fn close(&self) {
-        self.lock().over = true;
-        self.room.notify_one();
+    /// Ends the decoding when the merge ends, in whatever way.
+    pub(super) fn close_at_the_end(&self) -> Ended<'_> {
+        Ended(self)
     }
 }
 
-/// A decoder that ends, in whatever way, is not waited for.
-struct Ended<'a>(&'a Exchange);
+/// Whoever has this ends, in whatever way, and is not waited for.
+#[derive(Debug)]
+pub(super) struct Ended<'a>(&'a Exchange);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.lock().over = true;
         self.0.decoded.notify_one();
+        self.0.room.notify_one();
     }
 }

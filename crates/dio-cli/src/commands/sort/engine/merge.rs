@@ -47,9 +47,8 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
         let spawned =
             thread::Builder::new().name("decode".into()).spawn_scoped(scope, move || exchange.decode(decoders, how));
         spawned.map_err(Failure::Memory)?;
-        let outcome = run(places, exchange, how, out);
-        exchange.close();
-        outcome
+        let _over = exchange.close_at_the_end();
+        run(places, exchange, how, out)
     })
 }
 

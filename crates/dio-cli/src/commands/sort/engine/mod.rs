@@ -113,26 +113,22 @@ fn read_inputs(merger: &Merger<'_>, inputs: &[Input], most_kept: usize) -> Outco
     let crew = Crew::new(merger.plan, merger.store, merger.how);
     let total = size_of_all(inputs.iter().map(|input| input.name.as_os_str()));
     let (number, last) = thread::scope(|scope| {
+        let _ended = crew.end_at_the_end();
         let mut filler = Filler::new(&crew, scope, total, most_kept);
-        let mut read = || {
-            for input in inputs {
-                filler.read(open(merger.tool, &input.name, &merger.plan.reading)?, &input.name)?;
+        for input in inputs {
+            filler.read(open(merger.tool, &input.name, &merger.plan.reading)?, &input.name)?;
+        }
+        match filler.finish()? {
+            (0, Some(mut only)) => {
+                // No thread is needed.
+                only.sort(merger.how.terminator, merger.how.order);
+                Ok((0, Some(only)))
             }
-            Ok(())
-        };
-        let outcome = read();
-        let outcome = outcome.and_then(|()| {
-            let (number, mut last) = filler.finish()?;
-            if let Some(batch) = last.as_mut().filter(|_| number == 0) {
-                // The only one: no thread is needed.
-                batch.sort(merger.how.terminator, merger.how.order);
-            } else if let Some(batch) = last.take() {
-                crew.hand_over(scope, number, batch);
+            (number, last) => {
+                last.into_iter().for_each(|batch| crew.hand_over(scope, number, batch));
+                Ok((number, None))
             }
-            Ok((number, last))
-        });
-        crew.end();
-        outcome
+        }
     })?;
     let (mut batches, kept) = crew.into_runs()?;
     batches.extend(last.map(|batch| (number, batch)));

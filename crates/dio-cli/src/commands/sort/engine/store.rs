@@ -96,7 +96,7 @@ impl<'a> Store<'a> {
         // room says so before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
             Some(most) => match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, most) {
-                Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) if most > 0 => return Err(failed(Errno::NOSPC.into())),
+                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(failed(errno.into())),
                 outcome => outcome.is_ok(),
             },
             None => false,

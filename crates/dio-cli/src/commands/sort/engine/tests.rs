@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dio_test::{Rng, Seed};
 
 use super::*;
-use crate::commands::sort::key::{Kind, Separator, View, whole_line};
+use crate::commands::sort::key::{Key, Kind, Separator, Span, View, WHOLE};
 use crate::tool::IoArgs;
 
 /// A directory with inputs, and what is to be done with them.
@@ -87,7 +87,8 @@ fn check(texts: &[Vec<u8>], order: &Order, change: impl FnOnce(&mut EngineOption
 /// Orders of each kind that the engine treats otherwise; where only the first of equal lines is wanted, none has a last
 /// resort.
 fn orders(unique: bool) -> Vec<Order> {
-    let key = |reverse| whole_line(Kind::Numeric, View::default(), true, reverse);
+    let span = Span { skip_first: true, ..WHOLE };
+    let key = |reverse| Key { span: span.clone(), kind: Kind::Numeric, view: View::default(), reverse };
     vec![
         Order::bytes(false),
         Order::bytes(true),

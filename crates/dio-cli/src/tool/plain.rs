@@ -1,4 +1,4 @@
-//! Chunks into outputs, unchanged. Shared by `cat` and `tee`.
+//! Chunks into outputs, unchanged.
 
 use std::io::{self, Write};
 

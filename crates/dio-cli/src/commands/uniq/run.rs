@@ -1,0 +1,181 @@
+//! The input through the filter to the output.
+
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use dio::stream::{Chunk, Input};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::filter::{Filter, NoMemory};
+use super::options::Options;
+use crate::quote::{quoted, words};
+use crate::tool::held::{self, Held};
+use crate::tool::{Sink, Source, Tool, errno_of};
+
+/// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
+const PIECE: usize = 64 << 10;
+
+/// Why it ended early.
+#[derive(Debug)]
+enum Failure {
+    /// The input could not be read.
+    Read(io::Error),
+    /// The output failed.
+    Write(io::Error),
+    /// A line does not fit into the memory.
+    Memory,
+}
+
+impl From<NoMemory> for Failure {
+    fn from(NoMemory: NoMemory) -> Failure {
+        Failure::Memory
+    }
+}
+
+/// Does what was asked for; what goes wrong is told.
+pub(super) fn run(tool: &Tool, options: &Options) {
+    let (input, output) = (Path::new(&options.input), Path::new(&options.output));
+    // In GNU uniq's order: the input, which may be the output too, is opened before the output becomes empty.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let from = match open(&options.input, flags) {
+        Ok(from) => from,
+        Err(errno) => return tool.file_error(input, &errno.into()),
+    };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let to = match open(&options.output, flags) {
+        Ok(to) => to,
+        Err(errno) => return tool.file_error(output, &errno.into()),
+    };
+    let done = source(tool, from, input).map_err(Failure::Read).and_then(|source| {
+        let target = Target::new(tool, to, output, &source).map_err(Failure::Write)?;
+        let filter = Filter::new(options.what, options.part, options.delimiter);
+        Uniq { tool, filter, target, text: Vec::with_capacity(2 * PIECE), held: None }.all(source)
+    });
+    match done {
+        Ok(()) => {}
+        Err(Failure::Read(error)) => unreadable(tool, input, &error),
+        Err(Failure::Write(error)) => tool.write_failed(&error),
+        Err(Failure::Memory) => tool.error("memory exhausted"),
+    }
+}
+
+/// Opens an operand; none for `-`.
+fn open(name: &OsStr, flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
+    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
+    if name == "-" { Ok(None) } else { rustix::io::retry_on_intr(|| rustix::fs::open(name, flags, mode)).map(Some) }
+}
+
+fn source(tool: &Tool, from: Option<OwnedFd>, name: &Path) -> io::Result<Source> {
+    match from {
+        None => tool.stdin(),
+        Some(from) => Ok(tool.source(Input::adopt(from, name, tool.stream_options())?)),
+    }
+}
+
+/// GNU uniq does not say why. It is said here unless it is plain.
+fn unreadable(tool: &Tool, name: &Path, error: &io::Error) {
+    let name = quoted(name);
+    match errno_of(error) {
+        Errno::ISDIR | Errno::BADF => tool.error(format_args!("error reading {name}")),
+        errno if error.get_ref().is_none() => tool.error(format_args!("error reading {name}: {}", words(errno))),
+        _ => tool.error(format_args!("error reading {name}: {error}")),
+    }
+}
+
+/// The output. Standard output is opened for its first byte: without any, it may be closed or not be writable.
+struct Target<'a> {
+    tool: &'a Tool,
+    sink: Option<Sink>,
+    /// It is the file that is read.
+    is_input: bool,
+}
+
+impl<'a> Target<'a> {
+    fn new(tool: &'a Tool, to: Option<OwnedFd>, name: &Path, input: &Source) -> io::Result<Target<'a>> {
+        let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        let own = to.as_ref().map_or_else(|| rustix::fs::fstat(io::stdout()), rustix::fs::fstat);
+        let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
+        let is_input =
+            regular && own.is_ok_and(|own| rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(&own) == id(&its)));
+        let sink = to.map(|to| tool.output(to, name)).transpose()?;
+        Ok(Target { tool, sink, is_input })
+    }
+
+    fn write(&mut self, text: &[u8]) -> Result<(), Failure> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let sink = match &mut self.sink {
+            Some(sink) => sink,
+            none => none.insert(self.tool.stdout().map_err(Failure::Write)?),
+        };
+        sink.write_all(text).map_err(Failure::Write)
+    }
+}
+
+struct Uniq<'a> {
+    tool: &'a Tool,
+    filter: Filter,
+    target: Target<'a>,
+    /// What is to be written.
+    text: Vec<u8>,
+    /// What a file has not got yet, if the input may pause.
+    held: Option<Held>,
+}
+
+impl Uniq<'_> {
+    fn all(&mut self, mut input: Source) -> Result<(), Failure> {
+        let may_pause = input.file().is_none();
+        while let Some(chunk) = self.next(&mut input)? {
+            for piece in chunk.chunks(PIECE) {
+                self.text.clear();
+                self.filter.push(piece, &mut self.text)?;
+                self.target.write(&self.text)?;
+            }
+            if may_pause {
+                self.note_held(chunk.len());
+            }
+        }
+        input.close().map_err(Failure::Read)?;
+        self.text.clear();
+        self.filter.finish(&mut self.text)?;
+        self.target.write(&self.text)?;
+        self.target.sink.take().map_or(Ok(()), Sink::close).map_err(Failure::Write)
+    }
+
+    /// A file was given what came of `bytes`; it may not have that yet.
+    fn note_held(&mut self, bytes: usize) {
+        if self.target.sink.as_ref().is_some_and(|sink| sink.file().is_some()) {
+            self.held.get_or_insert_with(|| Held::new(self.tool.stream_options().block, false)).passed(bytes);
+        }
+    }
+
+    /// The next bytes. While they are waited for, a file gets what was held back.
+    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
+        let Some(sink) = &mut self.target.sink else { return input.next_chunk().map_err(Failure::Read) };
+        if self.target.is_input {
+            // A read does not wait for a write of the same place that only this thread can bring to its end.
+            sink.flush().map_err(Failure::Write)?;
+        }
+        if let Some(held) = &mut self.held {
+            loop {
+                match held.next(input).map_err(Failure::Read)? {
+                    held::Next::Read => break,
+                    held::Next::Idle => {}
+                    held::Next::Flush => {
+                        sink.flush().map_err(Failure::Write)?;
+                        held.flushed();
+                    }
+                    held::Next::End(signal) => {
+                        sink.finish().map_err(Failure::Write)?;
+                        let _ = signal_hook::low_level::emulate_default_handler(signal);
+                    }
+                }
+            }
+        }
+        input.next_chunk().map_err(Failure::Read)
+    }
+}
