@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, probe, split, sum, tee, uniq};
+use crate::commands::{bench, cache, cat, cp, dd, probe, sort, split, sum, tee, uniq};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -26,6 +26,7 @@ enum Command {
     Dd(dd::DdArgs),
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
+    Sort(sort::SortArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
@@ -62,6 +63,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(args) => args,
             Err(status) => return status,
         },
+        Some(command) if command == "sort" => sort::modern(args),
         Some(command) if command == "uniq" => uniq::modern(args),
         _ => args,
     };
@@ -88,6 +90,7 @@ impl Cli {
             Command::Dd(args) => dd::run(args),
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
+            Command::Sort(args) => sort::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

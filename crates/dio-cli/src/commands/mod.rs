@@ -6,6 +6,7 @@ pub mod cat;
 pub mod cp;
 pub mod dd;
 pub mod probe;
+pub mod sort;
 pub mod split;
 pub mod sum;
 pub mod tee;

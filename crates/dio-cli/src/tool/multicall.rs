@@ -22,6 +22,7 @@ const GNU: &[(&str, u8)] = &[
     ("b2sum", 1),
     ("b3sum", 1),
     ("cksum", 1),
+    ("sort", 2),
     ("uniq", 1),
 ];
 

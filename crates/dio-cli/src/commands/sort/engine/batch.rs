@@ -1,0 +1,217 @@
+//! Lines in memory: as many as fit, with an entry each, and sorted.
+
+use std::io;
+
+use dio::block::{Block, Pool};
+
+use super::entry::{self, Entry};
+use super::key_order::arrange;
+use crate::commands::sort::key::Order;
+
+/// Lines in one piece of memory.
+///
+/// Memory is divided between bytes and entries when the batch is made, by what lines were like before; the batch is full
+/// when either part is.
+#[derive(Debug)]
+pub(super) struct Batch {
+    bytes: Block,
+    entries: Vec<Entry>,
+    /// Most entries.
+    most: usize,
+    /// Where the line starts whose end has not come yet.
+    start: usize,
+    /// Memory in bytes that it was made for.
+    size: u64,
+    /// Memory in bytes that lines touched before these.
+    touched: u64,
+}
+
+/// What a batch did with the bytes it was offered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// All are in.
+    All,
+    /// The batch is full. So many were looked at; those of the line that began and did not end are in [`Batch::rest`].
+    Full(usize),
+}
+
+/// Bytes that are copied and looked through together: they stay in the processor's nearest cache.
+const STEP: usize = 16 << 10;
+
+impl Batch {
+    /// A batch within `size` bytes of memory for lines of about `mean` bytes, terminators included.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn new(size: u64, mean: u64) -> io::Result<Batch> {
+        let (bytes, most) = divide(size, mean);
+        let block = Pool::new(bytes as usize, 1)?.take_many(1).pop().expect("one block was asked for");
+        Ok(Batch { bytes: block, entries: reserve(most)?, most, start: 0, size, touched: 0 })
+    }
+
+    /// Whether its division suits other lines.
+    pub(super) fn suits(&self, size: u64, mean: u64) -> bool {
+        let (_, most) = divide(size, mean);
+        self.size == size && most.abs_diff(self.most) <= self.most / 8 && self.bytes.capacity() as u64 <= size
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Memory that it has touched, in bytes.
+    pub(super) fn used(&self) -> u64 {
+        let now = self.bytes.filled().len() as u64 + self.entries.len() as u64 * entry::SIZE;
+        now.max(self.touched)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Mean length of its lines, terminators included.
+    pub(super) fn mean(&self) -> u64 {
+        (self.start as u64).checked_div(self.entries.len() as u64).unwrap_or(0).max(1)
+    }
+
+    /// Forgets its lines. What they touched stays the process's memory.
+    pub(super) fn clear(&mut self) {
+        self.touched = self.used();
+        self.bytes.clear();
+        self.entries.clear();
+        self.start = 0;
+    }
+
+    /// Takes lines from the start of `offered`.
+    ///
+    /// # Errors
+    /// There is no memory for a line that is larger than the batch.
+    pub(super) fn take(&mut self, offered: &[u8], terminator: u8, order: &Order) -> io::Result<Taken> {
+        let mut at = 0;
+        while at < offered.len() {
+            let room = self.bytes.capacity() - self.bytes.filled().len();
+            if self.entries.len() == self.most || (room == 0 && self.start > 0) {
+                return Ok(Taken::Full(at));
+            }
+            if room == 0 {
+                self.grow()?;
+                continue;
+            }
+            let from = self.bytes.filled().len();
+            let count = room.min(STEP).min(offered.len() - at);
+            self.bytes.push(&offered[at..at + count]);
+            at += count;
+            self.scan(from, terminator, order);
+        }
+        Ok(Taken::All)
+    }
+
+    /// Makes entries of the lines that end at `from` or behind it.
+    fn scan(&mut self, from: usize, terminator: u8, order: &Order) {
+        let bytes = self.bytes.filled();
+        let free = self.most - self.entries.len();
+        for end in memchr::memchr_iter(terminator, &bytes[from..]).take(free) {
+            let (start, end) = (self.start, from + end);
+            let line = &bytes[start..end];
+            self.entries.push(Entry::new(order.prefix(line), start, line.len()));
+            self.start = end + 1;
+        }
+    }
+
+    /// The bytes behind the last whole line: they belong into the next batch.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes.filled()[self.start..]
+    }
+
+    /// One line is larger than the batch: it gets more memory than it was given.
+    #[cold]
+    fn grow(&mut self) -> io::Result<()> {
+        let pool = Pool::new(self.bytes.capacity().saturating_mul(2), 1)?;
+        let mut block = pool.take_many(1).pop().expect("one block was asked for");
+        block.push(self.bytes.filled());
+        self.bytes = block;
+        Ok(())
+    }
+
+    /// Sorts the lines.
+    pub(super) fn sort(&mut self, terminator: u8, order: &Order) {
+        arrange(&mut self.entries, self.bytes.filled(), terminator, order);
+    }
+
+    /// The lines in their present order.
+    pub(super) fn lines(&self) -> (&[u8], &[Entry]) {
+        (self.bytes.filled(), &self.entries)
+    }
+
+    pub(super) fn into_parts(self) -> (Block, Vec<Entry>) {
+        (self.bytes, self.entries)
+    }
+}
+
+/// Bytes and entries of a batch.
+fn divide(size: u64, mean: u64) -> (u64, usize) {
+    // Lines differ: a little more of what the smaller part is for.
+    let mean = mean.clamp(1, 1 << 20);
+    let bytes = (u128::from(size) * u128::from(mean) / u128::from(mean + entry::SIZE)) as u64;
+    let bytes = bytes.clamp(1, entry::MOST_BYTES);
+    let most = size.saturating_sub(bytes) / entry::SIZE;
+    (bytes, (most as usize).max(16))
+}
+
+fn reserve(entries: usize) -> io::Result<Vec<Entry>> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(entries).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(batch: &Batch) -> Vec<Vec<u8>> {
+        let (bytes, entries) = batch.lines();
+        entries.iter().map(|entry| entry.line(bytes, b'\n').to_vec()).collect()
+    }
+
+    #[test]
+    fn lines_come_in_pieces_of_any_size() {
+        let (text, order) = (b"one\n\ntwo\nthree\nunfinished", Order::bytes(false));
+        for step in 1..text.len() {
+            let mut batch = Batch::new(1 << 16, 8).unwrap();
+            for piece in text.chunks(step) {
+                assert_eq!(batch.take(piece, b'\n', &order).unwrap(), Taken::All);
+            }
+            assert_eq!(lines(&batch), [b"one".as_slice(), b"", b"two", b"three"]);
+            assert_eq!(batch.rest(), b"unfinished");
+            batch.sort(b'\n', &order);
+            assert_eq!(lines(&batch), [b"".as_slice(), b"one", b"three", b"two"]);
+        }
+    }
+
+    #[test]
+    fn a_full_batch_says_what_it_did_not_take() {
+        let order = Order::bytes(false);
+        let text: Vec<u8> = (0..10_000).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let (mut offered, mut carried, mut all) = (text.as_slice(), Vec::new(), Vec::new());
+        while !offered.is_empty() || !carried.is_empty() {
+            let mut batch = Batch::new(4096, 5).unwrap();
+            assert_eq!(batch.take(&std::mem::take(&mut carried), b'\n', &order).unwrap(), Taken::All);
+            match batch.take(offered, b'\n', &order).unwrap() {
+                Taken::All => offered = &[],
+                Taken::Full(at) => offered = &offered[at..],
+            }
+            carried = batch.rest().to_vec();
+            all.extend(lines(&batch));
+        }
+        assert!(all == (0..10_000).map(|n| n.to_string().into_bytes()).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_line_larger_than_the_batch_makes_it_grow() {
+        let order = Order::bytes(false);
+        let mut batch = Batch::new(4096, 100).unwrap();
+        let line = [vec![b'y'; 100_000], b"\nx\n".to_vec()].concat();
+        let taken = batch.take(&line, b'\n', &order).unwrap();
+        assert_eq!((taken, batch.lines().1.len()), (Taken::All, 2));
+    }
+}

@@ -1,0 +1,253 @@
+//! Threads that sort batches, and write them as runs when memory is needed for more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
+
+use super::batch::Batch;
+use super::failure::{Failure, Outcome};
+use super::merge::LineWriter;
+use super::piece::Lines;
+use super::plan::Plan;
+use super::store::{Kept, Store};
+
+/// The threads and what they work on.
+///
+/// Batches are numbered in the order of the input, and so are the runs made of them. A batch stays in memory after it was
+/// sorted, until the reader needs its memory: what is there when the input ends is never written.
+#[derive(Debug)]
+pub(super) struct Crew<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) store: &'a Store<'a>,
+    pub(super) how: Lines<'a>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// To be sorted.
+    filled: VecDeque<(u64, Batch)>,
+    sorted: BTreeMap<u64, Batch>,
+    kept: BTreeMap<u64, Kept>,
+    free: Vec<Batch>,
+    /// Memory of all batches there are, in bytes.
+    memory: u64,
+    /// Threads, and those that work on something.
+    threads: usize,
+    busy: usize,
+    /// Sorted batches are to be written, so that there are free ones.
+    spilling: bool,
+    ended: bool,
+    failure: Option<Failure>,
+}
+
+/// What a thread does next.
+enum Job {
+    Sort(u64, Batch),
+    Write(u64, Batch),
+}
+
+impl<'a> Crew<'a> {
+    pub(super) fn new(plan: &'a Plan, store: &'a Store<'a>, how: Lines<'a>) -> Crew<'a> {
+        Crew { plan, store, how, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'g>(&self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An empty batch of `size` bytes, when there is memory for it.
+    ///
+    /// # Errors
+    /// What a thread met; there is no memory.
+    pub(super) fn batch(&self, size: u64, mean: u64) -> Outcome<Batch> {
+        let mut state = self.lock();
+        loop {
+            if let Some(failure) = state.failure.take() {
+                return Err(failure);
+            }
+            if let Some(index) = state.free.iter().position(|batch| batch.suits(size, mean)) {
+                let batch = state.free.swap_remove(index);
+                // The next one is needed soon.
+                state.spilling = state.free.is_empty() && state.memory + size > self.plan.batches;
+                self.changed.notify_all();
+                return Ok(batch);
+            }
+            if state.memory == 0 || state.memory + size <= self.plan.batches {
+                state.memory += size;
+                state.spilling = state.free.is_empty() && state.memory + size > self.plan.batches;
+                self.changed.notify_all();
+                drop(state);
+                return Batch::new(size, mean).map_err(Failure::Memory);
+            }
+            if let Some(batch) = state.free.pop() {
+                state.memory -= batch.size();
+                continue;
+            }
+            state.spilling = true;
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+    }
+
+    /// Has a batch sorted, by a thread of this scope.
+    pub(super) fn hand_over<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u64, batch: Batch) {
+        let mut state = self.lock();
+        state.filled.push_back((number, batch));
+        if state.threads < self.plan.workers && state.filled.len() + state.busy > state.threads {
+            let spawned = thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
+            match spawned {
+                Ok(_) => state.threads += 1,
+                // With fewer threads it takes longer.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => state.failure = Some(Failure::Memory(error)),
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// How many runs are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.lock().kept.len()
+    }
+
+    /// Has everything written, takes all runs, and gives up all memory.
+    ///
+    /// # Errors
+    /// What a thread met.
+    pub(super) fn clear(&self) -> Outcome<BTreeMap<u64, Kept>> {
+        let mut state = self.lock();
+        while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0) && state.failure.is_none() {
+            state.spilling = true;
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+        if let Some(failure) = state.failure.take() {
+            return Err(failure);
+        }
+        state.free.clear();
+        state.memory = 0;
+        Ok(std::mem::take(&mut state.kept))
+    }
+
+    /// Runs that were made of others.
+    pub(super) fn keep(&self, runs: BTreeMap<u64, Kept>) {
+        self.lock().kept.extend(runs);
+    }
+
+    /// Lets the threads end when no more batches come, for whatever reason.
+    pub(super) fn end_at_the_end(&self) -> Ended<'_> {
+        Ended(self)
+    }
+
+    /// What there is when all threads have ended: batches in memory, and runs.
+    ///
+    /// # Errors
+    /// What a thread met.
+    pub(super) fn into_runs(self) -> Outcome<(BTreeMap<u64, Batch>, BTreeMap<u64, Kept>)> {
+        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match state.failure {
+            Some(failure) => Err(failure),
+            None => Ok((state.sorted, state.kept)),
+        }
+    }
+
+    fn work(&self) {
+        let panicked = Panicked(self);
+        while let Some(job) = self.next_job() {
+            let failure = match job {
+                Job::Sort(number, mut batch) => {
+                    batch.sort(self.how.terminator, self.how.order);
+                    self.lock().sorted.insert(number, batch);
+                    None
+                }
+                Job::Write(number, batch) => self.write(number, batch).err(),
+            };
+            let mut state = self.lock();
+            state.busy -= 1;
+            if failure.is_some() {
+                state.failure = failure;
+                state.ended = true;
+                state.filled.clear();
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+        drop(panicked);
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            let written = if state.spilling { state.sorted.pop_first() } else { None };
+            let job = match written {
+                Some((number, batch)) => Some(Job::Write(number, batch)),
+                None => state.filled.pop_front().map(|(number, batch)| Job::Sort(number, batch)),
+            };
+            if job.is_some() {
+                state.busy += 1;
+                return job;
+            }
+            if state.ended {
+                return None;
+            }
+            state = self.wait(state);
+        }
+    }
+
+    fn write(&self, number: u64, mut batch: Batch) -> Outcome<()> {
+        let kept = write(self.store, self.plan, self.how, &batch)?;
+        batch.clear();
+        let mut state = self.lock();
+        state.kept.insert(number, kept);
+        if state.ended {
+            state.memory -= batch.size();
+        } else {
+            state.free.push(batch);
+            state.spilling = false;
+        }
+        Ok(())
+    }
+}
+
+/// Whoever hands batches over.
+pub(super) struct Ended<'a>(&'a Crew<'a>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.ended = true;
+        state.spilling = false;
+        state.free.clear();
+        drop(state);
+        self.0.changed.notify_all();
+    }
+}
+
+/// A thread: nobody waits for the work of one that panicked, which goes on in the thread that started it.
+struct Panicked<'a>(&'a Crew<'a>);
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().failure = Some(Failure::Memory(std::io::ErrorKind::Other.into()));
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+/// Writes a sorted batch as a run.
+///
+/// # Errors
+/// It cannot be kept.
+pub(super) fn write(store: &Store<'_>, plan: &Plan, how: Lines<'_>, batch: &Batch) -> Outcome<Kept> {
+    let (bytes, entries) = batch.lines();
+    let most = bytes.len() as u64;
+    store.keep(&plan.writing, Some(most), &mut |out| LineWriter::new(how, out).put_all(entries, bytes))
+}

@@ -1,0 +1,139 @@
+//! Pieces on their way from the thread that decodes streams to the thread that merges.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::failure::{Failure, Outcome};
+use super::piece::{Decoder, Lines, Piece};
+
+/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while the next is made.
+const WAITING: usize = 2;
+
+/// Chunks of a stream that are held at a time: by the merge, waiting, and being decoded.
+pub(super) const HELD: usize = WAITING + 2;
+
+/// Between the two threads.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    state: Mutex<State>,
+    /// Something was decoded, or cannot be.
+    decoded: Condvar,
+    /// There is room for more, or something is waited for.
+    room: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    lanes: Vec<Waiting>,
+    /// The lane that the merge waits for.
+    wanted: Option<usize>,
+    failure: Option<Failure>,
+    /// The merge wants no more.
+    over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pieces: VecDeque<Piece>,
+    ended: bool,
+}
+
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.ended || self.pieces.iter().filter(|piece| piece.holds_chunk()).count() >= WAITING
+    }
+}
+
+impl Exchange {
+    pub(super) fn new(lanes: usize) -> Exchange {
+        let lanes = (0..lanes).map(|_| Waiting::default()).collect();
+        let state = Mutex::new(State { lanes, wanted: None, failure: None, over: false });
+        Exchange { state, decoded: Condvar::new(), room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decodes until all has been, or nobody wants more.
+    pub(super) fn decode(&self, mut decoders: Vec<Decoder>, how: Lines<'_>) {
+        let _over = Ended(self);
+        while let Some(lane) = self.next_lane(&decoders) {
+            let piece = decoders[lane].next_piece(how);
+            let mut state = self.lock();
+            match piece {
+                Ok(Some(piece)) => state.lanes[lane].pieces.push_back(piece),
+                Ok(None) => state.lanes[lane].ended = true,
+                Err(failure) => {
+                    state.failure = Some(failure);
+                    state.over = true;
+                }
+            }
+            if state.wanted == Some(lane) || state.failure.is_some() {
+                state.wanted = None;
+                self.decoded.notify_one();
+            }
+        }
+    }
+
+    /// Whose turn it is to be decoded: what is waited for, else what has least waiting.
+    fn next_lane(&self, decoders: &[Decoder]) -> Option<usize> {
+        let mut state = self.lock();
+        loop {
+            if state.over || state.lanes.iter().all(|lane| lane.ended) {
+                return None;
+            }
+            if let Some(lane) = state.wanted {
+                return Some(lane);
+            }
+            let open = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.is_full());
+            // A pipe that has nothing now must not keep the others waiting.
+            let ready = open.filter(|(index, _)| decoders[*index].is_ready());
+            if let Some((lane, _)) = ready.min_by_key(|(_, lane)| lane.pieces.len()) {
+                return Some(lane);
+            }
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next piece of a lane, or `None` at its end.
+    ///
+    /// # Errors
+    /// What decoding met.
+    pub(super) fn next_piece(&self, lane: usize) -> Outcome<Option<Piece>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(piece) = state.lanes[lane].pieces.pop_front() {
+                self.room.notify_one();
+                return Ok(Some(piece));
+            }
+            if state.lanes[lane].ended {
+                return Ok(None);
+            }
+            if let Some(failure) = state.failure.take() {
+                return Err(failure);
+            }
+            assert!(!state.over, "lines are wanted after the end");
+            state.wanted = Some(lane);
+            self.room.notify_one();
+            state = self.decoded.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the decoding when the merge ends, in whatever way.
+    pub(super) fn close_at_the_end(&self) -> Ended<'_> {
+        Ended(self)
+    }
+}
+
+/// Whoever has this ends, in whatever way, and is not waited for.
+#[derive(Debug)]
+pub(super) struct Ended<'a>(&'a Exchange);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lock().over = true;
+        self.0.decoded.notify_one();
+        self.0.room.notify_one();
+    }
+}

@@ -1,0 +1,147 @@
+//! Sorting entries.
+//!
+//! Entries are numbers that begin with the prefix, so most of the work is sorting numbers, without a look at the lines. Where
+//! prefixes are equal the lines decide: lines that compare as bytes by their next eight bytes, and so on; others by
+//! [`Order::compare_rest`].
+
+use std::hint::black_box;
+
+use super::entry::Entry;
+use crate::commands::sort::key::Order;
+
+/// Equal prefixes of so few lines are told apart by comparing the lines.
+const FEW: usize = 12;
+
+/// Lines whose memory is asked for before the first of them is needed.
+pub(super) const AHEAD: usize = 16;
+
+/// Sorts entries of lines in `bytes`. Lines that compare equal stay in the order of their offsets.
+pub(super) fn arrange(entries: &mut [Entry], bytes: &[u8], terminator: u8, order: &Order) {
+    entries.sort_unstable();
+    let lines = Lines { bytes, terminator, order };
+    for group in entries.chunk_by_mut(|a, b| a.prefix() == b.prefix()).filter(|group| group.len() > 1) {
+        lines.tell_apart(group);
+    }
+}
+
+/// The lines that entries refer to.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    terminator: u8,
+    order: &'a Order,
+}
+
+impl Lines<'_> {
+    /// Sorts entries of equal prefixes.
+    fn tell_apart(&self, group: &mut [Entry]) {
+        match self.order.is_bytes() {
+            Some(reverse) if group.len() > FEW => {
+                let prefix = group[0].prefix();
+                self.by_bytes(group, 8, reverse);
+                group.iter_mut().for_each(|entry| *entry = entry.with_prefix(prefix));
+            }
+            _ => self.by_comparing(group),
+        }
+    }
+
+    fn by_comparing(&self, group: &mut [Entry]) {
+        let line = |entry: Entry| entry.line(self.bytes, self.terminator);
+        group.sort_unstable_by(|a, b| {
+            self.order.compare_rest(line(*a), line(*b)).then_with(|| a.offset().cmp(&b.offset()))
+        });
+    }
+
+    /// Sorts lines whose first `from` bytes are equal as bytes. Prefixes are lost.
+    fn by_bytes(&self, group: &mut [Entry], from: usize, reverse: bool) {
+        let mut longer = false;
+        for part in 0..group.len().div_ceil(AHEAD) {
+            let part = part * AHEAD..group.len().min((part + 1) * AHEAD);
+            fetch(&group[part.clone()], self.bytes, from);
+            for entry in &mut group[part] {
+                let line = entry.line(self.bytes, self.terminator);
+                longer |= line.len() > from;
+                let prefix = eight(line.get(from..).unwrap_or_default());
+                *entry = entry.with_prefix(if reverse { !prefix } else { prefix });
+            }
+        }
+        if !longer {
+            // Only their lengths differ, by zeros at their ends.
+            return self.by_comparing(group);
+        }
+        group.sort_unstable();
+        for group in group.chunk_by_mut(|a, b| a.prefix() == b.prefix()) {
+            match group.len() {
+                0 | 1 => {}
+                2..=FEW => self.by_comparing(group),
+                _ => self.by_bytes(group, from + 8, reverse),
+            }
+        }
+    }
+}
+
+/// The first eight bytes as a number that compares as they do, zeros behind the end.
+#[inline]
+fn eight(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)) << (64 - 8 * bytes.len()).min(63),
+    }
+}
+
+/// Loads the byte at `from` of each line, all at once: they are in memory in no order, and to wait for one after the other
+/// would cost more than everything else.
+#[inline]
+pub(super) fn fetch(entries: &[Entry], bytes: &[u8], from: usize) {
+    let touched = entries.iter().fold(0, |all, entry| all ^ bytes.get(entry.offset() + from).unwrap_or(&0));
+    black_box(touched);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(text: &[u8], order: &Order) -> (Vec<Vec<u8>>, Vec<u64>) {
+        let (mut entries, mut at) = (Vec::new(), 0);
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            let line = &line[..line.len() - 1];
+            entries.push(Entry::new(order.prefix(line), at, line.len()));
+            at += line.len() + 1;
+        }
+        arrange(&mut entries, text, b'\n', order);
+        let lines = entries.iter().map(|entry| entry.line(text, b'\n').to_vec()).collect();
+        (lines, entries.iter().map(|entry| entry.prefix()).collect())
+    }
+
+    #[test]
+    fn lines_that_begin_alike_are_told_apart_further_on() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for reverse in [false, true] {
+            let mut text = Vec::new();
+            for _ in 0..4000 {
+                // Few different bytes, zeros among them, and lengths around the multiples of eight.
+                let length = random(28) as usize;
+                text.extend((0..length).map(|_| [0, 0, b'a', 255][random(4) as usize]));
+                text.extend([&b"the same beginning, for all of them"[..random(36) as usize], b"\n"].concat());
+            }
+            let order = Order::bytes(reverse);
+            let (lines, prefixes) = sorted(&text, &order);
+            let mut expected: Vec<Vec<u8>> =
+                text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            expected.sort_by(|a, b| order.compare(a, b));
+            assert!(lines == expected, "reverse: {reverse}");
+            assert!(prefixes.iter().zip(&lines).all(|(prefix, line)| *prefix == order.prefix(line)));
+        }
+    }
+
+    #[test]
+    fn eight_bytes_compare_as_bytes_do() {
+        assert_eq!(eight(b""), 0);
+        assert_eq!(eight(b"\x01"), 1 << 56);
+        assert_eq!(eight(b"\x01\x02\x03\x04\x05\x06\x07"), 0x0102_0304_0506_0700);
+        assert_eq!(eight(b"\x01\x02\x03\x04\x05\x06\x07\x08\x09"), 0x0102_0304_0506_0708);
+    }
+}

@@ -1,0 +1,278 @@
+//! Merging sorted lines: a tree of losers over the next line of each lane.
+//!
+//! Knuth, The Art of Computer Programming, volume 3, section 5.4.1: each inner node keeps the line that lost there, so that
+//! only the lines on the way of the new one to the root are looked at.
+
+use std::cmp::Ordering;
+use std::thread;
+
+use super::entry::Entry;
+use super::exchange::Exchange;
+use super::failure::{Failure, Outcome};
+use super::gather::{Drain, Gather};
+use super::key_order::{AHEAD, fetch};
+use super::piece::{Decoder, Lines, Piece};
+use crate::commands::sort::key::Order;
+
+/// Where the lines of a lane come from.
+#[derive(Debug)]
+pub(super) enum Lane {
+    /// All are in memory.
+    Memory(Piece),
+    /// As they are decoded.
+    Stream(Decoder),
+}
+
+/// Merges lanes. Of lines that compare equal, those of an earlier lane come first.
+///
+/// # Errors
+/// What reading or writing answers.
+pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &mut Gather<'_, D>) -> Outcome<()> {
+    let (mut decoders, mut places) = (Vec::new(), Vec::new());
+    for lane in lanes {
+        places.push(match lane {
+            Lane::Memory(piece) => Place::Memory(Some(piece)),
+            Lane::Stream(decoder) => {
+                decoders.push(decoder);
+                Place::Stream(decoders.len() - 1)
+            }
+        });
+    }
+    let exchange = Exchange::new(decoders.len());
+    if decoders.is_empty() {
+        return run(places, &exchange, how, out);
+    }
+    thread::scope(|scope| {
+        let exchange = &exchange;
+        let spawned =
+            thread::Builder::new().name("decode".into()).spawn_scoped(scope, move || exchange.decode(decoders, how));
+        spawned.map_err(Failure::Memory)?;
+        let _over = exchange.close_at_the_end();
+        run(places, exchange, how, out)
+    })
+}
+
+/// A lane while it is merged.
+#[derive(Debug)]
+enum Place {
+    Memory(Option<Piece>),
+    Stream(usize),
+}
+
+impl Place {
+    fn next_piece(&mut self, exchange: &Exchange) -> Outcome<Option<Piece>> {
+        loop {
+            let piece = match self {
+                Place::Memory(piece) => piece.take(),
+                Place::Stream(lane) => exchange.next_piece(*lane)?,
+            };
+            match piece {
+                Some(piece) if piece.entries.is_empty() => {}
+                piece => return Ok(piece),
+            }
+        }
+    }
+}
+
+/// The lines of a lane that are here, and which of them is next.
+struct Cursor {
+    place: Place,
+    piece: Piece,
+    at: usize,
+    /// Its lines are in memory in no order.
+    scattered: bool,
+}
+
+impl Cursor {
+    #[inline]
+    fn entry(&self) -> Entry {
+        self.piece.entries[self.at]
+    }
+
+    #[inline]
+    fn line(&self, terminator: u8) -> &[u8] {
+        self.entry().line(self.piece.bytes(), terminator)
+    }
+
+    /// Goes to the next line; false when there is none.
+    #[inline]
+    fn advance(&mut self, exchange: &Exchange) -> Outcome<bool> {
+        self.at += 1;
+        if self.at < self.piece.entries.len() {
+            if self.scattered && self.at % AHEAD == 0 {
+                let end = self.piece.entries.len();
+                let next = &self.piece.entries[(self.at + AHEAD).min(end)..(self.at + 2 * AHEAD).min(end)];
+                fetch(next, self.piece.bytes(), 0);
+            }
+            return Ok(true);
+        }
+        self.refill(exchange)
+    }
+
+    #[cold]
+    fn refill(&mut self, exchange: &Exchange) -> Outcome<bool> {
+        let Some(piece) = self.place.next_piece(exchange)? else { return Ok(false) };
+        (self.piece, self.at) = (piece, 0);
+        Ok(true)
+    }
+}
+
+fn run<D: Drain + ?Sized>(
+    places: Vec<Place>,
+    exchange: &Exchange,
+    how: Lines<'_>,
+    out: &mut Gather<'_, D>,
+) -> Outcome<()> {
+    let mut cursors = Vec::new();
+    for mut place in places {
+        let scattered = matches!(place, Place::Memory(_));
+        if let Some(piece) = place.next_piece(exchange)? {
+            cursors.push(Cursor { place, piece, at: 0, scattered });
+        }
+    }
+    let mut writer = LineWriter::new(how, out);
+    while cursors.len() > 1 {
+        let mut tree = Tree::new(&cursors, how);
+        loop {
+            let winner = tree.winner;
+            let cursor = &mut cursors[winner];
+            writer.put(cursor.entry(), cursor.piece.bytes())?;
+            if !cursor.advance(exchange)? {
+                break;
+            }
+            tree.keys[winner] = cursor.entry().prefix();
+            tree.replay(&cursors, how);
+        }
+        // A lane has ended: a tree without it. There are far fewer lanes than lines.
+        cursors.remove(tree.winner);
+    }
+    let Some(mut cursor) = cursors.pop() else { return Ok(()) };
+    loop {
+        writer.put_all(&cursor.piece.entries[cursor.at..], cursor.piece.bytes())?;
+        if !cursor.refill(exchange)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Who is first, and who lost against whom on the way there.
+struct Tree {
+    /// The prefix of the next line of each lane.
+    keys: Vec<u64>,
+    /// The loser at each inner node; node 0 is not used, the children of `n` are `2n` and `2n + 1`, and lane `l` is the leaf
+    /// `lanes + l`.
+    losers: Vec<u32>,
+    winner: usize,
+}
+
+impl Tree {
+    fn new(cursors: &[Cursor], how: Lines<'_>) -> Tree {
+        let lanes = cursors.len();
+        let keys = cursors.iter().map(|cursor| cursor.entry().prefix()).collect();
+        let mut tree = Tree { keys, losers: vec![0; lanes], winner: 0 };
+        let mut winners = vec![0; 2 * lanes];
+        for (lane, leaf) in winners[lanes..].iter_mut().enumerate() {
+            *leaf = lane;
+        }
+        for node in (1..lanes).rev() {
+            let (a, b) = (winners[2 * node], winners[2 * node + 1]);
+            let first = tree.is_first(a, b, cursors, how);
+            let (winner, loser) = if first { (a, b) } else { (b, a) };
+            (winners[node], tree.losers[node]) = (winner, loser as u32);
+        }
+        tree.winner = winners[1];
+        tree
+    }
+
+    /// The winner has a new line: who is first now?
+    #[inline]
+    fn replay(&mut self, cursors: &[Cursor], how: Lines<'_>) {
+        let mut winner = self.winner;
+        let mut key = self.keys[winner];
+        let mut node = (self.keys.len() + winner) / 2;
+        while node > 0 {
+            let loser = self.losers[node] as usize;
+            let other = self.keys[loser];
+            let wins = if other == key { self.is_first_of_equals(loser, winner, cursors, how) } else { other < key };
+            // Without branches: which way it goes cannot be foreseen.
+            let (up, down) = if wins { (loser, winner) } else { (winner, loser) };
+            self.losers[node] = down as u32;
+            key = if wins { other } else { key };
+            winner = up;
+            node /= 2;
+        }
+        self.winner = winner;
+    }
+
+    fn is_first(&self, a: usize, b: usize, cursors: &[Cursor], how: Lines<'_>) -> bool {
+        match self.keys[a].cmp(&self.keys[b]) {
+            Ordering::Equal => self.is_first_of_equals(a, b, cursors, how),
+            order => order.is_lt(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_first_of_equals(&self, a: usize, b: usize, cursors: &[Cursor], how: Lines<'_>) -> bool {
+        let (first, second) = (cursors[a].line(how.terminator), cursors[b].line(how.terminator));
+        how.order.compare_rest(first, second).then(a.cmp(&b)).is_lt()
+    }
+}
+
+/// Writes lines in order, without those that are equal to the one before where only the first is wanted.
+pub(super) struct LineWriter<'a, 'b, D: Drain + ?Sized> {
+    how: Lines<'a>,
+    out: &'a mut Gather<'b, D>,
+    /// The line written last, and its prefix; only where it matters.
+    last: Option<(u64, Vec<u8>)>,
+}
+
+impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
+    pub(super) fn new(how: Lines<'a>, out: &'a mut Gather<'b, D>) -> LineWriter<'a, 'b, D> {
+        LineWriter { how, out, last: None }
+    }
+
+    /// Writes the line of an entry.
+    ///
+    /// # Errors
+    /// What writing answers.
+    #[inline]
+    pub(super) fn put(&mut self, entry: Entry, bytes: &[u8]) -> Outcome<()> {
+        if self.how.unique && self.is_repeated(entry, bytes) {
+            return Ok(());
+        }
+        self.out.put(entry.whole(bytes, self.how.terminator)).map_err(Failure::Write)
+    }
+
+    /// Writes lines that are in memory in no order.
+    ///
+    /// # Errors
+    /// What writing answers.
+    pub(super) fn put_all(&mut self, entries: &[Entry], bytes: &[u8]) -> Outcome<()> {
+        for part in entries.chunks(AHEAD) {
+            fetch(part, bytes, 0);
+            for entry in part {
+                self.put(*entry, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_repeated(&mut self, entry: Entry, bytes: &[u8]) -> bool {
+        let line = entry.line(bytes, self.how.terminator);
+        match &mut self.last {
+            Some((prefix, last)) if *prefix == entry.prefix() && same(self.how.order, last, line) => return true,
+            Some((prefix, last)) => {
+                *prefix = entry.prefix();
+                last.clear();
+                last.extend_from_slice(line);
+            }
+            None => self.last = Some((entry.prefix(), line.to_vec())),
+        }
+        false
+    }
+}
+
+fn same(order: &Order, a: &[u8], b: &[u8]) -> bool {
+    order.same(a, b)
+}

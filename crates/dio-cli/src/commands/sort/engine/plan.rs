@@ -1,0 +1,137 @@
+//! How the memory is divided.
+
+use dio::stream::StreamOptions;
+
+use super::exchange::HELD;
+
+/// Sizes for a sort, in bytes where nothing else is said.
+///
+/// While inputs are read: the source's buffers, a writer for each thread that sorts, and batches. While runs are merged: the
+/// output's buffers, batches that were never written, and what is left in equal shares for the runs.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    memory: u64,
+    /// Threads that sort.
+    pub(super) workers: usize,
+    /// How inputs are read.
+    pub(super) reading: StreamOptions,
+    /// How runs and the output are written.
+    pub(super) writing: StreamOptions,
+    /// For batches, all together.
+    pub(super) batches: u64,
+    /// Most for one of them.
+    pub(super) batch: u64,
+    /// Most runs to merge at a time, if that was asked for.
+    batch_size: Option<usize>,
+}
+
+/// A request is never smaller.
+const LEAST_BLOCK: u64 = 4096;
+
+/// Runs that are merged at a time have at least so large requests each, while memory has room for [`USUAL_RUNS`] of them:
+/// with smaller ones more time is lost than a second pass over the data takes.
+const GOOD_BLOCK: u64 = 64 << 10;
+const USUAL_RUNS: u64 = 16;
+
+/// A larger batch takes longer to sort than to read and write, without being better.
+const MOST_BATCH: u64 = 256 << 20;
+
+/// Least memory that is planned with; the rest of the program needs more than that.
+const LEAST_MEMORY: u64 = 128 << 10;
+
+/// Blocks of memory that a run takes while it is merged, with two requests in flight: those, one that is being consumed and
+/// the chunks held, and about another for the entries of those.
+const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
+
+impl Plan {
+    pub(super) fn new(memory: u64, parallel: Option<usize>, batch_size: Option<usize>, usual: &StreamOptions) -> Plan {
+        let memory = memory.max(LEAST_MEMORY);
+        let block = whole(memory / 128).min(usual.block as u64).max(LEAST_BLOCK);
+        let depth = (memory / 8 / block).saturating_sub(3) / 2;
+        let reading =
+            StreamOptions { block: block as usize, depth: (depth as usize).clamp(2, usual.depth.max(2)), ..*usual };
+        let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..*usual };
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let most = (memory / 4 / written(&writing)).max(1) as usize;
+        let workers = parallel.unwrap_or_else(processors).clamp(1, most);
+        let taken = block * (2 * reading.depth as u64 + 3) + written(&writing) * workers as u64;
+        let batches = memory.saturating_sub(taken).max(LEAST_MEMORY / 4);
+        // One is filled, one sorted or written by each worker, one is ready for whoever needs it first.
+        let batch = (batches / (workers as u64 + 2)).min(MOST_BATCH);
+        Plan { memory, workers, reading, writing, batches, batch, batch_size }
+    }
+
+    /// What is left for the runs when batches of `resident` bytes stay in memory.
+    fn for_runs(&self, resident: u64) -> u64 {
+        self.memory.saturating_sub(resident + written(&self.writing))
+    }
+
+    /// Most runs to merge at a time, beside batches of `resident` bytes.
+    pub(super) fn most_runs(&self, resident: u64) -> usize {
+        let free = self.for_runs(resident);
+        let block = whole(free / USUAL_RUNS / LANE_BLOCKS).clamp(LEAST_BLOCK, GOOD_BLOCK);
+        let most = (free / (block * LANE_BLOCKS)).max(2) as usize;
+        self.batch_size.map_or(most, |asked| asked.clamp(2, most))
+    }
+
+    /// Whether batches of `resident` bytes leave enough for so many runs to be read in large requests.
+    pub(super) fn has_room(&self, resident: u64, runs: usize) -> bool {
+        let wanted = (self.writing.block as u64).min(self.memory / USUAL_RUNS / LANE_BLOCKS).max(LEAST_BLOCK);
+        self.for_runs(resident) >= runs as u64 * (wanted / 4).max(LEAST_BLOCK) * LANE_BLOCKS
+    }
+
+    /// How each of `runs` is read beside batches of `resident` bytes, and the most lines of a piece.
+    pub(super) fn lane(&self, resident: u64, runs: usize) -> (StreamOptions, usize) {
+        let share = self.for_runs(resident) / runs.max(1) as u64;
+        let block = whole(share / LANE_BLOCKS).clamp(LEAST_BLOCK, self.reading.block.max(LEAST_BLOCK as usize) as u64);
+        let depth = (share / block).saturating_sub(4) / 2;
+        let depth = (depth as usize).clamp(2, 8);
+        let options = StreamOptions { block: block as usize, depth, ..self.reading };
+        (options, (block / 64) as usize)
+    }
+}
+
+/// Memory of one writer: what is gathered, in flight and being filled, and a block for its end.
+fn written(how: &StreamOptions) -> u64 {
+    how.block as u64 * (how.depth as u64 + 3)
+}
+
+/// A whole number of the smallest blocks.
+fn whole(bytes: u64) -> u64 {
+    dio::geometry::align_down(bytes, LEAST_BLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_within_the_whole() {
+        for memory in [1, 200_000, 1 << 20, 10 << 20, 100 << 20, 1 << 30, 100 << 30] {
+            for workers in [1, 2, 64] {
+                let plan = Plan::new(memory, Some(workers), None, &StreamOptions::default());
+                let (reading, memory) = (&plan.reading, memory.max(LEAST_MEMORY));
+                let taken =
+                    (reading.block * (2 * reading.depth + 3)) as u64 + plan.workers as u64 * written(&plan.writing);
+                assert!(taken + plan.batches <= memory + memory / 2, "{memory}: {plan:?}");
+                assert!(memory < 1 << 20 || taken + plan.batches <= memory, "{memory}: {plan:?}");
+                assert!(plan.batch * (plan.workers as u64 + 2) <= plan.batches);
+                for resident in [0, plan.batch, plan.batches / 2] {
+                    let runs = plan.most_runs(resident);
+                    let (lane, lines) = plan.lane(resident, runs);
+                    let each = (lane.block * (2 * lane.depth + 3) + HELD * lines * 16) as u64;
+                    assert!(lane.depth + 2 >= HELD, "chunks that are held are lent");
+                    assert!(memory < 1 << 20 || resident + each * runs as u64 <= memory, "{memory} {runs}: {lane:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_gibibyte_merges_hundreds_of_runs_in_one_pass() {
+        let plan = Plan::new(1 << 30, Some(2), None, &StreamOptions::default());
+        assert!(plan.most_runs(0) > 1000 && plan.batch > 200 << 20, "{plan:?}");
+        assert_eq!(Plan::new(1 << 30, None, Some(7), &StreamOptions::default()).most_runs(0), 7);
+        assert!(Plan::new(1 << 20, None, None, &StreamOptions::default()).most_runs(0) >= 16);
+    }
+}

@@ -1,0 +1,182 @@
+//! Reading the inputs into batches.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread::Scope;
+
+use dio::stream::{Input, StreamOptions};
+use dio::sys::was_closed;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::batch::{Batch, Taken};
+use super::crew::Crew;
+use super::entry;
+use super::failure::{Failure, Outcome};
+use super::runs::compact;
+use crate::tool::{Source, Tool, errno_of};
+
+/// Opens an input under these options.
+///
+/// # Errors
+/// What opening answers; a directory is refused as by reading it.
+pub(super) fn open(tool: &Tool, name: &OsStr, how: &StreamOptions) -> Outcome<Source> {
+    let opened = if name == "-" { stdin(how) } else { Input::open(Path::new(name), how) };
+    match opened {
+        Ok(input) => Ok(tool.source(input)),
+        Err(error) if errno_of(&error) == Errno::ISDIR => Err(Failure::Read { name: name.to_owned(), error }),
+        Err(error) => Err(Failure::Input { name: name.to_owned(), error }),
+    }
+}
+
+fn stdin(how: &StreamOptions) -> io::Result<Input> {
+    if was_closed(0) {
+        return Err(Errno::BADF.into());
+    }
+    Input::adopt(io::stdin().as_fd().try_clone_to_owned()?, "-", how)
+}
+
+/// Bytes of all inputs, where all are files.
+pub(super) fn size_of_all<'n>(names: impl IntoIterator<Item = &'n OsStr>) -> Option<u64> {
+    names.into_iter().try_fold(0u64, |sum, name| {
+        let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { rustix::fs::stat(name) };
+        let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
+        // Files of the kernel (proc(5)) hold bytes but have no size.
+        sum.checked_add(stat.st_size as u64).filter(|_| stat.st_size > 0 || name == "-")
+    })
+}
+
+/// Fills batches.
+pub(super) struct Filler<'scope, 'env, 'a> {
+    crew: &'scope Crew<'a>,
+    scope: &'scope Scope<'scope, 'env>,
+    /// Bytes of all inputs, if known.
+    total: Option<u64>,
+    batch: Option<Batch>,
+    /// The number of the batch being filled, and the mean length of lines in the one before.
+    number: u64,
+    mean: u64,
+    /// Most runs to keep.
+    most_runs: usize,
+}
+
+/// Batches of an input whose size is not known grow from this size, so that sorting begins early, in bytes.
+const FIRST: u64 = 4 << 20;
+
+/// A smaller batch is not worth a thread.
+const LEAST: u64 = 1 << 20;
+
+impl<'scope, 'env, 'a> Filler<'scope, 'env, 'a> {
+    pub(super) fn new(
+        crew: &'scope Crew<'a>,
+        scope: &'scope Scope<'scope, 'env>,
+        total: Option<u64>,
+        most_runs: usize,
+    ) -> Filler<'scope, 'env, 'a> {
+        Filler { crew, scope, total, batch: None, number: 0, mean: 0, most_runs }
+    }
+
+    /// Reads an input to its end; a missing terminator there is added.
+    ///
+    /// # Errors
+    /// What reading answers; what a thread met.
+    pub(super) fn read(&mut self, mut source: Source, name: &OsString) -> Outcome<()> {
+        loop {
+            match source.next_chunk() {
+                Ok(Some(chunk)) => self.offer(&chunk)?,
+                Ok(None) => break,
+                Err(error) => return Err(Failure::Read { name: name.clone(), error }),
+            }
+        }
+        // What closing a source could tell is no loss of bytes.
+        let _ = source.close();
+        let terminator = self.crew.how.terminator;
+        match self.batch.as_ref().and_then(|batch| batch.rest().last()) {
+            Some(last) if *last != terminator => self.offer(&[terminator]),
+            _ => Ok(()),
+        }
+    }
+
+    /// All inputs have been read: the last batch, which is not sorted yet, and its number.
+    ///
+    /// # Errors
+    /// What a thread met.
+    pub(super) fn finish(mut self) -> Outcome<(u64, Option<Batch>)> {
+        while let Some(batch) = &self.batch {
+            let rest = batch.rest().to_vec();
+            if rest.is_empty() {
+                break;
+            }
+            self.next_batch()?;
+            self.offer(&rest)?;
+        }
+        Ok((self.number, self.batch.take()))
+    }
+
+    fn offer(&mut self, bytes: &[u8]) -> Outcome<()> {
+        let (terminator, order) = (self.crew.how.terminator, self.crew.how.order);
+        // What the batch before had begun and not finished comes first.
+        let (mut carried, mut at) = (Vec::new(), 0);
+        if self.batch.is_none() {
+            self.begin(bytes)?;
+        }
+        loop {
+            let batch = self.batch.as_mut().expect("there is one from the first byte on");
+            let offered = if carried.is_empty() { &bytes[at..] } else { carried.as_slice() };
+            match batch.take(offered, terminator, order).map_err(Failure::Memory)? {
+                Taken::All if carried.is_empty() => return Ok(()),
+                Taken::All => carried.clear(),
+                Taken::Full(count) => {
+                    let mut rest = batch.rest().to_vec();
+                    if carried.is_empty() {
+                        at += count;
+                    } else {
+                        rest.extend_from_slice(&carried[count..]);
+                    }
+                    carried = rest;
+                    self.next_batch()?;
+                }
+            }
+        }
+    }
+
+    /// The first batch, suited to the first bytes.
+    fn begin(&mut self, bytes: &[u8]) -> Outcome<()> {
+        let lines = memchr::memchr_iter(self.crew.how.terminator, bytes).count();
+        self.mean = bytes.len().checked_div(lines).unwrap_or(bytes.len()).max(1) as u64;
+        self.batch = Some(self.crew.batch(self.size(), self.mean)?);
+        Ok(())
+    }
+
+    fn next_batch(&mut self) -> Outcome<()> {
+        if let Some(batch) = self.batch.take() {
+            self.mean = batch.mean();
+            self.crew.hand_over(self.scope, self.number, batch);
+            self.number += 1;
+        }
+        if self.crew.kept() >= self.most_runs {
+            let runs = compact(self.crew, self.most_runs / 2)?;
+            self.crew.keep(runs);
+        }
+        self.batch = Some(self.crew.batch(self.size(), self.mean)?);
+        Ok(())
+    }
+
+    /// How large the next batch should be.
+    fn size(&self) -> u64 {
+        let plan = self.crew.plan;
+        let most = plan.batch;
+        let wanted = match self.total {
+            Some(total) => {
+                let all = (u128::from(total) * u128::from(self.mean + entry::SIZE) / u128::from(self.mean)) as u64;
+                // What fits into memory is divided so that all threads have their share, and can begin early.
+                let parts = if all > 4 * LEAST { 2 * plan.workers as u64 } else { 1 };
+                if all > plan.batches { most } else { (all / parts + all / 16).max(LEAST) }
+            }
+            None => FIRST.checked_shl(self.number.min(20) as u32).unwrap_or(most),
+        };
+        wanted.min(most)
+    }
+}

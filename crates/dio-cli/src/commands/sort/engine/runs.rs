@@ -1,0 +1,194 @@
+//! Runs, and merging them until they can be merged into the output.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::batch::Batch;
+use super::crew::{self, Crew};
+use super::failure::Outcome;
+use super::gather::{Drain, Gather};
+use super::merge::{Lane, merge};
+use super::piece::{Bytes, Decoder, Lines, Piece};
+use super::plan::Plan;
+use super::read::open;
+use super::store::{Kept, Store};
+use super::stream::Stream;
+use crate::tool::{Tool, allow_descriptors};
+
+/// Sorted lines.
+#[derive(Debug)]
+pub(super) enum Run {
+    /// An input that is sorted already.
+    Input(OsString),
+    /// In a temporary file.
+    Kept(Kept),
+    /// In memory.
+    Batch(Batch),
+}
+
+/// What merging needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Merger<'a> {
+    pub(super) tool: &'a Tool,
+    pub(super) plan: &'a Plan,
+    pub(super) store: &'a Store<'a>,
+    pub(super) how: Lines<'a>,
+}
+
+/// Open files that are for something else than runs, and descriptors of a run that is read: given and opened again, direct
+/// and through the page cache, and the ring; or the pipe of a program.
+const OTHERS: u64 = 64;
+const DESCRIPTORS: u64 = 5;
+
+/// Most runs that may be kept, each an open file, so that some of them can still be read.
+pub(super) fn most_kept() -> usize {
+    allow_descriptors(1 << 16);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
+    (limit.saturating_sub(OTHERS) / 2).clamp(4, 1 << 16) as usize
+}
+
+impl Merger<'_> {
+    /// Most runs that are merged at a time.
+    fn most(&self, resident: u64) -> usize {
+        let open = (most_kept() as u64 / DESCRIPTORS).max(2) as usize;
+        self.plan.most_runs(resident).min(open)
+    }
+
+    /// Merges runs into others until there are so few that they can be merged into the output.
+    ///
+    /// # Errors
+    /// What reading and keeping runs answers.
+    pub(super) fn reduce(&self, mut runs: Vec<Run>) -> Outcome<Vec<Run>> {
+        self.make_room(&mut runs)?;
+        loop {
+            let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+            let most = self.most(resident(&runs));
+            if streams <= most {
+                return Ok(runs);
+            }
+            // No more than needed, and the shortest neighbours: which come first in the input must stay known.
+            let count = most.min(streams - most + 1);
+            let from = shortest(&runs, count);
+            let merged = self.into_one(runs.splice(from..from + count, []).collect())?;
+            runs.insert(from, Run::Kept(merged));
+        }
+    }
+
+    /// Writes batches where they leave too little memory to read the runs.
+    fn make_room(&self, runs: &mut [Run]) -> Outcome<()> {
+        loop {
+            let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+            if streams == 0 || self.plan.has_room(resident(runs), streams) {
+                return Ok(());
+            }
+            let batches = runs.iter_mut().filter(|run| matches!(run, Run::Batch(_)));
+            let Some(largest) = batches.max_by_key(|run| run.memory()) else { return Ok(()) };
+            if let Run::Batch(batch) = &*largest {
+                *largest = Run::Kept(crew::write(self.store, self.plan, self.how, batch)?);
+            }
+        }
+    }
+
+    /// Merges runs into a run.
+    ///
+    /// # Errors
+    /// As [`Merger::reduce`].
+    pub(super) fn into_one(&self, runs: Vec<Run>) -> Outcome<Kept> {
+        let bytes = runs.iter().map(Run::bytes).sum::<Option<u64>>();
+        let mut runs = Some(runs);
+        self.store.keep(&self.plan.writing, bytes, &mut |out| {
+            self.into_output(self.open(runs.take().unwrap_or_default())?, out)
+        })
+    }
+
+    /// Opens runs for merging.
+    ///
+    /// # Errors
+    /// One cannot be opened.
+    pub(super) fn open(&self, runs: Vec<Run>) -> Outcome<Vec<Lane>> {
+        let streams = runs.iter().filter(|run| !matches!(run, Run::Batch(_))).count();
+        let (reading, lines) = self.plan.lane(resident(&runs), streams);
+        let lane = |run| {
+            let stream = match run {
+                Run::Batch(batch) => {
+                    let (bytes, entries) = batch.into_parts();
+                    return Ok(Lane::Memory(Piece { bytes: Bytes::Batch(bytes), entries }));
+                }
+                Run::Kept(kept) => self.store.fetch(kept, &reading)?,
+                Run::Input(name) => {
+                    let source = Box::new(open(self.tool, &name, &reading)?);
+                    Stream::Source { source, name }
+                }
+            };
+            Ok(Lane::Stream(Decoder::new(stream, lines)))
+        };
+        runs.into_iter().map(lane).collect()
+    }
+
+    /// Merges what was opened.
+    ///
+    /// # Errors
+    /// What reading or writing answers.
+    pub(super) fn into_output<D: Drain + ?Sized>(&self, lanes: Vec<Lane>, out: &mut Gather<'_, D>) -> Outcome<()> {
+        merge(lanes, self.how, out)
+    }
+}
+
+impl Run {
+    /// Bytes of its lines, where they are known.
+    fn bytes(&self) -> Option<u64> {
+        match self {
+            Run::Input(_) => None,
+            Run::Kept(kept) => Some(kept.bytes()),
+            Run::Batch(batch) => Some(batch.lines().0.len() as u64),
+        }
+    }
+
+    /// Memory that it occupies, in bytes.
+    fn memory(&self) -> u64 {
+        match self {
+            Run::Batch(batch) => batch.used(),
+            _ => 0,
+        }
+    }
+}
+
+fn resident(runs: &[Run]) -> u64 {
+    runs.iter().map(Run::memory).sum()
+}
+
+/// Where the `count` neighbours begin that have the fewest bytes.
+fn shortest(runs: &[Run], count: usize) -> usize {
+    let bytes = |runs: &[Run]| runs.iter().map(|run| run.bytes().unwrap_or(0)).sum::<u64>();
+    let windows = runs.windows(count).enumerate();
+    windows.min_by_key(|(_, window)| bytes(window)).map_or(0, |(from, _)| from)
+}
+
+/// Merges runs while inputs are still being read, until there are `most`.
+///
+/// # Errors
+/// As [`Merger::reduce`]; what a thread of the crew met.
+pub(super) fn compact(crew: &Crew<'_>, most: usize) -> Outcome<BTreeMap<u64, Kept>> {
+    let (mut numbers, mut runs): (Vec<u64>, Vec<Run>) =
+        crew.clear()?.into_iter().map(|(number, kept)| (number, Run::Kept(kept))).unzip();
+    let merger = Merger { tool: crew.store.tool(), plan: crew.plan, store: crew.store, how: crew.how };
+    let at_once = merger.most(0);
+    while runs.len() > most.max(1) {
+        let count = at_once.min(runs.len() - most.max(1) + 1);
+        let from = shortest(&runs, count);
+        let merged = merger.into_one(runs.splice(from..from + count, []).collect())?;
+        runs.insert(from, Run::Kept(merged));
+        numbers.drain(from + 1..from + count);
+    }
+    let kept = runs.into_iter().filter_map(|run| if let Run::Kept(kept) = run { Some(kept) } else { None });
+    Ok(numbers.into_iter().zip(kept).collect())
+}
+
+/// All runs in the order of the input.
+pub(super) fn in_order(batches: BTreeMap<u64, Batch>, kept: BTreeMap<u64, Kept>) -> Vec<Run> {
+    let batches = batches.into_iter().filter(|(_, batch)| !batch.is_empty());
+    let mut all: Vec<(u64, Run)> = batches.map(|(number, batch)| (number, Run::Batch(batch))).collect();
+    all.extend(kept.into_iter().map(|(number, kept)| (number, Run::Kept(kept))));
+    all.sort_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, run)| run).collect()
+}

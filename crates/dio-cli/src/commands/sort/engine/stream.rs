@@ -1,0 +1,119 @@
+//! Where sorted lines come from in chunks: inputs, temporary files, and programs that decompress those.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::Duration;
+
+use dio::stream::{Chunk, Input};
+
+use super::failure::{Failure, Outcome};
+use crate::tool::{Source, Tool};
+
+/// Bytes in order.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// An input.
+    Source { source: Box<Source>, name: OsString },
+    /// A temporary file.
+    Run { input: Input, directory: PathBuf, tool: Tool },
+    /// A program that decompresses one.
+    Program { input: Input, child: Decompressor },
+}
+
+impl Stream {
+    /// The next bytes, or `None` at the end.
+    ///
+    /// # Errors
+    /// What reading answers; how the program ended.
+    pub(super) fn next_chunk(&mut self) -> Outcome<Option<Chunk>> {
+        match self {
+            Stream::Source { source, name } => {
+                source.next_chunk().map_err(|error| Failure::Read { name: name.clone(), error })
+            }
+            Stream::Run { input, directory, .. } => {
+                input.next_chunk().map_err(|error| Failure::Fetch { directory: directory.clone(), error })
+            }
+            Stream::Program { input, child } => {
+                let chunk = input.next_chunk().map_err(|error| child.failed(error.to_string()))?;
+                match chunk {
+                    Some(chunk) => Ok(Some(chunk)),
+                    None => child.wait().map(|()| None),
+                }
+            }
+        }
+    }
+
+    /// Whether something can be read now, without waiting for whoever writes into a pipe.
+    pub(super) fn is_ready(&self) -> bool {
+        let input: &Input = match self {
+            Stream::Source { source, .. } => source,
+            Stream::Run { input, .. } | Stream::Program { input, .. } => input,
+        };
+        // An error comes out when it is read.
+        input.ready_within(Duration::ZERO).unwrap_or(true)
+    }
+
+    /// Ends reading.
+    pub(super) fn close(self) {
+        match self {
+            // What closing a source could tell is no loss of bytes.
+            Stream::Source { source, .. } => drop(source.close()),
+            Stream::Run { input, tool, .. } => {
+                if let Ok(counters) = input.close() {
+                    tool.ledger().count(&counters);
+                }
+            }
+            Stream::Program { .. } => {}
+        }
+    }
+}
+
+/// A program that compresses or decompresses, ended with its owner.
+#[derive(Debug)]
+pub(super) struct Decompressor {
+    program: OsString,
+    decompress: bool,
+    child: Child,
+    over: bool,
+}
+
+impl Decompressor {
+    pub(super) fn new(program: OsString, decompress: bool, child: Child) -> Decompressor {
+        Decompressor { program, decompress, child, over: false }
+    }
+
+    pub(super) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// It was not a success.
+    pub(super) fn wait(&mut self) -> Outcome<()> {
+        if self.over {
+            return Ok(());
+        }
+        self.over = true;
+        match self.child.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.failed(status.to_string())),
+            Err(error) => Err(self.failed(error.to_string())),
+        }
+    }
+
+    fn failed(&self, how: String) -> Failure {
+        Failure::Program { program: self.program.clone(), decompress: self.decompress, how }
+    }
+}
+
+impl Drop for Decompressor {
+    fn drop(&mut self) {
+        if !self.over {
+            // Its work is not wanted any more.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

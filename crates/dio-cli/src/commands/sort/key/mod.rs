@@ -1,0 +1,260 @@
+//! The order that lines are brought into.
+//!
+//! `field` finds a key in a line; `text`, `number`, `general`, `version` compare two of a kind, and say in 64 bits what they
+//! can of one (`prefix`), so that most pairs of lines need no look at their bytes.
+
+mod field;
+mod general;
+mod number;
+mod prefix;
+#[cfg(test)]
+mod tests;
+mod text;
+mod version;
+
+use std::cmp::Ordering;
+
+use md5::{Digest, Md5};
+
+use field::Found;
+use number::Number;
+use prefix::Bits;
+use text::month;
+
+pub(crate) use field::{Separator, Span, WHOLE};
+pub(crate) use text::{Ignore, View};
+
+/// As what keys are compared.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// Strings of bytes.
+    Text,
+    /// Numbers of any length (`-n`).
+    Numeric,
+    /// Floating-point numbers (`-g`).
+    General,
+    /// Numbers with units (`-h`).
+    Human,
+    /// Names of months (`-M`).
+    Month,
+    /// Versions (`-V`).
+    Version,
+    /// In an order that seems to be none (`-R`).
+    Random(Shuffle),
+}
+
+/// What the order of `-R` depends on: keys are compared by the MD5 digest of a salt and themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Shuffle {
+    salted: Md5,
+    /// A key that does not end with NUL gets one: GNU sort does that in locales that are not `C` or `POSIX`.
+    ends: bool,
+}
+
+impl Shuffle {
+    /// The order that belongs to 16 random bytes.
+    pub(crate) fn new(salt: [u8; 16], ends: bool) -> Shuffle {
+        Shuffle { salted: Md5::new_with_prefix(salt), ends }
+    }
+
+    fn digest(&self, text: &[u8]) -> [u8; 16] {
+        let mut digest = self.salted.clone();
+        digest.update(text);
+        if self.ends && text.last().is_some_and(|last| *last != 0) {
+            digest.update([0]);
+        }
+        digest.finalize().into()
+    }
+}
+
+/// One key.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// Where it is.
+    pub(crate) span: Span,
+    /// As what it is compared.
+    pub(crate) kind: Kind,
+    /// Which of its bytes count, and as what.
+    pub(crate) view: View,
+    /// Descending.
+    pub(crate) reverse: bool,
+}
+
+impl Key {
+    /// How two keys compare.
+    #[inline]
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let order = match &self.kind {
+            Kind::Text => self.view.compare(a, b),
+            Kind::Numeric => Number::of(a).compare(&Number::of(b)),
+            _ => self.compare_others(a, b),
+        };
+        if self.reverse { order.reverse() } else { order }
+    }
+
+    fn compare_others(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if !self.view.is_plain() {
+            let seen = |text| self.view.of(text).collect::<Vec<u8>>();
+            return self.compare_kind(&seen(a), &seen(b));
+        }
+        self.compare_kind(a, b)
+    }
+
+    fn compare_kind(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match &self.kind {
+            Kind::Text => a.cmp(b),
+            Kind::Numeric => Number::of(a).compare(&Number::of(b)),
+            Kind::General => general::place(a).cmp(&general::place(b)),
+            Kind::Human => number::compare_human(a, b),
+            Kind::Month => month(a).cmp(&month(b)),
+            Kind::Version => version::compare(a, b),
+            Kind::Random(shuffle) => shuffle.digest(a).cmp(&shuffle.digest(b)).then_with(|| a.cmp(b)),
+        }
+    }
+
+    /// Adds what can be said of a key; whether that is all there is to it, and there is room for more.
+    #[inline]
+    fn put(&self, text: &[u8], bits: &mut Bits) -> bool {
+        match &self.kind {
+            Kind::Text => self.view.put(text, bits, self.reverse),
+            Kind::Numeric => Number::of(text).put(bits, self.reverse),
+            _ if self.view.is_plain() => self.put_others(text, bits),
+            _ => self.put_others(&self.view.of(text).collect::<Vec<u8>>(), bits),
+        }
+    }
+
+    fn put_others(&self, text: &[u8], bits: &mut Bits) -> bool {
+        let reverse = self.reverse;
+        match &self.kind {
+            Kind::Text => bits.put_text(text, reverse),
+            Kind::Numeric => Number::of(text).put(bits, reverse),
+            Kind::General => general::put(text, bits, reverse),
+            Kind::Human => number::put_human(text, bits, reverse),
+            Kind::Month => bits.put(u64::from(month(text)), 4, reverse),
+            Kind::Version => version::put(text, bits, reverse),
+            Kind::Random(shuffle) => {
+                let digest = shuffle.digest(text);
+                let first = digest.first_chunk().expect("a digest has 16 bytes");
+                bits.put(u64::from_be_bytes(*first), 64, reverse);
+                false
+            }
+        }
+    }
+}
+
+/// An order of lines: keys, what happens where they are equal, and whether all is reversed.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    /// None if whole lines are compared as bytes.
+    keys: Vec<Key>,
+    separator: Separator,
+    /// Where all keys are equal, the bytes of the lines decide.
+    last_resort: bool,
+    /// They do so in descending order.
+    reverse: bool,
+}
+
+impl Order {
+    /// Lines as strings of bytes, ascending, or descending if `reverse`.
+    pub(crate) fn bytes(reverse: bool) -> Order {
+        Order { keys: Vec::new(), separator: Separator::Blanks, last_resort: true, reverse }
+    }
+
+    /// An order by `keys`, between which lines have this separator. Where these are equal, lines are `stable`, or the bytes
+    /// of the lines decide, in descending order if `reverse`.
+    pub(crate) fn by_keys(keys: Vec<Key>, separator: Separator, stable: bool, reverse: bool) -> Order {
+        match &keys[..] {
+            // The last resort says the same if anything at all.
+            [key] if matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole() => {
+                if stable || key.reverse == reverse {
+                    return Order::bytes(key.reverse);
+                }
+            }
+            _ => {}
+        }
+        let last_resort = keys.is_empty() || !stable;
+        Order { keys, separator, last_resort, reverse }
+    }
+
+    /// What can be said of the line's place in 64 bits: `prefix(a) < prefix(b)` implies that `a` comes before `b`. Where
+    /// they are equal, [`Order::compare_rest`] decides.
+    #[inline]
+    pub(crate) fn prefix(&self, line: &[u8]) -> u64 {
+        if self.keys.is_empty() {
+            return first_bytes(line, self.reverse);
+        }
+        let mut bits = Bits::new();
+        let mut found = Found::default();
+        for key in &self.keys {
+            if !key.put(key.span.of(line, self.separator, &mut found), &mut bits) {
+                return bits.value();
+            }
+        }
+        if self.last_resort {
+            bits.put_text(line, self.reverse);
+        }
+        bits.value()
+    }
+
+    /// How two lines, without their terminators, compare: by the keys, then as GNU's last resort by all bytes unless the
+    /// order is stable. Where this is `Equal`, whichever came first in the input comes first in the output.
+    #[inline]
+    pub(crate) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let order = self.compare_keys(a, b);
+        if order.is_ne() || !self.last_resort {
+            return order;
+        }
+        let order = a.cmp(b);
+        if self.reverse { order.reverse() } else { order }
+    }
+
+    /// The same as [`Order::compare`] for two lines whose prefixes are equal: what these showed need not be looked at again.
+    #[inline]
+    pub(crate) fn compare_rest(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match (self.keys.is_empty(), a.get(8..), b.get(8..)) {
+            (true, Some(a), Some(b)) if self.reverse => b.cmp(a),
+            (true, Some(a), Some(b)) => a.cmp(b),
+            _ => self.compare(a, b),
+        }
+    }
+
+    /// Whether the keys are equal: such lines are one to `-u`.
+    #[inline]
+    pub(crate) fn same(&self, a: &[u8], b: &[u8]) -> bool {
+        if self.keys.is_empty() { a == b } else { self.compare_keys(a, b).is_eq() }
+    }
+
+    /// Whether this is the order of whole lines as bytes, and if so whether it is reversed; then `prefix` is the first eight
+    /// bytes (inverted if reversed, zeros behind the end).
+    pub(crate) fn is_bytes(&self) -> Option<bool> {
+        self.keys.is_empty().then_some(self.reverse)
+    }
+
+    #[inline]
+    fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let (mut in_a, mut in_b) = (Found::default(), Found::default());
+        for key in &self.keys {
+            let first = key.span.of(a, self.separator, &mut in_a);
+            let second = key.span.of(b, self.separator, &mut in_b);
+            let order = key.compare(first, second);
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+/// The first eight bytes as a number, inverted if reversed.
+#[inline]
+fn first_bytes(line: &[u8], reverse: bool) -> u64 {
+    let prefix = match line.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 8];
+            first[..line.len()].copy_from_slice(line);
+            u64::from_be_bytes(first)
+        }
+    };
+    if reverse { !prefix } else { prefix }
+}

@@ -1,0 +1,103 @@
+//! What the user's locale would have sorted otherwise. Lines are compared as in the C locale whatever it says, and that is
+//! told where it would matter.
+
+use std::ffi::OsString;
+
+use super::key::Ignore;
+use super::spec::Spec;
+
+/// What an order takes from the locale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Needs {
+    collation: bool,
+    digits: bool,
+    months: bool,
+    classes: bool,
+}
+
+/// A category, what it decides, and what is done instead.
+const CATEGORIES: [(&str, &str); 4] = [
+    ("LC_COLLATE", "the collation of this locale is not supported: text is compared as bytes"),
+    ("LC_NUMERIC", "the numbers of this locale are not supported: they are read with a point and ungrouped"),
+    ("LC_TIME", "the months of this locale are not supported: they are the English ones"),
+    (
+        "LC_CTYPE",
+        "the characters of this locale are not supported: only those of ASCII are letters, blank or printable",
+    ),
+];
+
+impl Needs {
+    /// Those of an order by `keys`, with a last resort or without.
+    pub(super) fn of(keys: &[Spec], last_resort: bool) -> Needs {
+        let any = |is: fn(&Spec) -> bool| keys.iter().any(is);
+        Needs {
+            collation: last_resort || any(|key| key.letters.is_text()),
+            digits: any(|key| key.letters.numeric || key.letters.general || key.letters.human),
+            months: any(|key| key.letters.month),
+            classes: any(|key| key.letters.view.fold || key.letters.view.ignore != Ignore::Nothing),
+        }
+    }
+
+    /// What is to be told, under the environment given: where a category that matters is of a locale that is not the C one,
+    /// nor `C.UTF-8`, which differs from it in nothing that matters here.
+    pub(super) fn told(self, variable: impl Fn(&str) -> Option<OsString>) -> Option<String> {
+        let needed = [self.collation, self.digits, self.months, self.classes];
+        let mut told = Vec::new();
+        let mut name = None;
+        for ((category, words), _) in CATEGORIES.iter().zip(needed).filter(|(_, needed)| *needed) {
+            let locale = chosen(category, &variable);
+            if let Some(locale) = locale.filter(|locale| !is_like_c(locale)) {
+                told.push(*words);
+                name.get_or_insert(locale);
+            }
+        }
+        let name = name?;
+        Some(format!("locale {}: {}", crate::quote::marked(name.as_encoded_bytes()), told.join("; ")))
+    }
+}
+
+/// The locale of a category (`locale(7)`: the first of these that is set).
+fn chosen(category: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    ["LC_ALL", category, "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty())
+}
+
+fn is_like_c(locale: &OsString) -> bool {
+    let Some(name) = locale.to_str() else { return false };
+    match name.split_once('.') {
+        Some(("C" | "POSIX", codeset)) => matches!(&*codeset.to_ascii_lowercase(), "utf-8" | "utf8"),
+        Some(_) => false,
+        None => matches!(name, "C" | "POSIX"),
+    }
+}
+
+/// Whether text is collated by the `C` or `POSIX` locale itself, and not by `C.UTF-8`.
+pub(super) fn is_posix() -> bool {
+    chosen("LC_COLLATE", |name| std::env::var_os(name)).is_none_or(|locale| locale == "C" || locale == "POSIX")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_is_told() {
+        let told = |needs: Needs, set: &[(&str, &str)]| {
+            needs.told(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).into()))
+        };
+        let bytes = Needs::of(&[], true);
+        for quiet in
+            [&[][..], &[("LANG", "C")], &[("LC_ALL", "C.UTF-8"), ("LANG", "de_DE.UTF-8")], &[("LANG", "C.utf8")]]
+        {
+            assert_eq!(told(bytes, quiet), None);
+        }
+        assert_eq!(told(bytes, &[("LC_NUMERIC", "de_DE.UTF-8"), ("LANG", "C")]), None);
+        let text = told(bytes, &[("LANG", "de_DE.UTF-8")]).unwrap();
+        assert!(text.contains("de_DE.UTF-8") && text.ends_with("text is compared as bytes"), "{text}");
+        let numbers = Needs::of(&[Spec::of(b"1n").unwrap()], false);
+        assert_eq!(told(numbers, &[("LC_COLLATE", "sv_SE")]), None);
+        assert!(told(numbers, &[("LC_NUMERIC", "sv_SE")]).unwrap().contains("numbers"));
+        let months = Needs::of(&[Spec::of(b"1M").unwrap(), Spec::of(b"2f").unwrap()], false);
+        let text = told(months, &[("LC_ALL", "sv_SE")]).unwrap();
+        assert!(text.contains("months") && text.contains("characters") && text.contains("collation"), "{text}");
+    }
+}

@@ -1,0 +1,124 @@
+//! One run: what can be foreseen is told first, then lines are sorted, or looked at.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
+use super::check::first_disorder;
+use super::engine::{self, Failure, Input};
+use super::options::{Check, Options};
+use super::target::{Guard, Target};
+use crate::quote::{named, quoted, words};
+use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
+
+/// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and latched in `tool`.
+pub(super) fn run(tool: &Tool, options: &Options) -> bool {
+    match options.check {
+        Some(how) => check(tool, options, how),
+        None => {
+            sort(tool, options);
+            true
+        }
+    }
+}
+
+fn trouble(tool: &Tool, what: impl Display, name: &OsStr, error: &io::Error) {
+    tool.error(format_args!("{what}: {}: {}", named(name), words(errno_of(error))));
+}
+
+fn sort(tool: &Tool, options: &Options) {
+    let readable = |name: &OsStr| accessat(CWD, name, Access::READ_OK, AtFlags::EACCESS);
+    for name in options.inputs.iter().filter(|name| *name != "-") {
+        if let Err(error) = readable(name) {
+            return trouble(tool, "cannot read", name, &error.into());
+        }
+    }
+    let mut target = match Target::new(options.output.as_deref()) {
+        Ok(target) => target,
+        Err(error) => {
+            return trouble(tool, "open failed", options.output.as_deref().unwrap_or_default(), &error.into());
+        }
+    };
+    let merge = options.engine.merge;
+    let inputs = options.inputs.iter();
+    let inputs: Vec<Input> =
+        inputs.map(|name| Input { name: name.clone(), is_output: merge && target.is(name) }).collect();
+    let guard = Guard::of(&target);
+    let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut || target.open(tool));
+    guard.done();
+    if let Err(failure) = sorted {
+        target.give_up();
+        tell(tool, &target, &failure);
+    }
+}
+
+fn tell(tool: &Tool, target: &Target, failure: &Failure) {
+    let in_place = |directory: &Path| quoted(directory);
+    match failure {
+        Failure::Input { name, error } => trouble(tool, "open failed", name, error),
+        Failure::Read { name, error } => trouble(tool, "read failed", name, error),
+        Failure::Create { directory, error } => {
+            let place = in_place(directory);
+            tool.error(format_args!("cannot create temporary file in {place}: {}", words(errno_of(error))));
+        }
+        Failure::Keep { directory, error } => {
+            let place = in_place(directory);
+            tool.error(format_args!("write failed: temporary file in {place}: {}", words(errno_of(error))));
+        }
+        Failure::Fetch { directory, error } => {
+            let place = in_place(directory);
+            tool.error(format_args!("read failed: temporary file in {place}: {}", words(errno_of(error))));
+        }
+        Failure::Start { program, error } => {
+            tool.error(format_args!(
+                "couldn't execute compress program {}: {}",
+                quoted(program),
+                words(errno_of(error))
+            ));
+        }
+        Failure::Program { program, decompress, how } => {
+            let option = if *decompress { " -d" } else { "" };
+            tool.error(format_args!("{}{option} terminated abnormally: {how}", quoted(program)));
+        }
+        Failure::Open(error) => trouble(tool, "open failed", target.name(), error),
+        Failure::Write(error) => {
+            die_of_a_closed_pipe(errno_of(error));
+            trouble(tool, "write failed", target.name(), error);
+        }
+        Failure::Memory(error) => tool.error(format_args!("memory exhausted: {}", words(errno_of(error)))),
+    }
+}
+
+fn check(tool: &Tool, options: &Options, how: Check) -> bool {
+    let name = &options.inputs[0];
+    let mut source = match tool.open(Path::new(name)) {
+        Ok(source) => source,
+        Err(error) => {
+            // GNU sort opens a directory, and finds out when it reads.
+            let what = if errno_of(&error) == Errno::ISDIR { "read failed" } else { "open failed" };
+            trouble(tool, what, name, &error);
+            return true;
+        }
+    };
+    let terminator = options.engine.terminator;
+    let found = first_disorder(&mut source, &options.order, terminator, options.engine.unique);
+    let found = match found.and_then(|found| source.close().map(|()| found)) {
+        Ok(found) => found,
+        Err(error) => {
+            trouble(tool, "read failed", name, &error);
+            return true;
+        }
+    };
+    let Some(disorder) = found else { return true };
+    if how == Check::Aloud {
+        let place = format!("{}: {}:{}: disorder: ", tool.name(), name.display(), disorder.number);
+        let text = [place.as_bytes(), &disorder.text, &[terminator]].concat();
+        // Nobody can be told that standard error is closed.
+        let _ = io::stderr().lock().write_all(&text);
+    }
+    false
+}

@@ -1,0 +1,248 @@
+//! Keys as the command line gives them: the argument of `-k`, and the positions of old.
+
+use super::args::BETWEEN;
+use super::key::{Ignore, Key, Kind, Shuffle, Span, View};
+use super::options::Refusal;
+use crate::quote::marked;
+
+/// Letters that say how a key is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Letters {
+    pub(super) skip_first: bool,
+    pub(super) skip_last: bool,
+    pub(super) numeric: bool,
+    pub(super) general: bool,
+    pub(super) human: bool,
+    pub(super) month: bool,
+    pub(super) version: bool,
+    pub(super) random: bool,
+    pub(super) view: View,
+    pub(super) reverse: bool,
+}
+
+/// Where a letter stands: behind POS1 or POS2, or for the whole key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    First,
+    Last,
+    Both,
+}
+
+impl Letters {
+    /// Adds a letter; `false` if it is none of them.
+    pub(super) fn add(&mut self, letter: u8, at: At) -> bool {
+        match letter {
+            b'b' => {
+                self.skip_first |= at != At::Last;
+                self.skip_last |= at != At::First;
+            }
+            b'd' => self.view.ignore = Ignore::Nondictionary,
+            // What the other ignores are more.
+            b'i' if self.view.ignore == Ignore::Nondictionary => {}
+            b'i' => self.view.ignore = Ignore::Nonprinting,
+            b'f' => self.view.fold = true,
+            b'g' => self.general = true,
+            b'h' => self.human = true,
+            b'M' => self.month = true,
+            b'n' => self.numeric = true,
+            b'R' => self.random = true,
+            b'r' => self.reverse = true,
+            b'V' => self.version = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether nothing was said but `r`.
+    pub(super) fn is_default(&self) -> bool {
+        *self == Letters { reverse: self.reverse, ..Letters::default() }
+    }
+
+    /// Whether the key is compared as text.
+    pub(super) fn is_text(&self) -> bool {
+        !(self.numeric || self.general || self.human || self.month || self.version || self.random)
+    }
+
+    /// Refuses letters that contradict each other, in GNU's words.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let other = self.version || self.random || self.view.ignore != Ignore::Nothing;
+        let ways = [self.numeric, self.general, self.human, self.month, other];
+        if ways.iter().filter(|way| **way).count() < 2 {
+            return Ok(());
+        }
+        let letters = [
+            (self.view.ignore == Ignore::Nondictionary, 'd'),
+            (self.view.fold, 'f'),
+            (self.general, 'g'),
+            (self.human, 'h'),
+            (self.view.ignore == Ignore::Nonprinting, 'i'),
+            (self.month, 'M'),
+            (self.numeric, 'n'),
+            (self.random, 'R'),
+            (self.version, 'V'),
+        ];
+        let told: String = letters.iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect();
+        Err(Refusal::Plain(format!("options '-{told}' are incompatible")))
+    }
+}
+
+/// One key of the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spec {
+    pub(super) span: Span,
+    pub(super) letters: Letters,
+}
+
+impl Spec {
+    /// The key, and how it is compared.
+    pub(super) fn key(&self, shuffle: Option<&Shuffle>) -> Key {
+        let letters = self.letters;
+        let kind = match shuffle.filter(|_| letters.random) {
+            _ if letters.numeric => Kind::Numeric,
+            _ if letters.general => Kind::General,
+            _ if letters.human => Kind::Human,
+            _ if letters.month => Kind::Month,
+            Some(shuffle) => Kind::Random(shuffle.clone()),
+            None if letters.version => Kind::Version,
+            None => Kind::Text,
+        };
+        let view = match kind {
+            // No letter matters to these.
+            Kind::Numeric | Kind::General | Kind::Month => View::default(),
+            _ => letters.view,
+        };
+        let span = Span { skip_first: letters.skip_first, skip_last: letters.skip_last, ..self.span.clone() };
+        Key { span, kind, view, reverse: letters.reverse }
+    }
+
+    /// Reads the argument of `-k`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in GNU's words.
+    pub(super) fn of(text: &[u8]) -> Result<Spec, Refusal> {
+        let mut letters = Letters::default();
+        let (field, rest) = count(text, "invalid number at field start")?;
+        let first_field = field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?;
+        let (mut first_byte, mut rest) = (0, rest);
+        if let [b'.', behind @ ..] = rest {
+            let (byte, behind) = count(behind, "invalid number after '.'")?;
+            first_byte = byte.checked_sub(1).ok_or_else(|| bad("character offset is zero", text))?;
+            rest = behind;
+        }
+        let mut span = Span { first_field: Some(first_field), first_byte, ..super::key::WHOLE };
+        if (first_field, first_byte) == (0, 0) {
+            span.first_field = None;
+        }
+        rest = add(rest, &mut letters, At::First);
+        if let [b',', behind @ ..] = rest {
+            let (field, behind) = count(behind, "invalid number after ','")?;
+            span.last_field = Some(field.checked_sub(1).ok_or_else(|| bad("field number is zero", text))?);
+            rest = behind;
+            if let [b'.', behind @ ..] = rest {
+                (span.last_byte, rest) = count(behind, "invalid number after '.'")?;
+            }
+            rest = add(rest, &mut letters, At::Last);
+        }
+        match rest {
+            [] => Ok(Spec { span, letters }),
+            _ => Err(bad("stray character in field spec", text)),
+        }
+    }
+
+    /// Reads `POS1`, counted from 0, of an obsolete key; `None` if it is none.
+    pub(super) fn of_obsolete_start(text: &[u8]) -> Option<Spec> {
+        let mut letters = Letters::default();
+        let (first_field, mut rest) = count(text, "").ok()?;
+        let mut first_byte = 0;
+        if let [b'.', behind @ ..] = rest {
+            (first_byte, rest) = count(behind, "").ok()?;
+        }
+        let whole = (first_field, first_byte) == (0, 0) || first_field == usize::MAX;
+        let span = Span { first_field: (!whole).then_some(first_field), first_byte, ..super::key::WHOLE };
+        add(rest, &mut letters, At::First).is_empty().then_some(Spec { span, letters })
+    }
+
+    /// Reads an obsolete key: `POS1`, and `POS2` if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with it, in GNU's words.
+    pub(super) fn of_obsolete(text: &[u8]) -> Result<Spec, Refusal> {
+        let mut parts = text.split(|byte| *byte == BETWEEN);
+        let start = parts.next().unwrap_or_default();
+        let mut spec = Spec::of_obsolete_start(start).ok_or_else(|| bad("stray character in field spec", start))?;
+        let Some(end) = parts.next() else { return Ok(spec) };
+        let (mut field, mut rest) = count(end, "invalid number after '-'")?;
+        if let [b'.', behind @ ..] = rest {
+            (spec.span.last_byte, rest) = count(behind, "invalid number after '.'")?;
+        }
+        // `-2` ends with the second field, `-2.1` one byte into the third; `-0` would be the latter with nothing of it,
+        // but is read as the whole first field.
+        if spec.span.last_byte == 0 && field > 0 {
+            field -= 1;
+        }
+        spec.span.last_field = (field != usize::MAX).then_some(field);
+        match add(rest, &mut spec.letters, At::Last) {
+            [] => Ok(spec),
+            _ => Err(bad("stray character in field spec", &[b"-", end].concat())),
+        }
+    }
+}
+
+/// A number, and what is behind it; one that is too large is the largest.
+fn count<'t>(text: &'t [u8], what: &str) -> Result<(usize, &'t [u8]), Refusal> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return Err(Refusal::Plain(format!("{what}: invalid count at start of {}", marked(text))));
+    }
+    let value = text[..digits].iter().try_fold(0usize, |value, digit| {
+        value.checked_mul(10).and_then(|value| value.checked_add(usize::from(digit - b'0')))
+    });
+    Ok((value.unwrap_or(usize::MAX), &text[digits..]))
+}
+
+/// Adds the letters that the text starts with; returns the rest.
+fn add<'t>(text: &'t [u8], letters: &mut Letters, at: At) -> &'t [u8] {
+    let count = text.iter().take_while(|letter| letters.add(**letter, at)).count();
+    &text[count..]
+}
+
+fn bad(what: &str, text: &[u8]) -> Refusal {
+    Refusal::Plain(format!("{what}: invalid field specification {}", marked(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First field and byte, last field and byte.
+    fn positions(span: &Span) -> (Option<usize>, usize, Option<usize>, usize) {
+        (span.first_field, span.first_byte, span.last_field, span.last_byte)
+    }
+
+    #[test]
+    fn positions_are_read() {
+        for (text, expected) in [
+            ("1", (None, 0, None, 0)),
+            ("1.2", (Some(0), 1, None, 0)),
+            ("2,2", (Some(1), 0, Some(1), 0)),
+            ("3.4n,5.6b", (Some(2), 3, Some(4), 6)),
+            ("2,1.0", (Some(1), 0, Some(0), 0)),
+            ("99999999999999999999999", (Some(usize::MAX - 1), 0, None, 0)),
+        ] {
+            assert_eq!(positions(&Spec::of(text.as_bytes()).unwrap().span), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("0", (None, 0, None, 0)),
+            ("1", (Some(1), 0, None, 0)),
+            ("1.2", (Some(1), 2, None, 0)),
+            ("1\x002", (Some(1), 0, Some(1), 0)),
+            ("1\x002.3", (Some(1), 0, Some(2), 3)),
+            ("0\x000", (None, 0, Some(0), 0)),
+        ] {
+            assert_eq!(positions(&Spec::of_obsolete(text.as_bytes()).unwrap().span), expected, "{text}");
+        }
+        assert!(Spec::of_obsolete_start(b"1x").is_none() && Spec::of_obsolete_start(b"").is_none());
+        let letters = Spec::of(b"1b,2n").unwrap().letters;
+        assert_eq!((letters.skip_first, letters.skip_last, letters.numeric), (true, false, true));
+    }
+}
