@@ -4,6 +4,8 @@
 //! cannot, where in the compressed input the damage is. Both keep the order of the bytes and the first error in that
 //! order. Neither opens, syncs or removes anything: that belongs to the commands.
 
+pub mod zstd;
+
 use std::borrow::Cow;
 use std::io;
 
