@@ -4,10 +4,17 @@
 //! cannot, where in the compressed input the damage is. Both keep the order of the bytes and the first error in that
 //! order. Neither opens, syncs or removes anything: that belongs to the commands.
 
+pub mod gzip;
+pub mod pipe;
 pub mod zstd;
+
+mod buffers;
 
 use std::borrow::Cow;
 use std::io;
+
+/// Asked now and then whether to end early.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Bytes of a stream's beginning that [`detect`] wants to see; fewer are fine.
 pub const MAGIC_LEN: usize = 4;
@@ -80,6 +87,30 @@ pub enum Damage {
     },
 }
 
+/// Why nothing whole was encoded. What was written until then is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    /// The input could not be read.
+    #[error("reading: {0}")]
+    Read(#[source] io::Error),
+    /// The output could not be written.
+    #[error("writing: {0}")]
+    Write(#[source] io::Error),
+    /// A stop was asked for.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl From<EncodeError> for io::Error {
+    fn from(error: EncodeError) -> io::Error {
+        match error {
+            EncodeError::Read(error) | EncodeError::Write(error) => error,
+            // Not `Interrupted`: that would be tried again.
+            EncodeError::Stopped => io::Error::other(error),
+        }
+    }
+}
+
 /// Why a stream could not be decoded, or not all of it.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
@@ -89,6 +120,9 @@ pub enum DecodeError {
     /// The output could not be written.
     #[error("writing: {0}")]
     Write(#[source] io::Error),
+    /// A stop was asked for.
+    #[error("stopped")]
+    Stopped,
     /// The input does not begin as the format does; nothing was written.
     #[error("not in the format")]
     NotInFormat,
@@ -100,7 +134,10 @@ pub enum DecodeError {
         offset: u64,
         /// What is wrong.
         what: Damage,
-        /// What was sound, as far as it was written.
+        /// How many bytes of the output are sound: they belong to members or frames that were whole and right. What was
+        /// written beyond them may be right or not.
+        sound: u64,
+        /// What was read up to the damage, and what was written.
         moved: Moved,
     },
     /// The stream is sound and all of it was written, but other bytes follow it.
@@ -111,6 +148,20 @@ pub enum DecodeError {
         /// What the sound stream was.
         moved: Moved,
     },
+}
+
+impl From<DecodeError> for io::Error {
+    /// Damage is `InvalidData` (an early end `UnexpectedEof`) with the [`DecodeError`] inside.
+    fn from(error: DecodeError) -> io::Error {
+        let kind = match error {
+            DecodeError::Read(error) | DecodeError::Write(error) => return error,
+            // Not `Interrupted`: that would be tried again.
+            DecodeError::Stopped => io::ErrorKind::Other,
+            DecodeError::Damaged { what: Damage::UnexpectedEnd, .. } => io::ErrorKind::UnexpectedEof,
+            _ => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    }
 }
 
 #[cfg(test)]

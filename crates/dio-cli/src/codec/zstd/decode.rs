@@ -147,6 +147,8 @@ struct Decoder<'a> {
     offset: u64,
     /// Bytes in the buffer of the output.
     held: usize,
+    /// Bytes of the output that belong to whole frames.
+    sound: u64,
     moved: Moved,
 }
 
@@ -162,7 +164,7 @@ impl<'a> Decoder<'a> {
             context.load_dictionary(dictionary).map_err(refused)?;
         }
         let head = Vec::with_capacity(LONGEST_HEADER);
-        Ok(Decoder { input, context, memory: how.memory, head, offset: 0, held: 0, moved: Moved::default() })
+        Ok(Decoder { input, context, memory: how.memory, head, offset: 0, held: 0, sound: 0, moved: Moved::default() })
     }
 
     /// Decodes everything; what was decoded goes out also when that fails.
@@ -174,8 +176,8 @@ impl<'a> Decoder<'a> {
         self.moved.read = self.offset;
         match ended {
             Ok(()) => Ok(self.moved),
-            Err(DecodeError::Damaged { offset, what, .. }) => {
-                Err(DecodeError::Damaged { offset, what, moved: self.moved })
+            Err(DecodeError::Damaged { offset, what, sound, .. }) => {
+                Err(DecodeError::Damaged { offset, what, sound, moved: self.moved })
             }
             Err(DecodeError::TrailingGarbage { offset, .. }) => {
                 Err(DecodeError::TrailingGarbage { offset, moved: self.moved })
@@ -203,7 +205,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn damaged(&self, what: Damage) -> DecodeError {
-        DecodeError::Damaged { offset: self.offset, what, moved: Moved::default() }
+        DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: Moved::default() }
     }
 
     /// What comes next; `None` at the end of the input. Its head is in `self.head` then.
@@ -275,6 +277,7 @@ impl<'a> Decoder<'a> {
             self.offset += count as u64;
         }
         self.moved.members += 1;
+        self.sound = self.moved.written;
         Ok(())
     }
 

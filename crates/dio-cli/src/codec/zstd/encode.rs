@@ -1,13 +1,13 @@
 //! Compressing.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use ::zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
 use ::zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use super::words;
-use crate::codec::Moved;
+use crate::codec::{EncodeError, Moved};
 
 /// How to compress.
 #[derive(Clone, Debug)]
@@ -53,47 +53,43 @@ impl Default for Encode {
     }
 }
 
-/// Bytes of the output that are gathered for one write.
-const GATHERED: usize = 512 << 10;
+/// Bytes that are read, and written, at a time: they are copied while they are in the cache.
+const BLOCK: usize = 256 << 10;
 
 /// Compresses `input` to its end into one frame.
 ///
 /// # Errors
-/// What reading and writing answer; `InvalidInput` for parameters that the library refuses and for an input that is not of
-/// the size promised; no memory.
-pub fn encode(input: &mut (dyn BufRead + Send), output: &mut (dyn Write + Send), how: &Encode) -> io::Result<Moved> {
-    let mut context = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+/// [`EncodeError`]; parameters that the library refuses and an input that is not of the size promised are errors of reading,
+/// of the kind `InvalidInput`. The output is then incomplete.
+pub fn encode(
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    how: &Encode,
+) -> Result<Moved, EncodeError> {
+    let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
     prepare(&mut context, how).map_err(refused)?;
-    let mut gathered = vec![0; GATHERED];
+    let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
     let mut moved = Moved { members: 1, ..Moved::default() };
     loop {
-        let bytes = match input.fill_buf() {
-            Ok(bytes) => bytes,
+        let count = match input.read(&mut bytes) {
+            Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(EncodeError::Read(error)),
         };
-        let count = bytes.len();
-        if count == 0 {
-            break;
-        }
-        let mut from = InBuffer::around(bytes);
-        while from.pos() < count {
-            let mut to = OutBuffer::around(&mut gathered[..]);
-            context.compress_stream2(&mut to, &mut from, ZSTD_EndDirective::ZSTD_e_continue).map_err(refused)?;
-            let made = to.pos();
-            output.write_all(&gathered[..made])?;
-            moved.written += made as u64;
-        }
-        input.consume(count);
         moved.read += count as u64;
-    }
-    loop {
-        let (mut from, mut to) = (InBuffer::around(&[]), OutBuffer::around(&mut gathered[..]));
-        let left = context.compress_stream2(&mut to, &mut from, ZSTD_EndDirective::ZSTD_e_end).map_err(refused)?;
-        let made = to.pos();
-        output.write_all(&gathered[..made])?;
-        moved.written += made as u64;
-        if left == 0 {
+        let step = if count == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
+        let mut from = InBuffer::around(&bytes[..count]);
+        loop {
+            let mut to = OutBuffer::around(&mut made[..]);
+            let left = context.compress_stream2(&mut to, &mut from, step).map_err(refused)?;
+            let ready = to.pos();
+            output.write_all(&made[..ready]).map_err(EncodeError::Write)?;
+            moved.written += ready as u64;
+            if if count == 0 { left == 0 } else { from.pos() == count } {
+                break;
+            }
+        }
+        if count == 0 {
             return Ok(moved);
         }
     }
@@ -123,6 +119,6 @@ fn prepare(context: &mut CCtx<'_>, how: &Encode) -> Result<(), usize> {
     Ok(())
 }
 
-fn refused(code: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, words(code))
+fn refused(code: usize) -> EncodeError {
+    EncodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)))
 }
