@@ -58,7 +58,8 @@ impl Retire {
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut troubles = Vec::new();
         for Waiting { source, identity, target } in waiting {
-            let durable = if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
+            let durable =
+                if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
             if let Err(error) = durable {
                 troubles.push(Trouble::Sync(target.path().to_owned(), error));
                 continue;

@@ -55,7 +55,9 @@ impl Target {
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = match openat(CWD, parent, directory, Mode::empty()) {
             // It may be written all the same.
-            Err(Errno::ACCESS) => openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?,
+            Err(Errno::ACCESS) => {
+                openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
+            }
             dir => dir?,
         };
         match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -84,7 +86,8 @@ impl Target {
     /// What `open(2)` answers.
     pub(crate) fn special(path: &Path) -> io::Result<Option<Target>> {
         match rustix::fs::stat(path) {
-            Ok(stat) if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) => {}
+            Ok(stat)
+                if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) => {}
             _ => return Ok(None),
         }
         let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;

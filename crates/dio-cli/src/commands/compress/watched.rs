@@ -1,4 +1,5 @@
-//! Streams that a codec works on: they notice a request to stop, and remember on which side it was that something failed.
+//! Streams that a codec works on: they notice a request to stop, and the sink remembers
+//! what was wrong with it.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -17,18 +18,43 @@ pub(crate) struct Watched<'a> {
     input: &'a mut Input,
     /// Looked at before each read. Without it a signal ends the process, which is right while there is nothing to tidy up.
     stop: Option<&'static Stop>,
-    /// Reading failed, or was stopped.
-    failed: bool,
+    /// Bytes that were looked at, and how many of them were consumed since.
+    head: Vec<u8>,
+    at: usize,
+    /// Bytes consumed.
+    read: u64,
 }
 
 impl<'a> Watched<'a> {
     pub(crate) fn new(tool: &'a Tool, input: &'a mut Input, stop: Option<&'static Stop>) -> Watched<'a> {
-        Watched { tool, input, stop, failed: false }
+        Watched { tool, input, stop, head: Vec::new(), at: 0, read: 0 }
     }
 
-    /// Whether an error came from here.
-    pub(crate) fn failed(&self) -> bool {
-        self.failed
+    /// Bytes consumed so far.
+    pub(crate) fn read_so_far(&self) -> u64 {
+        self.read
+    }
+
+    /// The next bytes, at least `count` unless the input ends before, without consuming them. To be asked before anything
+    /// is read.
+    ///
+    /// # Errors
+    /// What reading answers.
+    pub(crate) fn peek(&mut self, count: usize) -> io::Result<&[u8]> {
+        if self.head.is_empty() && self.fill_buf()?.len() >= count {
+            return self.fill_buf();
+        }
+        while self.head.len() < count {
+            self.wait()?;
+            let bytes = self.input.fill_buf()?;
+            let taken = bytes.len().min(count - self.head.len());
+            if taken == 0 {
+                break;
+            }
+            self.head.extend_from_slice(&bytes[..taken]);
+            self.input.consume(taken);
+        }
+        Ok(&self.head)
     }
 
     /// Waits until something can be read, or a stop is asked for.
@@ -47,17 +73,20 @@ impl<'a> Watched<'a> {
 
 impl BufRead for Watched<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let ready = self.wait().and_then(|()| self.input.fill_buf().map(drop));
-        if let Err(error) = ready {
-            self.failed = true;
-            return Err(error);
+        if self.at < self.head.len() {
+            return Ok(&self.head[self.at..]);
         }
-        // It has bytes now, or is at its end; this does not read again.
+        self.wait()?;
         self.input.fill_buf()
     }
 
     fn consume(&mut self, count: usize) {
-        self.input.consume(count);
+        if self.at < self.head.len() {
+            self.at += count;
+        } else {
+            self.input.consume(count);
+        }
+        self.read += count as u64;
         self.tool.progressed(count as u64);
     }
 }
