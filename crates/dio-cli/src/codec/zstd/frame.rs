@@ -104,7 +104,7 @@ pub struct Summary {
     pub window: u64,
     /// The dictionary of the last frame; 0 for none.
     pub dictionary: u32,
-    /// Whether all frames have a checksum.
+    /// Whether any frame has a checksum.
     pub checksum: bool,
     /// The checksum of the last frame that has one.
     pub check: Option<u32>,
@@ -134,7 +134,7 @@ pub enum ListError {
 /// # Errors
 /// What reading answers; frames that are not whole, and what is none.
 pub fn list(input: &mut Input) -> Result<Summary, ListError> {
-    let mut all = Summary { content: Some(0), checksum: true, ..Summary::default() };
+    let mut all = Summary { content: Some(0), ..Summary::default() };
     loop {
         let start = input.position();
         let mut head = take(input, 4)?;
@@ -171,7 +171,7 @@ pub fn list(input: &mut Input) -> Result<Summary, ListError> {
             }
         }
         all.frames += 1;
-        all.checksum &= header.checksum;
+        all.checksum |= header.checksum;
         all.content = all.content.zip(header.content).map(|(sum, size)| sum.saturating_add(size));
         all.window = all.window.max(header.window);
         all.dictionary = header.dictionary;

@@ -115,8 +115,12 @@ pub struct GzipArgs {
     help: Option<bool>,
 
     /// Print version
-    #[arg(short = 'V', long, short_alias = 'L', alias = "license", action = ArgAction::Version)]
+    #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
+
+    /// The same
+    #[arg(short = 'L', long, hide = true, action = ArgAction::Version)]
+    license: Option<bool>,
 
     /// The files
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -149,8 +153,9 @@ pub fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
         return Err(wrong(&name, &why));
     }
     rewrite(given.iter().map(|word| OsStr::from_bytes(word).to_owned()), &mut out);
-    let quiet =
-        given.iter().any(|word| word.starts_with(b"-q") || word.starts_with(b"--q") || word.starts_with(b"--si"));
+    // The last of these letters counts.
+    let last = given.concat().iter().rev().find(|letter| b"qv".contains(letter)).copied();
+    let quiet = last == Some(b'q') || given.iter().any(|word| word.starts_with(b"--q") || word.starts_with(b"--si"));
     if !given.is_empty() && !quiet {
         let _ = writeln!(
             std::io::stderr(),

@@ -166,14 +166,14 @@ impl Run {
             let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
             self.count(path, output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
-            let single = self.total.wanted == 1 && self.args.rm && !self.args.test && !self.args.stdout;
+            let single = self.total.wanted == 1 && !self.args.test && !self.args.stdout;
             let made = if single { self.joined.take() } else { None };
             if let Some((Some(mut target), sink)) = made {
                 // Of several that became one, none is removed: they could not be made again.
-                let whole = sink.close().and_then(|()| give(&target, stat)).and_then(|()| target.name());
+                let whole = sink.close().and_then(|()| give(&target, stat)).and_then(|()| self.keep(&mut target));
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
-                    Ok(()) if target.is_file() => {
+                    Ok(()) if target.is_file() && self.args.rm => {
                         let troubles = self.retire.add(path.to_owned(), stat, target);
                         self.troubles(troubles);
                     }
@@ -200,9 +200,7 @@ impl Run {
             Done::Salvaged(moved) => (moved, false),
             Done::Badly => return Ok(()),
         };
-        let synced = if self.args.sync { target.sync() } else { Ok(()) };
-        let whole = give(&target, stat).and(synced).and_then(|()| target.name());
-        let whole = whole.and_then(|()| if self.args.sync { target.sync_name() } else { Ok(()) });
+        let whole = give(&target, stat).and_then(|()| self.keep(&mut target));
         if let Err(error) = whole {
             return Ok(self.output_failed(Some(&target), errno_of(&error)));
         }
@@ -214,6 +212,16 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Gives a whole file its name, for good with `--sync`.
+    fn keep(&self, target: &mut Target) -> io::Result<()> {
+        if !self.args.sync {
+            return target.name();
+        }
+        target.sync()?;
+        target.name()?;
+        target.sync_name()
     }
 
     /// The file, or standard output, where everything goes together.

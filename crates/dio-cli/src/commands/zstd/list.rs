@@ -32,7 +32,10 @@ impl Run {
             let shown = name.as_os_str().as_bytes();
             match long {
                 true => self.print(&[shown, long_form(&summary).as_bytes()].concat()),
-                false => self.print(&[row(&summary).as_bytes(), shown, b"\n"].concat()),
+                false => {
+                    let check = if summary.checksum { "XXH64" } else { "None" };
+                    self.print(&[row(&summary, check).as_bytes(), shown, b"\n"].concat());
+                }
             }
             total.frames += summary.frames;
             total.skippable += summary.skippable;
@@ -41,8 +44,8 @@ impl Run {
             total.checksum &= summary.checksum;
         }
         if files.len() > 1 && !long {
-            let line = "-".repeat(65);
-            self.print(format!("{line} \n{}{} files\n", row(&total), files.len()).as_bytes());
+            let (line, check) = ("-".repeat(65), if total.checksum { "XXH64" } else { "" });
+            self.print(format!("{line} \n{}{} files\n", row(&total, check), files.len()).as_bytes());
         }
     }
 
@@ -83,11 +86,11 @@ fn ratio(summary: &Summary, content: u64) -> f64 {
     if summary.compressed == 0 { 0.0 } else { content as f64 / summary.compressed as f64 }
 }
 
-/// A line of the table, without the name.
-fn row(summary: &Summary) -> String {
+/// A line of the table, without the name; `check` is what it says of checksums.
+fn row(summary: &Summary, check: &str) -> String {
     let (size, unit) = human(summary.compressed);
-    let check = if summary.checksum { "XXH64" } else { "None" };
-    let mut line = format!("{:6}  {:5}  {size:>6}{unit:>4}  ", summary.frames, summary.skippable);
+    let frames = summary.frames + summary.skippable;
+    let mut line = format!("{frames:6}  {:5}  {size:>6}{unit:>4}  ", summary.skippable);
     match summary.content {
         Some(content) => {
             let (size, unit) = human(content);

@@ -112,7 +112,7 @@ impl Run {
                 break;
             }
         }
-        if self.total.wanted > 1 && self.total.done > 0 && self.level() >= 2 && !self.stopped() {
+        if self.total.wanted > 1 && self.total.done > 0 && !self.args.stdout && !self.stopped() {
             self.summary();
         }
     }

@@ -31,11 +31,12 @@ impl Run {
         }
         self.open_joined()?;
         let Some((target, mut sink)) = self.joined.take() else { return Err(Fatal) };
-        let sparse = self.args.sparse && target.is_none() && sink.file().is_some();
+        let file = target.as_ref().is_some_and(Target::is_file);
+        let sparse = (file && self.decompress() && !self.args.no_sparse) || (self.args.sparse && sink.file().is_some());
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         let done = self.work(shown, size, source, &mut watched);
         let (failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
-        let made_longer = lengthen(&sink, zeros);
+        let made_longer = lengthen(&mut sink, zeros).map_err(|error| errno_of(&error));
         if let Some(errno) = failed.or(made_longer.err()) {
             self.output_failed(target.as_ref(), errno);
             return Err(Fatal);
@@ -64,11 +65,9 @@ impl Run {
         if matches!(done, Done::Badly) && failed.is_none() {
             return Done::Badly;
         }
-        let position = sink.position();
-        let closed = sink.close().map_err(|error| errno_of(&error));
-        failed = failed.or(closed.err());
-        if zeros > 0 && failed.is_none() {
-            failed = rustix::fs::ftruncate(target.descriptor(), position + zeros).err();
+        if failed.is_none() {
+            let closed = lengthen(&mut sink, zeros).and_then(|()| sink.close());
+            failed = closed.err().map(|error| errno_of(&error));
         }
         match failed {
             Some(errno) => {
@@ -184,10 +183,13 @@ impl Run {
     }
 }
 
-/// Makes a file longer by zeros that were left out at its end.
-fn lengthen(sink: &Sink, zeros: u64) -> Result<(), rustix::io::Errno> {
+/// Makes a file longer by zeros that were left out at its end, and continues behind them.
+fn lengthen(sink: &mut Sink, zeros: u64) -> std::io::Result<()> {
     if zeros == 0 {
         return Ok(());
     }
-    rustix::fs::ftruncate(sink.descriptor(), sink.position() + zeros)
+    sink.flush()?;
+    let end = sink.position() + zeros;
+    rustix::fs::ftruncate(sink.descriptor(), end)?;
+    sink.seek(end)
 }
