@@ -19,7 +19,11 @@ fn every_size_level_and_number_of_workers() {
     let mut rng = seed.rng();
     for size in [0, 1, 2, 70_000, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 17] {
         let data = text(size, &mut rng);
-        let levels: &[u8] = if size > 70_000 { &[0, 1, 6] } else { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 200] };
+        let levels: &[u8] = match size {
+            0..=70_000 => &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 200],
+            PIECE => &[0, 6],
+            _ => &[1],
+        };
         for &level in levels {
             let mut first = Vec::new();
             encode(&mut &*data, &mut first, &Encode { level, ..Encode::default() }).expect("encodes");
