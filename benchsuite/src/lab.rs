@@ -78,6 +78,9 @@ impl Lab {
             "b3sum",
             "tar",
             "uniq",
+            "gzip",
+            "pigz",
+            "zstd",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

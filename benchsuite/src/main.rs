@@ -1,6 +1,7 @@
 //! Comparisons of dio with other programs: interleaved rounds, medians, recorded. See README.md.
 
 mod compare;
+mod corpus;
 mod data;
 mod histogram;
 mod host;
@@ -20,9 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{
-    copy, hotset, increments, looped, random as random_reads, reader, streams, tar, threshold, tools, tree, uniq,
-};
+use compare::{copy, gzip, hotset, increments, looped, random as random_reads, reader, streams, tar, threshold, tools, tree, uniq};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -69,6 +68,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Sums => tools::sums(lab)?,
         What::Tar => tar::compare(lab)?,
         What::Uniq => uniq::compare(lab)?,
+        What::Gzip => gzip::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
@@ -90,6 +90,7 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Sums, "sums"),
         (What::Tar, "tar"),
         (What::Uniq, "uniq"),
+        (What::Gzip, "gzip"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {
