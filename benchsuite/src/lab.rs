@@ -78,6 +78,7 @@ impl Lab {
             "b3sum",
             "tar",
             "uniq",
+            "sort",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

@@ -73,6 +73,9 @@ _dio() {
             dio,tee)
                 cmd="dio__subcmd__tee"
                 ;;
+            dio,uniq)
+                cmd="dio__subcmd__uniq"
+                ;;
             dio__subcmd__bench,copy)
                 cmd="dio__subcmd__bench__subcmd__copy"
                 ;;
@@ -166,6 +169,9 @@ _dio() {
             dio__subcmd__help,tee)
                 cmd="dio__subcmd__help__subcmd__tee"
                 ;;
+            dio__subcmd__help,uniq)
+                cmd="dio__subcmd__help__subcmd__uniq"
+                ;;
             dio__subcmd__help__subcmd__bench,copy)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__copy"
                 ;;
@@ -188,7 +194,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help"
+            opts="-h -V --help --version cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -846,7 +852,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help"
+            opts="cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1182,6 +1188,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__tee)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__uniq)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1574,6 +1594,72 @@ _dio() {
             case "${prev}" in
                 --output-error)
                     COMPREPLY=($(compgen -W "warn warn-nopipe exit exit-nopipe" -- "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "auto direct uncached cached" -- "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --progress)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --receipt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__uniq)
+            opts="-c -d -D -f -s -w -i -u -z --count --repeated --all-repeated --group --skip-fields --skip-chars --check-chars --ignore-case --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --all-repeated)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skip-fields)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -f)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skip-chars)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --check-chars)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -w)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --mode)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, probe, sort, split, sum, tee, uniq};
+use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tee, uniq, zstd};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -27,6 +27,16 @@ enum Command {
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
+    Gzip(gzip::GzipArgs),
+    /// Decompress files, on all cores and past the page cache
+    Gunzip(gzip::GzipArgs),
+    /// Decompress files to standard output
+    Zcat(gzip::GzipArgs),
+    Zstd(zstd::ZstdArgs),
+    /// Decompress files in the format of Zstandard
+    Unzstd(zstd::ZstdArgs),
+    /// Decompress files in the format of Zstandard to standard output
+    Zstdcat(zstd::ZstdArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
@@ -65,6 +75,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Some(command) if command == "sort" => sort::modern(args),
         Some(command) if command == "uniq" => uniq::modern(args),
+        Some(command) if gzip::is_gzip(command) => match gzip::modern(args) {
+            Ok(args) => args,
+            Err(status) => return status,
+        },
+        Some(command) if zstd::is_zstd(command) => zstd::modern(args),
         _ => args,
     };
     let error = match Cli::try_parse_from(&args) {
@@ -91,6 +106,12 @@ impl Cli {
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
+            Command::Gzip(args) => gzip::run(args),
+            Command::Gunzip(args) => gzip::run_gunzip(args),
+            Command::Zcat(args) => gzip::run_zcat(args),
+            Command::Zstd(args) => zstd::run(args),
+            Command::Unzstd(args) => zstd::run_unzstd(args),
+            Command::Zstdcat(args) => zstd::run_zstdcat(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),

@@ -231,7 +231,7 @@ fn an_interrupted_pipeline_ends_its_commands() {
     assert!(is_empty(&work));
     // A zombie has ended too; whoever inherited it may be slow to look.
     let ended = || std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "));
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         if ended() {
             return;
         }

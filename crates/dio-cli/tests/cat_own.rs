@@ -12,8 +12,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use own::Mounted;
-use pass::{MIB, Rng, Seed, file_systems, in_memory, start, text, tool, within};
+use pass::{MIB, PATIENCE, Rng, Seed, file_systems, in_memory, start, text, tool, within};
 use rustix::process::Signal;
+
+/// What a process has to bring away what it holds, once it is told to end.
+const GRACE: Duration = Duration::from_secs(3);
 
 /// What is given at once is in the file soon after, although more could come.
 #[test]
@@ -37,16 +40,12 @@ fn a_pause_brings_everything_into_the_files() {
                 running.write(&bytes);
                 given.extend_from_slice(&bytes);
                 let length = if args == ["-n"] { given.len() + 7 } else { given.len() };
-                within(Duration::from_secs(3), "the file has what was given", || {
-                    out.metadata().unwrap().len() == length as u64
-                });
+                within(PATIENCE, "the file has what was given", || out.metadata().unwrap().len() == length as u64);
                 if args.is_empty() {
                     assert!(std::fs::read(&out).unwrap() == given, "{} after {}", fs.name, given.len());
                 }
                 if name == "tee" {
-                    within(Duration::from_secs(3), "the copy, too", || {
-                        std::fs::read(dir.path().join("copy")).unwrap() == given
-                    });
+                    within(PATIENCE, "the copy, too", || std::fs::read(dir.path().join("copy")).unwrap() == given);
                 }
             }
         }
@@ -61,11 +60,12 @@ fn a_trickle_arrives() {
     let mut running = tool("cat");
     running.stdin(Stdio::piped()).stdout(File::create(&out).unwrap());
     let mut running = pass::Started(running.spawn().unwrap());
-    for _ in 0..60 {
+    // A block would be full after hours.
+    within(PATIENCE, "a part arrives", || {
         running.write(b"line\n");
         std::thread::sleep(Duration::from_millis(50));
-    }
-    assert!(out.metadata().unwrap().len() >= 5 * 20, "{} bytes after three seconds", out.metadata().unwrap().len());
+        out.metadata().unwrap().len() >= 5 * 20
+    });
 }
 
 /// Bytes for pipes are passed on at once, whatever the other outputs are.
@@ -100,38 +100,46 @@ fn what_a_signal_ends_has_written_what_it_held() {
         stdout.read_exact(&mut vec![0; given.len()]).unwrap();
         running.signal(signal);
         let mut ended = None;
-        within(Duration::from_secs(3), "it ends", || {
+        let took = within(PATIENCE, "it ends", || {
             ended = running.0.try_wait().unwrap();
             ended.is_some()
         });
         assert_eq!(ended.unwrap().signal(), Some(signal.as_raw()));
-        assert!(std::fs::read(&copy).unwrap() == given, "{} bytes", copy.metadata().unwrap().len());
+        let all = std::fs::read(&copy).unwrap() == given;
+        // It takes no longer than the grace it has, also where the disk does.
+        assert!(all || took >= GRACE, "{} bytes in {took:?}", copy.metadata().unwrap().len());
     }
 }
 
 /// A reader that has stopped reading must not make `tee` immune to signals.
 #[test]
 fn a_blocked_pipe_does_not_keep_it_from_ending() {
+    let (mut running, _dir) = blocked();
+    running.signal(Signal::TERM);
+    let took = within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some());
+    assert!(took > GRACE / 2, "it does not wait at all: {took:?}");
+    // The second signal is obeyed at once, if the machine is not busy with something else each time.
+    let at_once = (0..6).any(|_| {
+        let (mut running, _dir) = blocked();
+        running.signal(Signal::TERM);
+        own::until_taken(rustix::process::Pid::from_child(&running.0), Signal::TERM);
+        running.signal(Signal::INT);
+        within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some()) < GRACE / 2
+    });
+    assert!(at_once, "the second signal is not obeyed at once");
+}
+
+/// A `tee` of an endless input whose standard output is full.
+fn blocked() -> (pass::Started, tempfile::TempDir) {
     let dir = file_systems()[0].dir();
     let mut running = tool("tee");
     running.arg(dir.path().join("copy")).stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped());
-    let mut running = pass::Started(running.spawn().unwrap());
-    within(Duration::from_secs(3), "it writes", || dir.path().join("copy").exists());
-    std::thread::sleep(Duration::from_millis(300));
-    running.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(running.0.try_wait().unwrap().is_none(), "it does not wait at all");
-    within(Duration::from_secs(5), "it ends", || running.0.try_wait().unwrap().is_some());
-    // The second signal is obeyed at once.
-    let mut running = tool("tee");
-    running.arg(dir.path().join("other")).stdin(File::open("/dev/zero").unwrap()).stdout(Stdio::piped());
-    let mut running = pass::Started(running.spawn().unwrap());
-    within(Duration::from_secs(3), "it writes", || dir.path().join("other").exists());
-    std::thread::sleep(Duration::from_millis(300));
-    running.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(100));
-    running.signal(Signal::INT);
-    within(Duration::from_secs(1), "it ends", || running.0.try_wait().unwrap().is_some());
+    let running = pass::Started(running.spawn().unwrap());
+    let (pid, stdout) = (rustix::process::Pid::from_child(&running.0), running.0.stdout.as_ref().unwrap());
+    own::until_caught(pid, Signal::TERM);
+    own::until("the pipe is full", || own::waiting(stdout) >= rustix::pipe::fcntl_getpipe_size(stdout).unwrap() as u64);
+    own::until_asleep(pid);
+    (running, dir)
 }
 
 #[test]
@@ -159,7 +167,7 @@ fn interrupts_are_ignored_where_that_is_asked() {
 fn tee_ends_with_its_last_reader() {
     let mut running = start(tool("tee").arg("-p"));
     drop(running.0.stdout.take());
-    within(Duration::from_secs(3), "it ends", || running.0.try_wait().unwrap().is_some());
+    within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some());
     assert!(running.0.wait().unwrap().success());
 }
 

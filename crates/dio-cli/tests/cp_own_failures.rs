@@ -5,7 +5,6 @@ mod own;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use own::{MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip, source};
 
@@ -162,8 +161,8 @@ fn meanwhile(flags: &str, what: impl Fn(&Path)) -> (dio_test::Output, tempfile::
     for number in 0..5 {
         source(&tree.join("sub"), &format!("f{number}"), 100 + number);
     }
-    let running = Running::start(&format!("-r --reflink=never --limit 16M {flags}"), &[&tree, &dir.path().join("to")]);
-    std::thread::sleep(Duration::from_millis(400));
+    let running = Running::start(&format!("-r --reflink=never --limit 4M {flags}"), &[&tree, &dir.path().join("to")]);
+    own::until_moved(&running, 2 * MIB);
     what(&large);
     (running.end(), dir)
 }
@@ -217,14 +216,15 @@ fn a_source_that_is_deleted_on_the_way_is_still_copied() {
 #[test]
 fn verification_finds_what_changed_on_the_medium_and_says_where() {
     use std::os::unix::fs::FileExt;
-    for fs in file_systems() {
+    let spoil = |fs: &own::TestFs| {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 8 * MIB + 77), dir.path().join("to"));
         good("--reflink=never --verify", &[&from, &to]);
         // Another writer spoils the beginning while the rest is copied.
         let place = 300_000;
-        let running = Running::start("--reflink=never --verify --limit 8M", &[&from, &to]);
-        std::thread::sleep(Duration::from_millis(600));
+        std::fs::remove_file(&to).unwrap();
+        let running = Running::start("--reflink=never --verify --limit 2M", &[&from, &to]);
+        own::until_moved(&running, 2 * MIB);
         let file = std::fs::File::options().write(true).open(&to).unwrap();
         file.write_all_at(b"spoiled", place).unwrap();
         file.sync_all().unwrap();
@@ -234,7 +234,9 @@ fn verification_finds_what_changed_on_the_medium_and_says_where() {
         assert!((place..place + 7).contains(&first));
         let words = format!("{}' differs from its source at byte {first}:", to.display());
         assert!(output.stderr.contains(&words), "{}: {output:?}", fs.name);
-    }
+    };
+    let all = file_systems();
+    std::thread::scope(|scope| all.iter().for_each(|fs| drop(scope.spawn(|| spoil(fs)))));
 }
 
 #[test]

@@ -353,7 +353,8 @@ fn a_file_of_a_tebibyte_of_nothing_takes_no_time() {
             std::fs::File::open(&to).unwrap().read_exact_at(&mut found, 1 << 39).unwrap();
             assert_eq!(&found, b"in the middle", "{} {flags}", fs.name);
         }
-        assert!(start.elapsed().as_secs() < 10, "{}: {:?}", fs.name, start.elapsed());
+        // Reading it would take several minutes at least.
+        assert!(start.elapsed().as_secs() < 60, "{}: {:?}", fs.name, start.elapsed());
     }
 }
 

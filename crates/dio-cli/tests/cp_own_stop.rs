@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use own::{MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt};
 use own::{resident_pages, same_bytes, signal_of, source};
+use own::{until, until_asleep, until_caught, until_ignored, until_moved, until_taken, waiting};
 use rustix::process::Signal;
 
 /// How the contents of `to` compare to those of `from`: the bytes from the start that are the same.
@@ -22,12 +23,13 @@ fn a_signal_ends_the_copy_as_a_shell_expects_and_leaves_a_complete_beginning() {
         let from = source(dir.path(), "from", 48 * MIB);
         for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1)] {
             let to = dir.path().join(format!("to{number}"));
-            let running = Running::start("--reflink=never --limit 24M", &[&from, &to]);
-            std::thread::sleep(Duration::from_millis(500));
+            let running = Running::start("--reflink=never --limit 4M", &[&from, &to]);
+            until_moved(&running, 2 * MIB);
             let asked = Instant::now();
             running.signal(signal);
             let output = running.end();
-            assert!(asked.elapsed() < Duration::from_secs(1), "{}: {:?}", fs.name, asked.elapsed());
+            // The whole copy takes twelve.
+            assert!(asked.elapsed() < Duration::from_secs(6), "{}: {:?}", fs.name, asked.elapsed());
             assert_eq!(signal_of(&output), Some(number), "{}: {output:?}", fs.name);
             assert_eq!(output.stderr.lines().count(), 1, "{}: {output:?}", fs.name);
             assert!(output.stderr.contains("interrupted"), "{}: {output:?}", fs.name);
@@ -43,11 +45,13 @@ fn a_signal_is_heeded_at_once_however_slow_the_copy() {
     let (from, to) = (source(dir.path(), "from", 8 * MIB), dir.path().join("to"));
     for _ in 0..2 {
         let running = Running::start("--reflink=never --limit 20K", &[&from, &to]);
-        std::thread::sleep(Duration::from_millis(300));
+        until_moved(&running, 1);
         let asked = Instant::now();
         running.signal(Signal::INT);
         assert_eq!(signal_of(&running.end()), Some(2));
-        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+        // Its next request is due after more than fifty.
+        assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
+        std::fs::remove_file(&to).unwrap();
     }
 }
 
@@ -58,21 +62,24 @@ fn a_silent_pipe_does_not_keep_a_signal_waiting_and_a_second_one_always_ends_it(
     assert!(dio_test::run(std::process::Command::new("mkfifo").arg(&pipe)).status.success());
     let mut running = Running::start("", &[&pipe, &to]);
     // Opening waits for a writer: only the second signal ends that.
-    std::thread::sleep(Duration::from_millis(200));
+    until_caught(running.pid(), Signal::INT);
+    until_asleep(running.pid());
     running.signal(Signal::INT);
-    std::thread::sleep(Duration::from_millis(200));
+    until_taken(running.pid(), Signal::INT);
     if !running.is_over() {
         running.signal(Signal::INT);
     }
+    until("the second signal ends it", || running.is_over());
     assert_eq!(signal_of(&running.end()), Some(2));
-    let running = Running::start("", &[&pipe, &to]);
+    let mut running = Running::start("", &[&pipe, &to]);
     let mut writer = std::fs::File::options().write(true).open(&pipe).unwrap();
     std::io::Write::write_all(&mut writer, b"beginning").unwrap();
-    std::thread::sleep(Duration::from_millis(200));
-    let asked = Instant::now();
+    until("the beginning is read", || waiting(&writer) == 0);
+    until_asleep(running.pid());
     running.signal(Signal::INT);
+    // The pipe stays silent: otherwise it would wait for ever.
+    until("the first signal ends it", || running.is_over());
     assert_eq!(signal_of(&running.end()), Some(2));
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
 }
 
 #[test]
@@ -82,7 +89,8 @@ fn an_ignored_signal_stays_ignored() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"]).arg(env!("CARGO_BIN_EXE_dio"));
     let running = Running::spawn(command.args(["cp", "--reflink=never", "--limit=16M"]).args([&from, &to]));
-    std::thread::sleep(Duration::from_millis(250));
+    until_ignored(running.pid(), Signal::HUP);
+    until("the copy has begun", || to.exists());
     running.signal(Signal::INT);
     running.signal(Signal::HUP);
     let output = running.end();
@@ -101,8 +109,9 @@ fn in_a_tree_the_rest_is_left_out_and_said_once() {
             source(&tree.join("sub"), &format!("g{number}"), 41);
         }
         let to = dir.path().join("to");
-        let running = Running::start("-r --reflink=never --limit 16M", &[&tree, &to]);
-        std::thread::sleep(Duration::from_millis(700));
+        let running = Running::start("-r --reflink=never --limit 8M", &[&tree, &to]);
+        let begun = || to.exists() && names(&to).into_iter().filter(|name| name.starts_with('f')).count() > 1;
+        until("several files are begun", begun);
         running.signal(Signal::INT);
         let output = running.end();
         assert_eq!(signal_of(&output), Some(2), "{}: {output:?}", fs.name);
@@ -131,33 +140,49 @@ fn the_rate_is_kept() {
         ("into", &tree, "-r --limit 2M", 2.0),
         ("slow", &from, "--limit 7M --block 3M", 16.0 / 7.0),
     ] {
-        let start = Instant::now();
-        good(&format!("--reflink=never {flags}"), &[from, &dir.path().join(name)]);
-        let took = start.elapsed().as_secs_f64();
-        assert!((wanted * 0.9..wanted * 1.15).contains(&took), "{flags}: {took} s, not {wanted}");
+        takes(flags, wanted * 0.9..wanted * 1.15, || {
+            good(&format!("--reflink=never {flags}"), &[from, &dir.path().join(name)]);
+        });
     }
     // What has no size is limited too.
-    let start = Instant::now();
     let script = format!(
         "head -c 4194304 /dev/urandom | '{}' cp --limit 2M /dev/stdin '{}'",
         env!("CARGO_BIN_EXE_dio"),
         dir.path().join("piped").display()
     );
-    assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
-    let took = start.elapsed().as_secs_f64();
-    assert!((1.4..2.4).contains(&took), "from a pipe: {took} s");
+    takes("from a pipe", 1.4..2.4, || {
+        assert!(std::process::Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    });
     assert_eq!(length(&dir.path().join("piped")), 4 * MIB);
+}
+
+/// Does something that is to take so many seconds: never less. More is allowed to a machine that was busy, but not each
+/// time.
+#[track_caller]
+fn takes(what: &str, wanted: std::ops::Range<f64>, run: impl Fn()) {
+    let mut took = 0.0;
+    for _ in 0..6 {
+        let start = Instant::now();
+        run();
+        took = start.elapsed().as_secs_f64();
+        assert!(took >= wanted.start, "{what}: {took} s, not {wanted:?}");
+        if wanted.contains(&took) {
+            return;
+        }
+    }
+    panic!("{what}: {took} s, not {wanted:?}");
 }
 
 /// Starts a slow resumable copy and ends it by `signal`, once a part of it is durable and noted.
 #[track_caller]
 fn cut_short(from: &Path, to: &Path, signal: Signal) {
-    let mut running = Running::start("--resume --reflink=never --limit 12M", &[from, to]);
+    let mut running = Running::start("--resume --reflink=never --limit 4M", &[from, to]);
     let note = to.with_file_name(format!(".{}.dio-resume", to.file_name().unwrap().display()));
     while !note.exists() {
         assert!(!running.is_over(), "the copy ended without a note");
         std::thread::sleep(Duration::from_millis(10));
     }
+    // Some of what comes behind that; the whole takes ten seconds.
     std::thread::sleep(Duration::from_millis(300));
     running.signal(signal);
     let output = running.end();
@@ -174,7 +199,8 @@ fn a_copy_that_was_cut_short_goes_on_where_it_was() {
                     let dir = fs.dir();
                     let (from, to) = (source(dir.path(), "from", 40 * MIB + 9), dir.path().join("to"));
                     cut_short(&from, &to, signal);
-                    assert_eq!(names(dir.path()).len(), 3, "{}: a note is there", fs.name);
+                    // Beside the next one, if it was killed while it wrote that.
+                    assert!(names(dir.path()).contains(&".to.dio-resume".to_owned()), "{}: a note is there", fs.name);
                     let receipt = receipt("--resume --reflink=never --verify", &[&from, &to]);
                     let read = number(&receipt, "bytes_read");
                     assert!(read > 0 && read < 40 * MIB, "{} {signal:?}: {read} bytes were read again", fs.name);
@@ -245,13 +271,19 @@ fn resuming_leaves_no_pages_and_no_note_in_trees() {
 fn progress_is_shown_as_lines_where_there_is_no_terminal() {
     let dir = file_systems()[0].dir();
     let (from, to) = (source(dir.path(), "from", 16 * MIB), dir.path().join("to"));
+    let start = Instant::now();
     let output = own::run("--progress=always --reflink=never --limit 8M", &[&from, &to]);
+    // One each second, and one at the end.
+    let most = start.elapsed().as_secs() as usize + 2;
     assert!(output.status.success());
     let lines: Vec<&str> = output.stderr.lines().collect();
-    assert!((1..=8).contains(&lines.len()), "{output:?}");
+    assert!((1..=most).contains(&lines.len()), "{output:?}");
     assert!(lines.iter().all(|line| line.starts_with("dio cp: ") && line.contains(" copied")), "{output:?}");
     assert!(lines[lines.len() - 1].contains("16 MiB"), "the last tells the whole: {output:?}");
-    good("--progress --reflink=never", &[&from, &to]);
+    let start = Instant::now();
+    let output = own::run("--progress --reflink=never", &[&from, &to]);
+    let short = start.elapsed() < Duration::from_millis(500);
+    assert!(output.status.success() && (output.stderr.is_empty() || !short), "{output:?}");
     assert_eq!(own::run("--progress=never --limit 16M --reflink=never", &[&from, &to]).stderr, "");
     assert_eq!(own::run("--limit 16M --reflink=never", &[&from, &to]).stderr, "");
 }
@@ -261,9 +293,9 @@ fn the_receipt_of_an_interrupted_copy_tells_what_was_done() {
     let dir = file_systems()[0].dir();
     let (from, to, account) = (source(dir.path(), "from", 16 * MIB), dir.path().join("to"), dir.path().join("account"));
     let mut command = cp();
-    command.args(["--reflink=never", "--limit=8M", "--receipt"]).args([&account, &from, &to]);
+    command.args(["--reflink=never", "--limit=2M", "--receipt"]).args([&account, &from, &to]);
     let running = Running::spawn(&mut command);
-    std::thread::sleep(Duration::from_millis(800));
+    until_moved(&running, 2 * MIB);
     running.signal(Signal::TERM);
     assert_eq!(signal_of(&running.end()), Some(15));
     let receipt = json(&std::fs::read_to_string(&account).unwrap());

@@ -6,14 +6,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use own::{MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes, source};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// Slow enough to be interrupted in the middle.
-const SLOW: &str = "--reflink=never --limit 8M";
+const SLOW: &str = "--reflink=never --limit 4M";
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -56,7 +55,7 @@ fn an_atomic_copy_keeps_a_target_that_gnu_cp_would_remove_first() {
         std::fs::write(&to, "old").unwrap();
         std::fs::hard_link(&to, &other).unwrap();
         let running = Running::start(&format!("{flags} --atomic {SLOW}"), &[&from, &to]);
-        std::thread::sleep(Duration::from_millis(400));
+        own::until_moved(&running, 2 * own::MIB);
         assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
         running.signal(Signal::KILL);
         assert_eq!(own::signal_of(&running.end()), Some(9), "{flags}: it was under way");
@@ -173,8 +172,10 @@ fn a_wait_for_a_pipe_ends_at_the_first_signal() {
     // The pipe stays open and empty.
     let (reader, _writer) = std::io::pipe().unwrap();
     let mut child = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    own::until_caught(pid, Signal::INT);
+    own::until_asleep(pid);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
     own::until("it stops", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().signal(), Some(2));
 }

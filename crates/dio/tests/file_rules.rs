@@ -69,7 +69,7 @@ fn a_read_that_never_reaches_the_claimed_end_gives_up() {
     let file = open(Hooked::new(inner).size(|_| 4096).shared());
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(file.read_at(&mut [0; 1024], 0).map_err(|error| error.errno())));
-    let outcome = receive.recv_timeout(Duration::from_secs(20)).expect("the read comes to an end");
+    let outcome = receive.recv_timeout(Duration::from_secs(60)).expect("the read comes to an end");
     assert!(outcome == Ok(700) || outcome == Err(Errno::IO), "{outcome:?}");
 }
 
@@ -279,14 +279,23 @@ fn handles_of_different_ios_exclude_each_other() {
     });
 }
 
-/// Runs two writes side by side on a slow medium; true when both were in flight at once.
-fn in_flight_together(mode: Mode, size: usize, one: std::ops::Range<u64>, other: std::ops::Range<u64>) -> bool {
+/// Runs two writes side by side on a medium where each waits for the other so long; true when both were in flight at once.
+fn in_flight_together(
+    mode: Mode,
+    size: usize,
+    one: std::ops::Range<u64>,
+    other: std::ops::Range<u64>,
+    patience: Duration,
+) -> bool {
     let (now, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (entered, highest) = (Arc::clone(&now), Arc::clone(&most));
     let medium = Hooked::new(sim_disk(512, 12).file(&vec![0; size])).before(move |op| {
         if op.kind == Kind::Write {
             highest.fetch_max(entered.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(50));
+            let since = std::time::Instant::now();
+            while highest.load(Ordering::SeqCst) < 2 && since.elapsed() < patience {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             entered.fetch_sub(1, Ordering::SeqCst);
         }
         None
@@ -321,7 +330,8 @@ fn writes_run_in_parallel_exactly_when_the_mode_allows_it() {
         (Mode::Cached, 0..4000, 4096..8192, true),
         (Mode::Cached, 0..4000, 3584..8192, false),
     ] {
-        let seen = in_flight_together(mode, size, one.clone(), other.clone());
+        let patience = if together { Duration::from_secs(60) } else { Duration::from_millis(50) };
+        let seen = in_flight_together(mode, size, one.clone(), other.clone(), patience);
         assert_eq!(seen, together, "{mode:?} {one:?} {other:?}");
     }
 }

@@ -42,6 +42,11 @@ struct Writes {
 }
 
 impl Writes {
+    /// Too few for the test to be one: a busy machine needs longer.
+    fn are_few(&self) -> bool {
+        self.ranges.lock().unwrap().len() <= 10
+    }
+
     fn announce(&self, tag: u32, range: Range<u64>) {
         self.ranges.lock().unwrap().insert(tag, range);
     }
@@ -93,7 +98,7 @@ fn words_in(rng: &mut Rng, file: u64) -> Range<u64> {
 fn write_and_look(file: &File, writes: &Writes, rng: &mut Rng, thread: u64, until: Instant, size: u64) {
     let mut arena = Arena::new(MOST_ALIGNED + size as usize);
     let mut count = 0u32;
-    while Instant::now() < until {
+    while Instant::now() < until || writes.are_few() {
         let range = words_in(rng, size);
         let buffer = arena.slice(any_shift(rng) & !3, (range.end - range.start) as usize);
         if rng.bool(0.5) {
@@ -138,7 +143,6 @@ fn direct_operations_are_atomic_to_each_other() {
         let words: Vec<u32> =
             all[..count].chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
         writes.check(0, &words);
-        assert!(writes.ranges.lock().unwrap().len() > 10, "hardly anything was written");
     });
 }
 

@@ -11,7 +11,7 @@ use dio::lock::LockClass::{Misaligned, Read, Resize, Write};
 use dio::lock::{LockGuard, LockPolicy, LockTable};
 
 /// Longer than any of these tests takes; a test that hangs fails instead.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 type Take = fn(&Arc<LockTable>) -> LockGuard;
 

@@ -125,7 +125,7 @@ fn nothing_is_waited_for_when_nothing_is_wanted() {
     let mut input = Input::adopt(reader.into(), "-", &SMALL).unwrap();
     let (said, heard) = std::sync::mpsc::channel();
     std::thread::spawn(move || said.send(input.read(&mut []).unwrap()).unwrap());
-    assert_eq!(heard.recv_timeout(Duration::from_secs(10)).unwrap(), 0);
+    assert_eq!(heard.recv_timeout(Duration::from_secs(60)).unwrap(), 0);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_file_that_grows_while_it_is_passed_on_does_not_starve_its_reader() {
         output.finish().unwrap();
         done.send(()).unwrap();
     });
-    waiting.recv_timeout(Duration::from_secs(20)).expect("reader and writer wait for each other");
+    waiting.recv_timeout(Duration::from_secs(60)).expect("reader and writer wait for each other");
     assert!(fs::read(&to).unwrap() == bytes(900_000));
 }
 

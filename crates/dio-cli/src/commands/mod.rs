@@ -3,13 +3,16 @@
 pub mod bench;
 pub mod cache;
 pub mod cat;
+pub(crate) mod compress;
 pub mod cp;
 pub mod dd;
+pub mod gzip;
 pub mod probe;
 pub mod sort;
 pub mod split;
 pub mod sum;
 pub mod tee;
 pub mod uniq;
+pub mod zstd;
 
 pub(crate) use dio::file::words_of as words;

@@ -24,6 +24,12 @@ const GNU: &[(&str, u8)] = &[
     ("cksum", 1),
     ("sort", 2),
     ("uniq", 1),
+    ("gzip", 1),
+    ("gunzip", 1),
+    ("zcat", 1),
+    ("zstd", 1),
+    ("unzstd", 1),
+    ("zstdcat", 1),
 ];
 
 /// The command of that name, if it has a GNU model.
@@ -49,9 +55,19 @@ pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
 
 /// The name that messages of a command start with.
 pub fn called_as(command: &str) -> String {
+    let command = family(command);
     match LINK.get() {
-        Some(link) if *link == command => command.to_owned(),
+        Some(link) if family(link) == command => command.to_owned(),
         _ => format!("dio {command}"),
+    }
+}
+
+/// The command by whose name others speak, which are the same with some of its options.
+pub(crate) fn family(command: &str) -> &str {
+    match command {
+        "gunzip" | "zcat" => "gzip",
+        "unzstd" | "zstdcat" => "zstd",
+        other => other,
     }
 }
 

@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::args::OWN;
 use super::called_as;
+use super::multicall::family;
 
 /// Tells what is wrong with the command line `args` of the subcommand `command` of `grammar`, and returns `status`.
 pub(crate) fn refuse(
@@ -21,7 +22,9 @@ pub(crate) fn refuse(
     let what = ambiguous(grammar.find_subcommand(command), args, error).unwrap_or_else(|| what(args, error));
     let mut err = io::stderr().lock();
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(err, "{name}: {what}\nTry '{name} --help' for more information.");
+    // gzip quotes as the GNU project did once.
+    let quote = if family(command) == "gzip" { '`' } else { '\'' };
+    let _ = writeln!(err, "{name}: {what}\nTry {quote}{name} --help' for more information.");
     ExitCode::from(status)
 }
 

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -182,14 +183,59 @@ pub fn signal_of(output: &Output) -> Option<i32> {
     output.status.signal()
 }
 
-/// Waits until something is so; at most ten seconds.
+/// Long enough for a machine that does everything a hundred times slower for a while: what is waited for never comes
+/// otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so; at most a minute.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain: {what}");
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A mask of signals of a process, a bit each from signal 1 on (proc_pid_status(5)).
+fn signals(pid: Pid, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal.as_raw() - 1)
+}
+
+/// Waits until the process has a handler for the signal.
+#[track_caller]
+pub fn until_caught(pid: Pid, signal: Signal) {
+    until("the signal is caught", || signals(pid, "SigCgt") & bit(signal) != 0);
+}
+
+/// Waits until the process ignores the signal.
+#[track_caller]
+pub fn until_ignored(pid: Pid, signal: Signal) {
+    until("the signal is ignored", || signals(pid, "SigIgn") & bit(signal) != 0);
+}
+
+/// Waits until the process has taken a signal that was sent, so that the next one comes on top of it.
+#[track_caller]
+pub fn until_taken(pid: Pid, signal: Signal) {
+    until("the signal is taken", || (signals(pid, "ShdPnd") | signals(pid, "SigPnd")) & bit(signal) == 0);
+}
+
+/// Waits until the first thread of the process waits for something.
+#[track_caller]
+pub fn until_asleep(pid: Pid) {
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    until("it waits", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S ")));
+}
+
+/// Bytes in a pipe that nobody has read yet, asked at either end.
+pub fn waiting(pipe: impl std::os::fd::AsFd) -> u64 {
+    rustix::io::ioctl_fionread(pipe).unwrap()
 }
 
 /// Bytes of a file that are really stored: its size, where blocks were written and not only allocated.
@@ -197,15 +243,23 @@ pub fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 
-/// Waits until the process has written so many bytes (`/proc/PID/io`): `wchar` counts calls of `write(2)` and its kin,
-/// `write_bytes` what went to a device, also through a ring.
+/// Waits until a file that the process has open for writing, whether or not it has a name, holds the last of so many bytes,
+/// which are not zeros. Its size does not say that: space is allocated first.
 #[track_caller]
 pub fn until_moved(running: &Running, bytes: u64) {
-    let path = format!("/proc/{}/io", running.pid().as_raw_nonzero());
+    let process = PathBuf::from(format!("/proc/{}", running.pid().as_raw_nonzero()));
     until("bytes are moved", || {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let count = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
-        count("wchar: ").max(count("write_bytes: ")).unwrap_or(0) >= bytes
+        let Ok(entries) = std::fs::read_dir(process.join("fd")) else { return false };
+        entries.map_while(Result::ok).any(|entry| {
+            let info = std::fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or_default();
+            // In octal; the lowest two bits say for what it is open (open(2)).
+            let writes = u32::from_str_radix(flags.trim(), 8).is_ok_and(|flags| flags & 3 != 0);
+            let found = std::fs::metadata(entry.path());
+            let mut last = [0; 16];
+            let holds = |file: File| file.read_exact_at(&mut last, bytes.saturating_sub(16)).is_ok() && last != [0; 16];
+            writes && found.is_ok_and(|meta| meta.is_file()) && File::open(entry.path()).is_ok_and(holds)
+        })
     });
 }
 

@@ -148,6 +148,10 @@ impl Drop for Started {
     }
 }
 
+/// Long enough for a machine that does everything a hundred times slower for a while: what is waited for never comes
+/// otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until something is so, at most so long, and returns how long it took.
 #[track_caller]
 pub fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {

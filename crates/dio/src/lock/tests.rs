@@ -195,7 +195,8 @@ fn waits_are_counted_under_the_class_of_the_waiter() {
             while t.stats().get(class).waits == 0 {
                 thread::yield_now();
             }
-            thread::sleep(Duration::from_millis(20));
+            // Its clock starts just after that is counted.
+            thread::sleep(Duration::from_millis(200));
             assert_eq!(t.stats().get(class).acquisitions, 0, "still waiting");
             drop(held);
             waiter.join().unwrap();

@@ -1,0 +1,310 @@
+//! The life of an operand: which file it is, whether it may be touched, and what becomes of it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use dio::stream::Input;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
+
+use super::work::{Done, Work};
+use super::{Fatal, Run, names};
+use crate::commands::compress::{Target, agreed, give_attributes, terminal};
+use crate::stop::Stop;
+use crate::tool::{Source, errno_of};
+
+impl Run {
+    /// Standard input to standard output.
+    pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
+        let console = if self.decompress { terminal(io::stdin().as_fd()) } else { terminal(io::stdout().as_fd()) };
+        if self.args.force == 0 && !self.args.list && console {
+            if !self.quiet() {
+                let (does, un) = if self.decompress { ("read from", "de") } else { ("written to", "") };
+                let name = self.tool.name();
+                self.tool.note(format_args!(
+                    "compressed data not {does} a terminal. Use -f to force {un}compression.\nFor help, type: {name} -h"
+                ));
+            }
+            return Err(Fatal);
+        }
+        let mut source = match self.tool.stdin() {
+            Ok(source) => source,
+            Err(error) => {
+                self.failed(Path::new("stdin"), errno_of(&error));
+                return Err(Fatal);
+            }
+        };
+        let stat = fstat(source.descriptor()).ok();
+        let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let work = Work { shown: Path::new("stdin"), name: None, mtime: regular.map(|stat| stat.st_mtime) };
+        let result = self.process(&work, &mut source, None)?;
+        let _ = source.close();
+        if let Done::Well(moved) = result {
+            if self.args.list {
+                return self.listed_row(Path::new("stdout"), &moved, &work);
+            }
+            if self.verbose() && self.args.test {
+                self.say(&[b" OK\n"]);
+            } else if self.verbose() && !self.decompress {
+                self.say(&[moved.ratio(false).as_bytes(), b"\n"]);
+            }
+        }
+        Ok(())
+    }
+
+    /// A file, or with `-r` a directory.
+    pub(super) fn operand(&mut self, name: &Path) -> Result<(), Fatal> {
+        let Some((fd, path)) = self.open(name) else { return Ok(()) };
+        let stat = match fstat(&fd) {
+            Ok(stat) => stat,
+            Err(errno) => return Ok(self.failed(&path, errno)),
+        };
+        let shown = path.as_os_str().as_bytes();
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            if self.args.recursive {
+                return self.directory(&path);
+            }
+            return Ok(self.warn(&[shown, b" is a directory -- ignored"]));
+        }
+        if !self.to_stdout && !self.may_replace(&path, &stat) {
+            return Ok(());
+        }
+        let Some(target) = self.target_name(&path) else { return Ok(()) };
+        // What was opened without waiting is read with waiting.
+        let flags =
+            rustix::fs::fcntl_getfl(&fd).and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK));
+        let adopted = flags.map_err(io::Error::from).and_then(|()| Input::adopt(fd, &path, self.tool.stream_options()));
+        match adopted {
+            Ok(input) => {
+                let source = self.tool.source(input);
+                self.file(&path, &stat, target, source)
+            }
+            Err(error) => Ok(self.failed(&path, errno_of(&error))),
+        }
+    }
+
+    /// Opens a file; where there is none to decompress, one with a suffix.
+    fn open(&self, name: &Path) -> Option<(OwnedFd, PathBuf)> {
+        let follow = self.to_stdout || self.args.force > 0;
+        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        flags.set(OFlags::NOFOLLOW, !follow);
+        let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
+        let missing = match open(name) {
+            Ok(fd) => return Some((fd, name.to_owned())),
+            Err(errno) => errno,
+        };
+        let suffix = &self.args.suffix;
+        let has_suffix = names::suffix(name.as_os_str().as_bytes(), suffix).is_some();
+        if !self.decompress || missing != Errno::NOENT || has_suffix {
+            self.failed(name, missing);
+            return None;
+        }
+        for suffix in names::tried(suffix) {
+            let path = names::with_suffix(name, &suffix);
+            match open(&path) {
+                Ok(fd) => return Some((fd, path)),
+                Err(Errno::NOENT) => {}
+                Err(errno) => {
+                    self.failed(&path, errno);
+                    return None;
+                }
+            }
+        }
+        self.failed(&names::with_suffix(name, suffix), Errno::NOENT);
+        None
+    }
+
+    /// Whether a file is one that can be replaced by its compressed form, or the reverse.
+    fn may_replace(&self, path: &Path, stat: &Stat) -> bool {
+        let shown = path.as_os_str().as_bytes();
+        let links = (stat.st_nlink as u64).saturating_sub(1);
+        let plural = if links == 1 { "" } else { "s" };
+        let why = match () {
+            () if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {
+                " is not a directory or a regular file - ignored".to_owned()
+            }
+            () if stat.st_mode & 0o4000 != 0 => " is set-user-ID on execution - ignored".to_owned(),
+            () if stat.st_mode & 0o2000 != 0 => " is set-group-ID on execution - ignored".to_owned(),
+            () if self.args.force > 0 => return true,
+            () if stat.st_mode & 0o1000 != 0 => " has the sticky bit set - file ignored".to_owned(),
+            () if links > 0 => format!(" has {links} other link{plural} -- file ignored"),
+            () => return true,
+        };
+        self.warn(&[shown, why.as_bytes()]);
+        false
+    }
+
+    /// The name of what will be made; `None`, after a word, if the file is to be left alone.
+    fn target_name(&self, path: &Path) -> Option<PathBuf> {
+        let name = path.as_os_str().as_bytes();
+        let suffix = names::suffix(name, &self.args.suffix);
+        let talkative = self.verbose() || (!self.args.recursive && !self.quiet());
+        let only_read = self.args.list || self.args.test;
+        match (self.decompress, suffix) {
+            _ if self.to_stdout && !only_read => Some("stdout".into()),
+            (true, Some(length)) => Some(names::decompressed(path, length)),
+            (true, None) if only_read && !self.args.recursive => Some(path.to_owned()),
+            (true, None) => {
+                if talkative {
+                    self.warn(&[name, b": unknown suffix -- ignored"]);
+                }
+                None
+            }
+            (false, Some(length)) if self.args.force == 0 => {
+                if talkative {
+                    self.tell(&[name, b" already has ", &name[name.len() - length..], b" suffix -- unchanged"]);
+                }
+                None
+            }
+            (false, _) => Some(names::with_suffix(path, &self.args.suffix)),
+        }
+    }
+
+    /// Everything in a directory, in the order of the names.
+    fn directory(&mut self, path: &Path) -> Result<(), Fatal> {
+        let mut entries = Vec::new();
+        let read = std::fs::read_dir(path).and_then(|all| {
+            for entry in all {
+                entries.push(entry?.path());
+            }
+            Ok(())
+        });
+        if let Err(error) = read {
+            self.failed(path, errno_of(&error));
+        }
+        entries.sort();
+        for entry in entries {
+            self.operand(&entry)?;
+            if self.stop.is_some_and(Stop::asked) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that was opened, on its way to a target of that name.
+    fn file(&mut self, path: &Path, stat: &Stat, target: PathBuf, mut source: Source) -> Result<(), Fatal> {
+        let base = path.file_name().map(|name| name.as_bytes().to_vec());
+        let mut work = Work { shown: path, name: base.filter(|_| self.keep_name), mtime: Some(stat.st_mtime) };
+        if self.to_stdout {
+            let result = self.process(&work, &mut source, None)?;
+            let _ = source.close();
+            return match result {
+                Done::Well(moved) if self.args.list => {
+                    work.mtime = moved.moved.mtime.filter(|_| self.args.name).map(i64::from).or(work.mtime);
+                    let named = moved.moved.name.as_deref().filter(|_| self.args.name);
+                    let name = named.and_then(|name| names::beside(&target, name)).unwrap_or(target);
+                    self.listed_row(&name, &moved, &work)
+                }
+                Done::Well(moved) if self.verbose() => {
+                    let ratio = moved.ratio(self.decompress);
+                    let verb: &[u8] =
+                        if self.args.keep { b" -- created stdout\n" } else { b" -- replaced with stdout\n" };
+                    match (self.args.test, moved.copied) {
+                        (true, _) => self.say(&[b" OK\n"]),
+                        (false, true) => self.say(&[b"\n"]),
+                        (false, false) => self.say(&[ratio.as_bytes(), verb]),
+                    }
+                    Ok(())
+                }
+                _ => Ok(()),
+            };
+        }
+        let Some(target) = self.named_within(path, target, &mut source, &mut work) else { return Ok(()) };
+        let Some(made) = self.begin(&target) else { return Ok(()) };
+        let result = self.process(&work, &mut source, Some(&made))?;
+        let _ = source.close();
+        match result {
+            Done::Well(moved) => self.complete(path, stat, made, &moved, true),
+            Done::Salvaged(moved) => self.complete(path, stat, made, &moved, false),
+            Done::Badly => Ok(()),
+        }
+    }
+
+    /// The name of the target, from the header of the first member where that is wanted.
+    fn named_within(&self, path: &Path, target: PathBuf, source: &mut Source, work: &mut Work<'_>) -> Option<PathBuf> {
+        if !self.decompress || !(self.keep_name || self.keep_time) {
+            return Some(target);
+        }
+        let first = match self.first(path, source) {
+            Ok(first) => first,
+            Err(()) => return None,
+        };
+        if self.keep_time {
+            work.mtime = first.mtime.map(i64::from);
+        } else {
+            work.mtime = None;
+        }
+        let named = first.name.filter(|_| self.keep_name).and_then(|name| names::beside(&target, &name));
+        Some(named.unwrap_or(target))
+    }
+
+    /// Begins the target, after asking where something has its name.
+    fn begin(&mut self, path: &Path) -> Option<Target> {
+        // From here on a signal has to wait for files to be tidied up.
+        self.stop = Some(Stop::on_signals());
+        let mut replace = self.args.force > 0;
+        loop {
+            match Target::create(path, replace) {
+                Ok(target) => return Some(target),
+                Err(error) if errno_of(&error) == Errno::EXIST && !replace => {
+                    let shown = path.as_os_str().as_bytes();
+                    self.say(&[self.tool.name().as_bytes(), b": ", shown, b" already exists;"]);
+                    if terminal(io::stdin().as_fd()) {
+                        self.say(&[b" do you wish to overwrite (y or n)? "]);
+                        replace = agreed();
+                    }
+                    if !replace {
+                        self.say(&[b"\tnot overwritten\n"]);
+                        self.warned.set(true);
+                        return None;
+                    }
+                }
+                Err(error) => {
+                    self.failed(path, errno_of(&error));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The target is whole: it gets its attributes and its name, and the source goes.
+    fn complete(
+        &mut self,
+        path: &Path,
+        stat: &Stat,
+        mut target: Target,
+        done: &super::work::Account,
+        well: bool,
+    ) -> Result<(), Fatal> {
+        let restored = done.moved.mtime.filter(|_| self.decompress && self.keep_time).map(i64::from);
+        let shown = target.path().as_os_str().as_bytes().to_vec();
+        if restored.is_some_and(|time| time != stat.st_mtime || stat.st_mtime_nsec != 0) && self.args.verbose > 1 {
+            self.say(&[&shown, b": timestamp restored\n"]);
+        }
+        if let Err(errno) = give_attributes(target.descriptor(), stat, restored) {
+            self.warn(&[&shown, b": ", crate::quote::words(errno).as_bytes()]);
+        }
+        let synced = if self.args.synchronous { target.sync() } else { Ok(()) };
+        let named = synced.and_then(|()| target.name()).and_then(|()| match self.args.synchronous {
+            true => target.sync_name(),
+            false => Ok(()),
+        });
+        if let Err(error) = named {
+            self.contents(&shown, &crate::quote::words(errno_of(&error)));
+            return Ok(());
+        }
+        if self.verbose() && well {
+            let verb: &[u8] = if self.args.keep { b" -- created " } else { b" -- replaced with " };
+            self.say(&[done.ratio(self.decompress).as_bytes(), verb, &shown, b"\n"]);
+        }
+        if !self.args.keep && well {
+            let troubles = self.retire.add(path.to_owned(), stat, target);
+            self.troubles(troubles);
+        }
+        Ok(())
+    }
+}

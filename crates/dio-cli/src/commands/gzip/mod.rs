@@ -1,0 +1,214 @@
+//! `dio gzip`, `gunzip` and `zcat`.
+
+mod args;
+mod file;
+mod list;
+mod member;
+mod names;
+mod work;
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::io::Errno;
+
+use super::compress::{Retire, Trouble};
+use crate::quote::words;
+use crate::stop::Stop;
+use crate::tool::{Sink, Tool, die_of_a_closed_pipe};
+
+pub use args::{GzipArgs, is_gzip, modern};
+
+/// Runs `dio gzip`.
+pub fn run(args: GzipArgs) -> ExitCode {
+    let tool = Tool::new("gzip", &args.io);
+    let mut run = Run::new(tool, args);
+    if run.args.ascii && !run.quiet() {
+        run.tool.note("option --ascii ignored on this system");
+    }
+    let suffix = run.args.suffix.as_bytes();
+    if suffix.is_empty() || suffix.len() > names::LONGEST {
+        run.tool.error(format_args!("invalid suffix '{}'", run.args.suffix.display()));
+        return ExitCode::FAILURE;
+    }
+    let ended = run.all();
+    run.finish(ended)
+}
+
+/// Runs `dio gunzip`: `gzip -d`.
+pub fn run_gunzip(mut args: GzipArgs) -> ExitCode {
+    args.decompress = true;
+    run(args)
+}
+
+/// Runs `dio zcat`: `gzip -cd`.
+pub fn run_zcat(mut args: GzipArgs) -> ExitCode {
+    args.stdout = true;
+    run_gunzip(args)
+}
+
+/// A failure after which nothing more can be done: it was told.
+#[derive(Debug)]
+struct Fatal;
+
+/// One run.
+struct Run {
+    tool: Tool,
+    args: GzipArgs,
+    decompress: bool,
+    to_stdout: bool,
+    keep_name: bool,
+    keep_time: bool,
+    level: u8,
+    workers: usize,
+    /// Something was to be warned of: the exit status is 2 unless something failed.
+    warned: Cell<bool>,
+    /// Standard output, once something is written there.
+    out: Option<Sink>,
+    retire: Retire,
+    /// Watched from the first file that is made.
+    stop: Option<&'static Stop>,
+    listed: list::Listed,
+}
+
+impl Run {
+    fn new(tool: Tool, args: GzipArgs) -> Run {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let decompress = args.decompress || args.list || args.test;
+        let level = match () {
+            () if args.fast => 1,
+            () if args.best => 9,
+            () => args.compression_level,
+        };
+        let keep_name = if args.name { true } else { !args.no_name && !decompress };
+        let keep_time = match () {
+            () if args.no_time => false,
+            () if args.time || args.name => true,
+            () => !args.no_name && !decompress,
+        };
+        Run {
+            decompress,
+            to_stdout: args.stdout || args.list || args.test,
+            keep_name,
+            keep_time,
+            level,
+            workers: args.processes.map_or(cores, usize::from),
+            warned: Cell::new(false),
+            out: None,
+            retire: Retire::default(),
+            stop: None,
+            listed: list::Listed::default(),
+            tool,
+            args,
+        }
+    }
+
+    fn quiet(&self) -> bool {
+        self.args.quiet
+    }
+
+    fn verbose(&self) -> bool {
+        self.args.verbose > 0
+    }
+
+    fn all(&mut self) -> Result<(), Fatal> {
+        let files: Vec<OsString> = std::mem::take(&mut self.args.files);
+        if files.is_empty() {
+            self.stdin()?;
+        }
+        for name in &files {
+            if name == "-" {
+                self.stdin()?
+            } else {
+                self.operand(Path::new(name))?
+            }
+            if self.stop.is_some_and(Stop::asked) {
+                break;
+            }
+        }
+        self.listed.totals(self, files.len())
+    }
+
+    /// Closes what is open, and returns the exit status.
+    fn finish(mut self, ended: Result<(), Fatal>) -> ExitCode {
+        let troubles = self.retire.flush();
+        self.troubles(troubles);
+        if let Some(mut out) = self.out.take() {
+            let synced = if self.args.synchronous { out.sync(false) } else { Ok(()) };
+            if let Err(error) = synced.and(out.close())
+                && ended.is_ok()
+            {
+                self.output_failed(crate::tool::errno_of(&error));
+            }
+        }
+        if ended.is_err() {
+            self.tool.fail();
+        }
+        if self.args.synchronous && !self.args.stdout {
+            self.tool.set_durable();
+        }
+        let warned = self.warned.get();
+        let status = self.tool.finish();
+        if let Some(stop) = self.stop {
+            stop.die_if_asked();
+        }
+        if status == ExitCode::SUCCESS && warned { ExitCode::from(2) } else { status }
+    }
+
+    fn troubles(&self, troubles: Vec<Trouble>) {
+        for trouble in troubles {
+            match trouble {
+                Trouble::Sync(path, error) => self.failed(&path, crate::tool::errno_of(&error)),
+                Trouble::Remove(path, errno) => {
+                    self.warn(&[b"", path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()])
+                }
+            }
+        }
+    }
+
+    /// Prints a message as it is.
+    fn say(&self, parts: &[&[u8]]) {
+        // Nobody can be told that standard error is closed.
+        let _ = io::stderr().lock().write_all(&parts.concat());
+    }
+
+    /// Prints a message behind the program's name.
+    fn tell(&self, parts: &[&[u8]]) {
+        self.say(&[self.tool.name().as_bytes(), b": ", &parts.concat(), b"\n"]);
+    }
+
+    /// A warning: the exit status becomes 2.
+    fn warn(&self, parts: &[&[u8]]) {
+        self.warned.set(true);
+        if !self.quiet() {
+            self.tell(parts);
+        }
+    }
+
+    /// An error: the exit status becomes 1.
+    fn error(&self, parts: &[&[u8]]) {
+        self.tool.fail();
+        self.tell(parts);
+    }
+
+    /// An error of the system with a file.
+    fn failed(&self, path: &Path, errno: Errno) {
+        self.error(&[path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()]);
+    }
+
+    /// Something with the contents of a file: GNU gzip leaves the line that it may have begun.
+    fn contents(&self, shown: &[u8], what: &str) {
+        self.tool.fail();
+        self.say(&[b"\n", self.tool.name().as_bytes(), b": ", shown, b": ", what.as_bytes(), b"\n"]);
+    }
+
+    /// Standard output failed.
+    fn output_failed(&self, errno: Errno) {
+        die_of_a_closed_pipe(errno);
+        self.contents(b"stdout", words(errno).as_str());
+    }
+}

@@ -1,0 +1,263 @@
+//! From the bytes of a source to those of a target.
+
+use std::io::{BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::list::{Listed, ratio};
+use super::member::{First, Unsupported, first};
+use super::{Fatal, Run};
+use crate::codec::{Damage, DecodeError, EncodeError, Moved, gzip};
+use crate::commands::compress::{Target, Watched, WatchedSink};
+use crate::quote::words;
+use crate::stop::Stop;
+use crate::tool::{Source, errno_of};
+
+/// What is to be done with a source.
+pub(super) struct Work<'a> {
+    /// Its name in messages.
+    pub(super) shown: &'a Path,
+    /// The name for the header.
+    pub(super) name: Option<Vec<u8>>,
+    /// Its time of modification.
+    pub(super) mtime: Option<i64>,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) struct Account {
+    pub(super) moved: Moved,
+    /// Bytes of the first header and the trailer, which GNU gzip does not count as compressed data.
+    header: u64,
+    /// It was not compressed, and passed on as it is.
+    pub(super) copied: bool,
+}
+
+impl Account {
+    /// How much smaller the compressed form is.
+    pub(super) fn ratio(&self, decompressed: bool) -> String {
+        let (large, small) = match decompressed {
+            true => (self.moved.written, self.moved.read),
+            false => (self.moved.read, self.moved.written),
+        };
+        ratio(i128::from(large) - (i128::from(small) - i128::from(self.header)), large)
+    }
+}
+
+/// How it went; what went wrong was told.
+pub(super) enum Done {
+    Well(Account),
+    /// The input was damaged, and the part before is to be kept.
+    Salvaged(Account),
+    Badly,
+}
+
+/// The most of a stream's beginning that is looked at before anything is made: no header of use is longer.
+const LOOKED_AT: usize = 128 << 10;
+
+impl Run {
+    /// Whether bytes that are not compressed are passed on.
+    fn passes(&self) -> bool {
+        self.args.force > 0 && self.to_stdout && !self.args.list
+    }
+
+    /// What the first member says of itself. An error was told.
+    pub(super) fn first(&self, shown: &Path, source: &mut Source) -> Result<First, ()> {
+        let bytes = source.fill_buf().map_err(|error| self.failed(shown, errno_of(&error)))?;
+        first(&bytes[..bytes.len().min(LOOKED_AT)]).map_err(|why| self.unsupported(shown, &why))
+    }
+
+    fn unsupported(&self, shown: &Path, why: &Unsupported) {
+        let shown = shown.as_os_str().as_bytes();
+        match why {
+            Unsupported::Method(method) => {
+                self.error(&[shown, format!(": unknown method {method} -- not supported").as_bytes()]);
+            }
+            Unsupported::Encrypted => self.error(&[shown, b" is encrypted -- not supported"]),
+            Unsupported::Flags(flags) => {
+                self.error(&[shown, format!(" has flags {flags:#x} -- not supported").as_bytes()]);
+            }
+        }
+    }
+
+    /// Compresses or decompresses a source into the target, into standard output, or into nothing.
+    pub(super) fn process(
+        &mut self,
+        work: &Work<'_>,
+        source: &mut Source,
+        target: Option<&Target>,
+    ) -> Result<Done, Fatal> {
+        let mut own = match target.map(|target| target.sink(&self.tool)).transpose() {
+            Ok(own) => own,
+            Err(error) => {
+                self.failed(target.map_or(work.shown, Target::path), errno_of(&error));
+                return Ok(Done::Badly);
+            }
+        };
+        let nowhere = self.args.test || self.args.list;
+        if own.is_none() && !nowhere && self.out.is_none() {
+            let out = self.tool.stdout().map_err(|error| self.output_failed(errno_of(&error)));
+            self.out = Some(out.map_err(|()| Fatal)?);
+        }
+        if self.verbose() && work.shown != Path::new("stdin") && !self.args.list {
+            self.say(&[work.shown.as_os_str().as_bytes(), b":\t"]);
+        }
+        let (tool, stop) = (self.tool.clone(), self.stop);
+        let mut out = self.out.take();
+        let sink = if nowhere { None } else { own.as_mut().or(out.as_mut()) };
+        let mut sink = WatchedSink::new(sink, false);
+        let mut input = Watched::new(&tool, source, stop);
+        let done = match self.decompress {
+            true => self.decode(work, &mut input, &mut sink),
+            false => self.encode(work, &mut input, &mut sink),
+        };
+        let failed = sink.failed.take();
+        self.out = out;
+        if let Some(errno) = failed {
+            return self.write_failed(target, errno);
+        }
+        if let Some(own) = own
+            && let Err(error) = own.close()
+        {
+            return self.write_failed(target, errno_of(&error));
+        }
+        Ok(done)
+    }
+
+    fn write_failed(&self, target: Option<&Target>, errno: rustix::io::Errno) -> Result<Done, Fatal> {
+        match target {
+            Some(target) => {
+                self.contents(target.path().as_os_str().as_bytes(), &words(errno));
+                Ok(Done::Badly)
+            }
+            None => {
+                self.output_failed(errno);
+                Err(Fatal)
+            }
+        }
+    }
+
+    fn encode(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+        let mtime = work.mtime.filter(|_| self.keep_time);
+        let seconds = mtime.and_then(|time| u32::try_from(time).ok()).filter(|time| *time > 0);
+        if mtime.is_some() && seconds.is_none() {
+            let shown = work.shown.as_os_str().as_bytes();
+            self.warn(&[shown, b": warning: file timestamp out of range for gzip format"]);
+        }
+        let asked = self.stop;
+        let stop = move || asked.is_some_and(Stop::asked);
+        let how = gzip::Encode {
+            level: self.level,
+            workers: self.workers,
+            name: work.name.as_deref(),
+            mtime: seconds,
+            stop: Some(&stop),
+        };
+        match gzip::encode(input, sink, &how) {
+            Ok(moved) => {
+                let header = 18 + work.name.as_ref().map_or(0, |name| name.len() as u64 + 1);
+                Done::Well(Account { moved, header, copied: false })
+            }
+            Err(EncodeError::Read(error)) => self.read_failed(work, &error),
+            // Of writing, the sink knows.
+            Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
+        }
+    }
+
+    fn read_failed(&self, work: &Work<'_>, error: &std::io::Error) -> Done {
+        if !self.stop.is_some_and(Stop::asked) {
+            self.contents(work.shown.as_os_str().as_bytes(), &words(errno_of(error)));
+        }
+        Done::Badly
+    }
+
+    fn decode(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+        let shown = work.shown.as_os_str().as_bytes();
+        let head = match input.peek(10) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.read_failed(work, &error),
+        };
+        if self.passes() && !head.starts_with(&[0x1f, 0x8b]) {
+            return self.pass(work, input, sink);
+        }
+        let header = match first(head) {
+            Ok(first) => first,
+            Err(why) => {
+                self.unsupported(work.shown, &why);
+                return Done::Badly;
+            }
+        };
+        if let (Some(extra), true) = (header.extra, self.verbose() && !self.args.list) {
+            self.tell(&[shown, format!(": extra field of {extra} bytes ignored").as_bytes()]);
+        }
+        let asked = self.stop;
+        let stop = move || asked.is_some_and(Stop::asked);
+        let how = gzip::Decode { workers: self.workers, keep_damaged: false, stop: Some(&stop) };
+        let account = |moved| Account { moved, header: header.length + 8, copied: false };
+        match gzip::decode(input, sink, &how) {
+            Ok(moved) => Done::Well(account(moved)),
+            Err(DecodeError::TrailingGarbage { moved, .. }) => self.garbage(work, account(moved)),
+            Err(DecodeError::NotInFormat) => {
+                self.contents(shown, "not in gzip format");
+                Done::Badly
+            }
+            Err(DecodeError::Damaged { offset, what, sound, moved }) => {
+                let said = match &what {
+                    Damage::UnexpectedEnd => "unexpected end of file".to_owned(),
+                    Damage::Data(_) => "invalid compressed data--format violated".to_owned(),
+                    Damage::Checksum { .. } => "invalid compressed data--crc error".to_owned(),
+                    Damage::Length { .. } => "invalid compressed data--length error".to_owned(),
+                    Damage::Header(what) => what.clone().into_owned(),
+                };
+                self.contents(shown, &format!("{said}, at byte {offset}"));
+                if !self.args.salvage {
+                    return Done::Badly;
+                }
+                let written = moved.written;
+                self.tell(&[
+                    shown,
+                    format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes(),
+                ]);
+                Done::Salvaged(account(moved))
+            }
+            Err(DecodeError::Read(error)) => self.read_failed(work, &error),
+            Err(DecodeError::Write(_) | DecodeError::Stopped) => Done::Badly,
+        }
+    }
+
+    /// The stream is sound, but something follows it.
+    fn garbage(&self, work: &Work<'_>, account: Account) -> Done {
+        self.warned.set(true);
+        if !self.quiet() {
+            let (name, shown) = (self.tool.name().as_bytes(), work.shown.as_os_str().as_bytes());
+            self.say(&[b"\n", name, b": ", shown, b": decompression OK, trailing garbage ignored\n"]);
+        }
+        if self.args.list { Done::Badly } else { Done::Well(account) }
+    }
+
+    /// Passes on bytes that are not compressed.
+    fn pass(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+        loop {
+            let bytes = match input.fill_buf() {
+                Ok(bytes) => bytes,
+                Err(error) => return self.read_failed(work, &error),
+            };
+            let count = bytes.len();
+            if count == 0 {
+                break;
+            }
+            if sink.write_all(bytes).is_err() {
+                return Done::Badly;
+            }
+            input.consume(count);
+        }
+        let read = input.read_so_far();
+        let moved = Moved { read, written: read, ..Moved::default() };
+        Done::Well(Account { moved, header: 0, copied: true })
+    }
+
+    /// A line of the list.
+    pub(super) fn listed_row(&mut self, name: &Path, account: &Account, work: &Work<'_>) -> Result<(), Fatal> {
+        Listed::row(self, name, &account.moved, account.header, work.mtime)
+    }
+}

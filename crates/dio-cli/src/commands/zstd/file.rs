@@ -1,0 +1,371 @@
+//! The life of an operand: which files there are, what each becomes, and what becomes of it.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::work::Done;
+use super::{Fatal, Run};
+use crate::codec::Moved;
+use crate::commands::compress::{Target, agreed, give_attributes, terminal};
+use crate::quote::words;
+use crate::stop::Stop;
+use crate::tool::{Source, errno_of};
+
+/// Endings of names of files that do not get smaller.
+const COMPRESSED: [&str; 32] = [
+    "zst", "tzst", "gz", "tgz", "lzma", "xz", "txz", "lz4", "tlz4", "bz2", "tbz2", "7z", "zip", "rar", "cab", "Z",
+    "br", "jpg", "jpeg", "png", "gif", "webp", "mp3", "mp4", "mkv", "webm", "mov", "avi", "ogg", "flac", "jar", "zpaq",
+];
+
+impl Run {
+    /// All files that are asked for; `None`, after a word, when there is none that can be used.
+    pub(super) fn files(&self) -> Option<Vec<OsString>> {
+        let mut names = self.args.files.clone();
+        for list in &self.args.filelist {
+            let text = match std::fs::read(list) {
+                Ok(text) => text,
+                Err(error) => {
+                    self.failed(list, &words(errno_of(&error)));
+                    return None;
+                }
+            };
+            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            names.extend(lines.map(|line| OsString::from_vec(line.to_vec())));
+        }
+        if names.is_empty() {
+            return Some(if self.args.list { Vec::new() } else { vec!["-".into()] });
+        }
+        let mut files = Vec::new();
+        for name in names {
+            let path = Path::new(&name);
+            let link = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_symlink());
+            if name != "-" && link && !self.args.force && !self.args.list {
+                self.say(2, &[b"Warning : ", name.as_bytes(), b" is a symbolic link, ignoring \n"]);
+                continue;
+            }
+            if self.args.recursive && path.is_dir() {
+                self.walk(path, &mut files);
+            } else {
+                files.push(name);
+            }
+        }
+        if self.args.exclude_compressed && !self.decompress() {
+            files.retain(|name| {
+                let ending = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
+                !COMPRESSED.contains(&ending)
+            });
+            return Some(files);
+        }
+        if files.is_empty() { None } else { Some(files) }
+    }
+
+    /// Files in a directory and below, in the order of their names.
+    fn walk(&self, path: &Path, files: &mut Vec<OsString>) {
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = match entries {
+            Ok(entries) => entries,
+            Err(error) => return self.failed(path, &words(errno_of(&error))),
+        };
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        for entry in entries {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
+                Ok(kind) if kind.is_symlink() && !self.args.force => {}
+                _ => files.push(entry.path().into_os_string()),
+            }
+        }
+    }
+
+    /// Standard input, to standard output unless `-o` says otherwise.
+    pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
+        let console = match self.decompress() {
+            true => terminal(io::stdin().as_fd()),
+            false => self.args.output.is_none() && terminal(io::stdout().as_fd()),
+        };
+        if console && !self.args.force {
+            let what: &[u8] =
+                if self.decompress() { b"stdin is a console, aborting" } else { b"stdout is a console, aborting" };
+            self.tool.fail();
+            self.tell(1, &[what]);
+            return Err(Fatal);
+        }
+        let source = self.tool.stdin().map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
+        let mut source = source.map_err(|()| Fatal)?;
+        let stat = rustix::fs::fstat(source.descriptor()).ok();
+        let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
+        let left = regular.map(|stat| (stat.st_size as u64).saturating_sub(source.position()));
+        let size = self.args.stream_size.or(left);
+        let done = self.joined_process(Path::new("/*stdin*\\"), size, &mut source)?;
+        let _ = source.close();
+        // As the zstd command, which says nothing of a stream unless it is asked.
+        if let Done::Well(moved) = done {
+            let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
+            let level = if self.args.output.is_some() || self.args.test { 2 } else { 3 };
+            self.count(Path::new("/*stdin*\\"), output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
+        }
+        Ok(())
+    }
+
+    /// A file.
+    pub(super) fn operand(&mut self, path: &Path) -> Result<(), Fatal> {
+        let shown = path.as_os_str().as_bytes();
+        let stat = match rustix::fs::stat(path) {
+            Ok(stat) => stat,
+            Err(errno)
+                if errno == Errno::NOENT && self.decompress() && !self.to_one() && self.suffix(shown).is_none() =>
+            {
+                return Ok(self.unknown_suffix(path));
+            }
+            Err(errno) => {
+                self.tool.fail();
+                return Ok(self.tell(1, &[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]));
+            }
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                self.tool.fail();
+                return Ok(self.tell(1, &[shown, b" is a directory -- ignored"]));
+            }
+            FileType::BlockDevice if !self.args.force => {
+                self.tool.fail();
+                return Ok(self.tell(1, &[shown, b" is a block device -- ignored"]));
+            }
+            _ => {}
+        }
+        let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
+        if own_output.is_some_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino)) {
+            self.tool.fail();
+            return Ok(self.tell(1, &[b"Refusing to open an output file which will overwrite the input file"]));
+        }
+        let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
+        let Some(name) = named else { return Ok(()) };
+        let mut source = match self.tool.open(path) {
+            Ok(source) => source,
+            Err(error) => return Ok(self.failed(path, &words(errno_of(&error)))),
+        };
+        match name {
+            None => self.into_joined(path, &stat, &mut source),
+            Some(name) => self.into_own(path, &stat, &name, source),
+        }
+    }
+
+    /// Whether everything goes to one place.
+    fn to_one(&self) -> bool {
+        self.args.stdout || self.args.output.is_some() || self.args.test
+    }
+
+    fn into_joined(&mut self, path: &Path, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
+        let done = self.joined_process(path, size_of(stat), source)?;
+        if let Done::Well(moved) = done {
+            let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
+            let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
+            self.count(path, output.as_deref().unwrap_or(b"/*stdout*\\"), &moved, level);
+            let single = self.total.wanted == 1 && !self.args.test && !self.args.stdout;
+            let made = if single { self.joined.take() } else { None };
+            if let Some((Some(mut target), sink)) = made {
+                // Of several that became one, none is removed: they could not be made again.
+                let whole = sink.close().and_then(|()| give(&target, stat)).and_then(|()| self.keep(&mut target));
+                match whole {
+                    Err(error) => self.output_failed(Some(&target), errno_of(&error)),
+                    Ok(()) if target.is_file() && self.args.rm => {
+                        let troubles = self.retire.add(path.to_owned(), stat, target);
+                        self.troubles(troubles);
+                    }
+                    Ok(()) => {}
+                }
+            } else if made.is_some() {
+                self.joined = made;
+            }
+        }
+        Ok(())
+    }
+
+    /// To a file of its own.
+    fn into_own(&mut self, path: &Path, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
+        let Some(mut target) = self.begin(name) else { return Ok(()) };
+        let sink = match target.sink(&self.tool) {
+            Ok(sink) => sink,
+            Err(error) => return Ok(self.output_failed(Some(&target), errno_of(&error))),
+        };
+        let done = self.process(path, size_of(stat), &mut source, Some((sink, &target)));
+        let _ = source.close();
+        let (moved, well) = match done {
+            Done::Well(moved) => (moved, true),
+            Done::Salvaged(moved) => (moved, false),
+            Done::Badly => return Ok(()),
+        };
+        let whole = give(&target, stat).and_then(|()| self.keep(&mut target));
+        if let Err(error) = whole {
+            return Ok(self.output_failed(Some(&target), errno_of(&error)));
+        }
+        if well {
+            self.count(path, name.as_os_str().as_bytes(), &moved, 2);
+            if self.args.rm {
+                let troubles = self.retire.add(path.to_owned(), stat, target);
+                self.troubles(troubles);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a whole file its name, for good with `--sync`.
+    fn keep(&self, target: &mut Target) -> io::Result<()> {
+        if !self.args.sync {
+            return target.name();
+        }
+        target.sync()?;
+        target.name()?;
+        target.sync_name()
+    }
+
+    /// The file, or standard output, where everything goes together.
+    pub(super) fn open_joined(&mut self) -> Result<(), Fatal> {
+        if self.joined.is_some() {
+            return Ok(());
+        }
+        let output = self.args.output.clone().filter(|output| output != Path::new("-") && !self.args.stdout);
+        let Some(output) = output else {
+            let sink = self.tool.stdout().map_err(|error| self.output_failed(None, errno_of(&error)));
+            self.joined = Some((None, sink.map_err(|()| Fatal)?));
+            return Ok(());
+        };
+        let target = self.begin(&output).ok_or(Fatal)?;
+        let sink = target.sink(&self.tool).map_err(|error| self.output_failed(Some(&target), errno_of(&error)));
+        self.joined = Some((Some(target), sink.map_err(|()| Fatal)?));
+        Ok(())
+    }
+
+    /// Begins the target, after asking where something has its name.
+    fn begin(&mut self, path: &Path) -> Option<Target> {
+        match Target::special(path) {
+            Ok(Some(special)) => return Some(special),
+            Ok(None) => {}
+            Err(error) => {
+                self.failed(path, &words(errno_of(&error)));
+                return None;
+            }
+        }
+        // From here on a signal has to wait for files to be tidied up.
+        self.stop = Some(Stop::on_signals());
+        let mut replace = self.args.force;
+        loop {
+            match Target::create(path, replace) {
+                Ok(target) => return Some(target),
+                Err(error) if errno_of(&error) == Errno::EXIST && !replace => {
+                    let shown = path.as_os_str().as_bytes();
+                    let name = self.tool.name().as_bytes();
+                    if self.level() <= 1 {
+                        self.say(1, &[name, b": ", shown, b" already exists; not overwritten  \n"]);
+                    } else {
+                        self.say(1, &[name, b": ", shown, b" already exists; overwrite (y/n) ? "]);
+                        replace = agreed();
+                        if !replace {
+                            self.say(1, &[b"Not overwritten  \n \n"]);
+                        }
+                    }
+                    if !replace {
+                        self.tool.fail();
+                        return None;
+                    }
+                }
+                Err(error) => {
+                    self.failed(path, &words(errno_of(&error)));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The suffix of a compressed file, and what it becomes.
+    fn suffix(&self, name: &[u8]) -> Option<(usize, &'static [u8])> {
+        let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        [(&b".zst"[..], &b""[..]), (b".tzst", b".tar")].into_iter().find_map(|(suffix, becomes)| {
+            (base.len() > suffix.len() && base.ends_with(suffix)).then_some((suffix.len(), becomes))
+        })
+    }
+
+    fn unknown_suffix(&self, path: &Path) {
+        let why = "unknown suffix (.zst/.tzst expected). Can't derive the output file name. Specify it with -o dstFileName. Ignoring.\n";
+        self.tool.fail();
+        let shown = path.as_os_str().as_bytes();
+        self.say(1, &[self.tool.name().as_bytes(), b": ", shown, b": ", why.as_bytes()]);
+    }
+
+    /// The name of what a file becomes. What is wrong was told.
+    fn target_name(&self, path: &Path) -> Option<PathBuf> {
+        let mut name = path.as_os_str().as_bytes().to_vec();
+        if self.decompress() {
+            let Some((length, becomes)) = self.suffix(&name) else {
+                self.unknown_suffix(path);
+                return None;
+            };
+            name.truncate(name.len() - length);
+            name.extend_from_slice(becomes);
+        } else {
+            name.extend_from_slice(b".zst");
+        }
+        let name = PathBuf::from(OsString::from_vec(name));
+        if let Some(dir) = &self.args.output_dir_flat {
+            return Some(dir.join(name.file_name()?));
+        }
+        let Some(dir) = &self.args.output_dir_mirror else { return Some(name) };
+        let mut below = dir.clone();
+        for part in name.components() {
+            match part {
+                Component::Normal(part) => below.push(part),
+                Component::ParentDir => {
+                    self.failed(path, "a name with '..' has no place below --output-dir-mirror");
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(Err(error)) = below.parent().map(std::fs::create_dir_all) {
+            self.failed(below.parent()?, &words(errno_of(&error)));
+            return None;
+        }
+        Some(below)
+    }
+
+    /// Tells what was done with a file, and adds it up.
+    fn count(&mut self, path: &Path, target: &[u8], moved: &Moved, level: i32) {
+        self.total.done += 1;
+        self.total.read += moved.read;
+        self.total.written += moved.written;
+        if self.total.wanted > 1 && self.level() < 3 || self.level() < level {
+            return;
+        }
+        let shown = path.to_string_lossy();
+        let line = if self.decompress() {
+            format!("{shown:<20}: {} bytes \n", moved.written).into_bytes()
+        } else {
+            let ((from, from_unit), (to, to_unit)) = (super::human(moved.read), super::human(moved.written));
+            let part = match moved.read {
+                0 => String::new(),
+                read => format!("{:6.2}% ", moved.written as f64 / read as f64 * 100.0),
+            };
+            let sizes = format!("{shown:<20} :{part}  ({from:>6}{from_unit} => {to:>6}{to_unit}, ");
+            [sizes.as_bytes(), target, b") \n"].concat()
+        };
+        self.say(level, &[&line]);
+    }
+}
+
+/// Bytes of a file; unknown of what is none.
+fn size_of(stat: &Stat) -> Option<u64> {
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0).then_some(stat.st_size as u64)
+}
+
+/// Gives a target the attributes of its source.
+fn give(target: &Target, stat: &Stat) -> io::Result<()> {
+    if target.is_file() && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+        give_attributes(target.descriptor(), stat, None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! `dio zstd`, `unzstd` and `zstdcat`.
+
+mod args;
+mod file;
+mod human;
+mod list;
+mod plan;
+mod work;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::io::Errno;
+
+use super::compress::{Retire, Target, Trouble};
+use crate::codec::zstd::Encode;
+use crate::quote::words;
+use crate::stop::Stop;
+use crate::tool::{Sink, Tool, die_of_a_closed_pipe, errno_of};
+
+pub use args::{ZstdArgs, is_zstd, modern};
+use human::human;
+
+/// Runs `dio zstd`.
+pub fn run(args: ZstdArgs) -> ExitCode {
+    let tool = Tool::new("zstd", &args.io);
+    let plan = match plan::Plan::new(&tool, &args) {
+        Ok(plan) => plan,
+        Err(why) => {
+            tool.error(why);
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut run =
+        Run { tool, plan, args, joined: None, retire: Retire::default(), stop: None, total: Total::default() };
+    let files = run.files();
+    match files {
+        Some(files) if run.args.list => run.list(&files),
+        Some(files) => run.all(&files),
+        None => run.tool.fail(),
+    }
+    run.finish()
+}
+
+/// Runs `dio unzstd`: `zstd -d`.
+pub fn run_unzstd(mut args: ZstdArgs) -> ExitCode {
+    args.decompress = !(args.compress || args.test || args.list);
+    run(args)
+}
+
+/// Runs `dio zstdcat`: `zstd -dcf`.
+pub fn run_zstdcat(mut args: ZstdArgs) -> ExitCode {
+    (args.force, args.stdout) = (true, args.output.is_none());
+    if args.quiet == 0 && args.verbose == 0 {
+        args.quiet = 1;
+    }
+    run_unzstd(args)
+}
+
+/// A failure after which nothing more can be done: it was told.
+#[derive(Debug)]
+struct Fatal;
+
+/// What was done with all files together.
+#[derive(Debug, Default)]
+struct Total {
+    /// Names on the command line, and in directories.
+    wanted: usize,
+    done: u64,
+    read: u64,
+    written: u64,
+}
+
+/// One run.
+struct Run {
+    tool: Tool,
+    args: ZstdArgs,
+    plan: plan::Plan,
+    /// Where everything goes together: standard output or the file of `-o`, with the stream to it.
+    joined: Option<(Option<Target>, Sink)>,
+    retire: Retire,
+    /// Watched from the first file that is made.
+    stop: Option<&'static Stop>,
+    total: Total,
+}
+
+impl Run {
+    /// How much is told: 2 unless `-q` or `-v` were given.
+    fn level(&self) -> i32 {
+        2 + i32::from(self.args.verbose) - i32::from(self.args.quiet)
+    }
+
+    fn decompress(&self) -> bool {
+        self.args.decompress || self.args.test
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.is_some_and(Stop::asked)
+    }
+
+    fn all(&mut self, files: &[OsString]) {
+        self.total.wanted = files.len();
+        if self.args.output.is_some() && files.len() > 1 && !self.args.test && !self.may_join() {
+            return self.tool.fail();
+        }
+        for name in files {
+            let done = if name == "-" { self.stdin() } else { self.operand(Path::new(name)) };
+            if done.is_err() || self.stopped() {
+                break;
+            }
+        }
+        if self.total.wanted > 1 && self.total.done > 0 && !self.args.stdout && !self.stopped() {
+            self.summary();
+        }
+    }
+
+    /// One line for all files.
+    fn summary(&self) {
+        let Total { done, read, written, .. } = self.total;
+        let line = if self.decompress() {
+            format!("{done} files decompressed : {written:6} bytes total \n")
+        } else {
+            let ((from, from_unit), (to, to_unit)) = (human(read), human(written));
+            let part = if read == 0 { 0.0 } else { written as f64 / read as f64 * 100.0 };
+            format!("{done:3} files compressed :{part:6.2}% ({from:>6}{from_unit:>4} => {to:>6}{to_unit:>4})\n")
+        };
+        self.say(2, &[line.as_bytes()]);
+    }
+
+    /// Asks whether several files are to become one.
+    fn may_join(&self) -> bool {
+        let Some(output) = &self.args.output else { return true };
+        if *output == Path::new("/dev/null") {
+            return true;
+        }
+        let shown = output.as_os_str().as_bytes();
+        self.tell(
+            1,
+            &[b"WARNING: all input files will be processed and concatenated into a single output file: ", shown],
+        );
+        if self.args.force || self.decompress() {
+            return true;
+        }
+        self.say(1, &[b"The concatenated output CANNOT regenerate original file names nor directory structure. \nProceed? (y/n): "]);
+        let agreed = self.level() > 1 && super::compress::agreed();
+        if !agreed {
+            self.say(1, &[b"Aborting... \n"]);
+        }
+        agreed
+    }
+
+    /// Ends everything, and returns the exit status.
+    fn finish(mut self) -> ExitCode {
+        if let Some((target, sink)) = self.joined.take() {
+            self.close_joined(target, sink);
+        }
+        let troubles = self.retire.flush();
+        self.troubles(troubles);
+        if self.args.sync && !self.args.stdout {
+            self.tool.set_durable();
+        }
+        let status = self.tool.finish();
+        if let Some(stop) = self.stop {
+            stop.die_if_asked();
+        }
+        status
+    }
+
+    fn close_joined(&self, target: Option<Target>, mut sink: Sink) {
+        let synced = if self.args.sync && target.is_none() { sink.sync(false) } else { Ok(()) };
+        if let Err(error) = synced.and(sink.close()) {
+            return self.output_failed(target.as_ref(), errno_of(&error));
+        }
+        // What could not be made whole gets no name.
+        if let Some(mut target) = target.filter(|target| !target.is_file() || (self.total.done > 0 && !self.stopped()))
+        {
+            let umask = rustix::process::umask(rustix::fs::Mode::empty());
+            rustix::process::umask(umask);
+            let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
+            let moded = if target.is_file() { rustix::fs::fchmod(target.descriptor(), mode) } else { Ok(()) };
+            let synced = if self.args.sync { target.sync() } else { Ok(()) };
+            if let Err(error) = moded.map_err(io::Error::from).and(synced).and_then(|()| target.name()) {
+                self.output_failed(Some(&target), errno_of(&error));
+            }
+        }
+    }
+
+    fn troubles(&self, troubles: Vec<Trouble>) {
+        for trouble in troubles {
+            let (path, errno) = match trouble {
+                Trouble::Sync(path, error) => (path, errno_of(&error)),
+                Trouble::Remove(path, errno) => (path, errno),
+            };
+            self.failed(&path, &words(errno));
+        }
+    }
+
+    /// Prints a message as it is, if so much is told.
+    fn say(&self, level: i32, parts: &[&[u8]]) {
+        if self.level() >= level {
+            // Nobody can be told that standard error is closed.
+            let _ = io::stderr().lock().write_all(&parts.concat());
+        }
+    }
+
+    /// Prints a message behind the program's name.
+    fn tell(&self, level: i32, parts: &[&[u8]]) {
+        self.say(level, &[self.tool.name().as_bytes(), b": ", &parts.concat(), b" \n"]);
+    }
+
+    /// An error with a file.
+    fn failed(&self, path: &Path, why: &str) {
+        self.tool.fail();
+        self.tell(1, &[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
+    }
+
+    /// An error of writing.
+    fn output_failed(&self, target: Option<&Target>, errno: Errno) {
+        if target.is_none() {
+            die_of_a_closed_pipe(errno);
+        }
+        self.failed(target.map_or(Path::new("/*stdout*\\"), Target::path), &format!("write error : {}", words(errno)));
+    }
+
+    fn print(&self, text: &[u8]) {
+        if let Err(error) = self.tool.print(text) {
+            self.tool.write_failed(&error);
+        }
+    }
+
+    /// How to compress something of so many bytes.
+    fn encode(&self, size: Option<u64>) -> Encode {
+        Encode { size, ..self.plan.encode.clone() }
+    }
+}

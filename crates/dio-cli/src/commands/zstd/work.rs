@@ -1,0 +1,195 @@
+//! From the bytes of a source to those of a target.
+
+use std::io::{BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::{Fatal, Run};
+use crate::codec::{Damage, DecodeError, EncodeError, Moved, zstd};
+use crate::commands::compress::{Target, Watched, WatchedSink};
+use crate::quote::words;
+use crate::tool::{Sink, Source, errno_of};
+
+/// How it went; what went wrong was told.
+pub(super) enum Done {
+    Well(Moved),
+    /// The input was damaged, and the part before is to be kept.
+    Salvaged(Moved),
+    Badly,
+}
+
+impl Run {
+    /// Compresses or decompresses a source to the place where everything goes together.
+    pub(super) fn joined_process(
+        &mut self,
+        shown: &Path,
+        size: Option<u64>,
+        source: &mut Source,
+    ) -> Result<Done, Fatal> {
+        if self.args.test {
+            return Ok(self.work(shown, size, source, &mut WatchedSink::new(None, false)));
+        }
+        self.open_joined()?;
+        let Some((target, mut sink)) = self.joined.take() else { return Err(Fatal) };
+        let file = target.as_ref().is_some_and(Target::is_file);
+        let sparse = (file && self.decompress() && !self.args.no_sparse) || (self.args.sparse && sink.file().is_some());
+        let mut watched = WatchedSink::new(Some(&mut sink), sparse);
+        let done = self.work(shown, size, source, &mut watched);
+        let (failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
+        let made_longer = lengthen(&mut sink, zeros).map_err(|error| errno_of(&error));
+        if let Some(errno) = failed.or(made_longer.err()) {
+            self.output_failed(target.as_ref(), errno);
+            return Err(Fatal);
+        }
+        self.joined = Some((target, sink));
+        if matches!(done, Done::Badly) && self.args.output.is_some() && self.total.wanted == 1 {
+            // Nothing whole can come of it.
+            self.joined = None;
+        }
+        Ok(done)
+    }
+
+    /// Compresses or decompresses a source to a file of its own.
+    pub(super) fn process(
+        &mut self,
+        shown: &Path,
+        size: Option<u64>,
+        source: &mut Source,
+        to: Option<(Sink, &Target)>,
+    ) -> Done {
+        let Some((mut sink, target)) = to else { return Done::Badly };
+        let sparse = self.decompress() && !self.args.no_sparse && target.is_file();
+        let mut watched = WatchedSink::new(Some(&mut sink), sparse);
+        let done = self.work(shown, size, source, &mut watched);
+        let (mut failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
+        if matches!(done, Done::Badly) && failed.is_none() {
+            return Done::Badly;
+        }
+        if failed.is_none() {
+            let closed = lengthen(&mut sink, zeros).and_then(|()| sink.close());
+            failed = closed.err().map(|error| errno_of(&error));
+        }
+        match failed {
+            Some(errno) => {
+                self.output_failed(Some(target), errno);
+                Done::Badly
+            }
+            None => done,
+        }
+    }
+
+    fn work(&self, shown: &Path, size: Option<u64>, source: &mut Source, sink: &mut WatchedSink<'_>) -> Done {
+        let mut input = Watched::new(&self.tool, source, self.stop);
+        if self.decompress() {
+            return self.decode(shown, &mut input, sink);
+        }
+        match zstd::encode(&mut input, sink, &self.encode(size)) {
+            Ok(moved) => Done::Well(moved),
+            Err(EncodeError::Read(error)) => {
+                if !self.stopped() {
+                    // What the library refuses has no number.
+                    let why = match error.kind() {
+                        std::io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => error.to_string(),
+                        _ => words(errno_of(&error)),
+                    };
+                    self.failed(shown, &format!("Read error : {why}"));
+                }
+                Done::Badly
+            }
+            // Of writing, the sink knows.
+            Err(EncodeError::Write(_) | EncodeError::Stopped) => Done::Badly,
+        }
+    }
+
+    fn read_failed(&self, shown: &Path, error: &std::io::Error) -> Done {
+        if !self.stopped() {
+            self.failed(shown, &format!("Read error : {}", words(errno_of(error))));
+        }
+        Done::Badly
+    }
+
+    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+        let shown = path.as_os_str().as_bytes();
+        let head = match input.peek(4) {
+            Ok(head) => head,
+            Err(error) => return self.read_failed(path, &error),
+        };
+        let empty = head.is_empty();
+        if self.plan.pass_through && crate::codec::detect(head) != Some(crate::codec::Format::Zstd) {
+            return self.pass(path, input, sink);
+        }
+        let short = head.len() < 4;
+        let damaged = |parts: &[&[u8]]| {
+            self.tool.fail();
+            self.say(1, &[shown, b" : ", &parts.concat(), b" \n"]);
+        };
+        match zstd::decode(input, sink, &self.plan.decode) {
+            Ok(moved) => return Done::Well(moved),
+            Err(DecodeError::Read(error)) => return self.read_failed(path, &error),
+            Err(DecodeError::Write(_) | DecodeError::Stopped) => {}
+            Err(DecodeError::NotInFormat) if short => self.failed(path, "unknown header"),
+            Err(DecodeError::NotInFormat) => self.failed(path, "unsupported format"),
+            Err(DecodeError::TrailingGarbage { offset, moved }) => {
+                self.failed(path, &format!("unsupported format, at byte {offset}"));
+                return self.salvaged(shown, moved.written, moved);
+            }
+            Err(DecodeError::Damaged { offset, what, sound, moved }) => {
+                match &what {
+                    Damage::UnexpectedEnd if empty => self.failed(path, "unexpected end of file"),
+                    Damage::UnexpectedEnd => {
+                        damaged(&[format!("Read error (39) : premature end, at byte {offset}").as_bytes()]);
+                    }
+                    Damage::Header(what) | Damage::Data(what) => {
+                        damaged(&[format!("Decoding error (36) : {what}, at byte {offset}").as_bytes()]);
+                    }
+                    other => damaged(&[format!("Decoding error (36) : {other}, at byte {offset}").as_bytes()]),
+                }
+                return self.salvaged(shown, sound, moved);
+            }
+        }
+        Done::Badly
+    }
+
+    /// The input was damaged: whether what was decoded is kept.
+    fn salvaged(&self, shown: &[u8], sound: u64, moved: Moved) -> Done {
+        if !self.args.salvage {
+            return Done::Badly;
+        }
+        let written = moved.written;
+        self.tell(
+            1,
+            &[shown, format!(": {written} bytes were kept, {sound} of them are known to be sound").as_bytes()],
+        );
+        Done::Salvaged(moved)
+    }
+
+    /// Passes on bytes that are not compressed.
+    fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+        loop {
+            let bytes = match input.fill_buf() {
+                Ok(bytes) => bytes,
+                Err(error) => return self.read_failed(shown, &error),
+            };
+            let count = bytes.len();
+            if count == 0 {
+                let read = input.read_so_far();
+                return Done::Well(Moved { read, written: read, ..Moved::default() });
+            }
+            if sink.write_all(bytes).is_err() {
+                return Done::Badly;
+            }
+            input.consume(count);
+        }
+    }
+}
+
+/// Makes a file longer by zeros that were left out at its end, and continues behind them.
+fn lengthen(sink: &mut Sink, zeros: u64) -> std::io::Result<()> {
+    if zeros == 0 {
+        return Ok(());
+    }
+    sink.flush()?;
+    let end = sink.position() + zeros;
+    rustix::fs::ftruncate(sink.descriptor(), end)?;
+    sink.seek(end)
+}

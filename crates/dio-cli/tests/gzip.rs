@@ -1,0 +1,287 @@
+//! `dio gzip` beside GNU gzip: the same commands in the same directories must leave the same files, words and statuses.
+
+mod compress_support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use compress_support::{Seen, Whose, inputs, permit, piped, scratch, script, seen, text, well};
+
+/// Files for every situation.
+fn prepare(dir: &Path) {
+    let at = |name: &str| dir.join(name);
+    let a = text(23_893);
+    let gz = piped("gzip", &["-nc"], &a);
+    let put = |name: &str, bytes: &[u8]| fs::write(at(name), bytes).unwrap();
+    for name in ["a", "b", "c.tgz1", "no such:file", "s", "t"] {
+        put(name, &a);
+    }
+    for name in ["a.gz", "b2.gz", "c.tgz", "d-gz", "f.Z", "up.GZ"] {
+        put(name, &gz);
+    }
+    put("e", b"");
+    put("e.gz", b"");
+    put("two.gz", &[&gz[..], &gz].concat());
+    put("garb.gz", &[&gz[..], b"garbage\n"].concat());
+    put("zer.gz", &[&gz[..], &[0; 20]].concat());
+    put("tr.gz", &gz[..1000]);
+    let changed = |at: usize, bytes: &[u8]| {
+        let mut all = gz.clone();
+        all[at..at + bytes.len()].copy_from_slice(bytes);
+        all
+    };
+    put("crc.gz", &changed(gz.len() - 8, b"XX"));
+    put("len.gz", &changed(gz.len() - 3, b"XX"));
+    put("m1.gz", b"\x1f\x8b\x07");
+    put("m2.gz", b"\x1f\x8b\x08\x20aaaaaaaaaaaaaaaaa");
+    put("m3.gz", b"\x1f\x8b\x08\xc0aaaaaaaaaaaaaaaaa");
+    put("m4.gz", b"\x1f\x8b\x08\0aaaaaaaaaaaaaaaaa");
+    put("m5.gz", b"\x1f\x8b\x08\0aaaa");
+    put("m6.gz", b"\x1f");
+    put("m7.gz", b"\x1fx");
+    put("n.gz", &[b"\x1f\x8b\x08\x08aaaa\0\x03../../evil\0", &gz[10..]].concat());
+    symlink("a", at("lnk")).unwrap();
+    fs::create_dir_all(at("d/e")).unwrap();
+    put("d/x", &a);
+    put("d/e/y", &a);
+    fs::hard_link(at("b"), at("b9")).unwrap();
+    let touched = "touch -h -d 2020-01-01T00:00:00Z * d/* d/e/*";
+    assert!(Command::new("sh").args(["-c", touched]).current_dir(dir).status().unwrap().success());
+    permit(&at("s"), 0o4755);
+    permit(&at("t"), 0o1644);
+    permit(&at("a"), 0o640);
+    rustix::fs::mknodat(rustix::fs::CWD, at("ff"), rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+}
+
+fn run(whose: Whose, text: &str) -> Seen {
+    let dir = scratch();
+    prepare(dir.path());
+    seen(script(whose, dir.path(), text), dir.path())
+}
+
+/// Ratios and sizes of compressed files are not GNU's; damage is told with its place.
+fn common(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let line = line.split(", at byte ").next().unwrap_or_default();
+        let words = line.split(' ').map(|word| if word.ends_with('%') { "R%" } else { word });
+        let mut words: Vec<&str> = words.collect();
+        words.dedup_by(|a, b| a.is_empty() && b.is_empty());
+        out += &(words.join(" ") + "\n");
+    }
+    out
+}
+
+#[track_caller]
+fn same(text: &str) {
+    let (gnu, dio) = (run(Whose::System, text), run(Whose::Ours, text));
+    // The order of a directory is the file system's to GNU gzip, and that of the names to dio.
+    let any_order = text.contains(" -r");
+    let common = |text: &str| {
+        let mut lines: Vec<String> = common(text).lines().map(str::to_owned).collect();
+        if any_order {
+            lines.sort();
+        }
+        lines
+    };
+    let differ = gnu.status != dio.status
+        || common(&gnu.out) != common(&dio.out)
+        || common(&gnu.err) != common(&dio.err)
+        || gnu.files != dio.files;
+    if differ {
+        let mut files = String::new();
+        for (name, what) in &gnu.files {
+            if dio.files.get(name) != Some(what) {
+                files += &format!("{name}: GNU {what}, dio {:?}\n", dio.files.get(name));
+            }
+        }
+        for name in dio.files.keys().filter(|name| !gnu.files.contains_key(*name)) {
+            files += &format!("{name}: only dio\n");
+        }
+        panic!(
+            "{text}\nGNU {:?}\n{}{}\ndio {:?}\n{}{}\n{files}",
+            gnu.status, gnu.out, gnu.err, dio.status, dio.out, dio.err
+        );
+    }
+}
+
+#[test]
+fn files_are_replaced_as_gnu_does() {
+    for text in [
+        "gzip d/x",
+        "gzip -k a",
+        "gzip -kf a",
+        "gzip a",
+        "gzip -v d/x",
+        "gzip -kv d/x",
+        "gzip -kv e -f",
+        "gzip -d b2.gz",
+        "gzip -d a.gz",
+        "gzip -df a.gz",
+        "gzip -dv b2.gz",
+        "gunzip b2",
+        "gzip -dfv a.gz d-gz f.Z c.tgz up.GZ",
+        "gzip -df garb.gz zer.gz two.gz",
+        "gzip -d crc.gz; gzip -d len.gz; gzip -d tr.gz; gzip -d m4.gz; gzip -d m5.gz",
+        "gzip -dN n.gz; ls ..| grep evil",
+        "gzip -dkN a.gz -f",
+        "gzip -n d/x; gzip -dN d/x.gz",
+        "gzip d/x; mv d/x.gz d/z.gz; gzip -dN d/z.gz",
+        "gzip d/x; mv d/x.gz d/z.gz; gzip -d d/z.gz",
+        "gzip --best -k d/x; gzip --fast -c d/x | gzip -t",
+        "gzip -9 -1 --st d/x | gzip -t; gzip -c5 d/x | gzip -d | cksum",
+        "gzip -S .foo d/x; gunzip -S .foo d/x; gzip -S .foo d/x; gunzip -S .foo d/x.foo",
+        "gzip -S z d/x; gunzip -S z d/xz",
+        "gzip --synchronous d/x; gunzip --synchronous d/x",
+        "gzip -f s t lnk b",
+        "chmod 444 d/x; gzip d/x",
+        "gzip -m d/x; gzip -dN d/x.gz",
+    ] {
+        same(text);
+    }
+}
+
+#[test]
+fn what_is_left_alone_is_told_as_gnu_does() {
+    for text in [
+        "gzip a.gz",
+        "gzip c.tgz b2.gz -v",
+        "gzip -q a.gz b2.gz",
+        "gzip -d c.tgz1 nofile",
+        "gunzip nofile",
+        "zcat nofile",
+        "gzip nofile a.gz",
+        "gzip -q a; gzip -qd c.tgz1",
+        "gzip .",
+        "gzip lnk",
+        "gzip b",
+        "gzip ff s t",
+        "gzip -qf ff",
+        "gzip 'no such:file' nofile",
+        "gzip -t ''",
+        "gzip -r d",
+        "gzip -rv d",
+        "gzip -r d; gzip -rdv d",
+        "gzip -rt d",
+        "gzip -rd d; gzip -rdv d",
+        "gzip -dv -S .bar b2.gz",
+        "gzip -a -kf a",
+        "GZIP=-9 gzip -kf a",
+        "GZIP=-qv gzip -k d/x",
+        "GZIP=-vq gzip -k d/x",
+    ] {
+        same(text);
+    }
+}
+
+#[test]
+fn lists_and_tests_are_gnus() {
+    for text in [
+        "gzip -t a.gz b2.gz",
+        "gzip -tv a.gz nofile.gz",
+        "gzip -t a",
+        "gzip -t e.gz",
+        "gzip -tv garb.gz",
+        "gzip -t garb.gz",
+        "gzip -t zer.gz",
+        "gzip -t tr.gz",
+        "gzip -tv crc.gz",
+        "gzip -t len.gz",
+        "gzip -t m1.gz m2.gz m3.gz",
+        "gzip -t m4.gz",
+        "gzip -t m5.gz",
+        "gzip -t m6.gz",
+        "gzip -t m7.gz",
+        "gzip -tv < a.gz",
+        "gzip -l a.gz",
+        "gzip -l b2.gz a.gz",
+        "gzip -ql b2.gz a.gz",
+        "gzip -lv b2.gz a.gz",
+        "gzip -lvN n.gz",
+        "gzip -lN n.gz",
+        "gzip -l a",
+        "gzip -l tr.gz",
+        "gzip -l garb.gz",
+        "gzip -l < a.gz",
+        "gzip -l nofile b2.gz",
+        "gzip -lS .tgz c.tgz",
+    ] {
+        same(text);
+    }
+}
+
+#[test]
+fn streams_are_gnus() {
+    for text in [
+        "gzip < a | gzip -d | cksum",
+        "gzip -c a b9 | gzip -dc | cksum",
+        "gzip -c lnk | gzip -dc | cksum",
+        "gzip a - < b | gzip -d | cksum",
+        "gzip -d - < b2.gz | cksum",
+        "gzip -dv < a.gz | cksum",
+        "zcat b2 a.gz | cksum",
+        "zcat a",
+        "zcat -f a a.gz two.gz | cksum",
+        "zcat -f e.gz e",
+        "zcat -f m6.gz m7.gz | od -c",
+        "gzip -dc garb.gz | cksum",
+        "gzip -d < a",
+        "gzip -dcv a.gz | cksum",
+        "gzip -c a > /dev/full",
+        "gzip -dc a.gz > /dev/full",
+        "gzip < a > /dev/full",
+        "yes | head -c 30000000 | gzip -1 | gzip -dc | cksum",
+        "(yes | head -c 100000; sleep 0.1; echo end) | gzip | (sleep 0.1; gzip -dc) | cksum",
+        "gzip -dc nofile a.gz | cksum",
+        "cat a.gz b2.gz | gzip -dc | cksum",
+    ] {
+        same(text);
+    }
+}
+
+#[test]
+fn command_lines_that_make_no_sense_are_refused_as_gnu_does() {
+    for text in [
+        "gzip --nosuch",
+        "gzip -y",
+        "gzip -0 a",
+        "gunzip --nosuch",
+        "gzip -S '' a",
+        "gzip -S",
+        "gzip -b",
+        "gzip -Z",
+        "gzip --n a.gz",
+        "gzip --li a.gz",
+        "gzip --help=3",
+        "GZIP=-c gzip a",
+        "GZIP=--stdout gzip a",
+        "GZIP='-9 foo' gzip a",
+        "gzip -S 0123456789012345678901234567890123456789 a",
+    ] {
+        same(text);
+    }
+}
+
+#[test]
+fn both_read_what_the_other_wrote() {
+    let dir = scratch();
+    for (name, bytes) in inputs() {
+        fs::write(dir.path().join(name), &bytes).unwrap();
+        for level in ["-1", "-6", "-9", "-12"] {
+            if level == "-12" && bytes.len() > 2_000_000 {
+                continue;
+            }
+            let ours = well(dir.path(), &format!("gzip {level} -c {name}"));
+            assert!(piped("gzip", &["-dc"], &ours) == bytes, "{name} {level} from a file");
+            let ours = well(dir.path(), &format!("cat {name} | gzip {level} -p 3"));
+            assert!(piped("gzip", &["-dc"], &ours) == bytes, "{name} {level} from a pipe");
+            assert!(piped("gzip", &["-t"], &ours).is_empty());
+        }
+        fs::write(dir.path().join("theirs.gz"), piped("gzip", &["-c"], &bytes)).unwrap();
+        assert!(well(dir.path(), "gunzip -c theirs.gz") == bytes, "{name} of GNU's");
+        assert!(well(dir.path(), "cat theirs.gz theirs.gz | zcat") == [&bytes[..], &bytes].concat(), "{name} twice");
+        well(dir.path(), &format!("gzip -k {name} && mv {name} old && gunzip {name}.gz && cmp {name} old"));
+    }
+}

@@ -1,0 +1,275 @@
+//! What `dio gzip` and `dio zstd` do that cannot be compared: ends that come suddenly, full disks, little memory, damaged
+//! files, receipts.
+
+mod compress_support;
+#[allow(unused_imports, reason = "each test uses its part")]
+mod own;
+
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use compress_support::{Whose, links, piped, scratch, script, text, until, well};
+use dio_test::{Seed, file_systems, random_file};
+use own::{Mounted, cold, in_memory, is_direct, is_root, json, number};
+use rustix::process::{Pid, Signal, kill_process};
+
+const MIB: usize = 1 << 20;
+
+/// Names in a directory, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// A started command, in the C locale and with nothing to say.
+fn start(dir: &Path, program: &str, args: &[&str]) -> std::process::Child {
+    let mut command = Command::new(links().join(program));
+    command.args(args).current_dir(dir).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_signal_leaves_nothing_of_a_target_and_all_of_the_source() {
+    for (program, args, target) in [
+        ("gzip", &["-9", "big"][..], "big.gz"),
+        ("zstd", &["-q", "--rm", "-19", "big"], "big.zst"),
+        ("zstd", &["-q", "-19", "big", "-o", "out"], "out"),
+    ] {
+        let dir = scratch();
+        let bytes = text(40 * MIB);
+        fs::write(dir.path().join("big"), &bytes).unwrap();
+        let mut child = start(dir.path(), program, args);
+        let io = format!("/proc/{}/io", child.id());
+        until("it has begun", || {
+            let text = fs::read_to_string(&io).unwrap_or_default();
+            let read = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<u64>().ok());
+            read.unwrap_or(0) > 3 || !fs::exists(&io).unwrap()
+        });
+        until("it handles signals", || {
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let caught =
+                status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+            caught.is_some_and(|mask| mask & 2 != 0)
+        });
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(2), "{program} {args:?}");
+        assert_eq!(names(dir.path()), ["big"], "{program} {args:?}: {target}");
+        assert!(fs::read(dir.path().join("big")).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn what_is_killed_loses_no_source() {
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    let bytes = text(6 * MIB);
+    let compressed = [piped("gzip", &["-c"], &bytes), piped("zstd", &["-qc"], &bytes)];
+    let mut cut = 0;
+    for round in 0..24 {
+        let dir = scratch();
+        let files = ["a", "b", "c"];
+        let (program, back, args, suffix): (_, _, &[&str], _) = match round % 4 {
+            0 => ("gzip", "gzip", &["-f"], ".gz"),
+            1 => ("gzip", "gzip", &["-df"], ".gz"),
+            2 => ("zstd", "zstd", &["-qf", "--rm"], ".zst"),
+            _ => ("zstd", "zstd", &["-dqf", "--rm"], ".zst"),
+        };
+        let decompresses = round % 2 == 1;
+        let mut operands = args.to_vec();
+        let packed: Vec<String> = files.iter().map(|name| format!("{name}{suffix}")).collect();
+        for (name, packed) in files.iter().zip(&packed) {
+            let (path, content) = match decompresses {
+                true => (dir.path().join(packed), &compressed[round % 4 / 2]),
+                false => (dir.path().join(name), &bytes),
+            };
+            fs::write(path, content).unwrap();
+            operands.push(if decompresses { packed } else { name });
+        }
+        let mut child = start(dir.path(), program, &operands);
+        std::thread::sleep(Duration::from_micros(rng.range(0..400_000)));
+        let _ = child.kill();
+        let status = child.wait().unwrap();
+        cut += usize::from(status.signal() == Some(9));
+        for (name, packed) in files.iter().zip(&packed) {
+            // One of both is there, and whole; what has a name is whole.
+            let plain = fs::read(dir.path().join(name)).ok();
+            let unpacked = fs::read(dir.path().join(packed)).ok().map(|packed| piped(back, &["-dc"], &packed));
+            assert!(plain.is_some() || unpacked.is_some(), "{name} is lost, round {round}, {seed:?}");
+            for found in [plain, unpacked].into_iter().flatten() {
+                assert!(found == bytes, "{name} has {} bytes, round {round}, {seed:?}", found.len());
+            }
+        }
+    }
+    assert!(cut > 0, "no run was cut in the middle: {seed:?}");
+}
+
+#[test]
+fn a_full_disk_keeps_the_source_and_what_was_there() {
+    let Some(disk) = Mounted::new(&["mkfs.ext4", "-q", "-F"], 24 << 20) else { return };
+    random_file(disk.path.join("noise"), 11 << 20, 5);
+    fs::write(disk.path.join("noise.gz"), "old").unwrap();
+    fs::write(disk.path.join("noise.zst"), "old").unwrap();
+    let before = names(&disk.path);
+    for text in ["gzip -f noise", "zstd -qf --rm noise", "gzip -c noise > out"] {
+        let output = script(Whose::Ours, &disk.path, text).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}: {said}");
+        assert!(said.contains("No space left on device"), "{text}: {said}");
+        let _ = fs::remove_file(disk.path.join("out"));
+        assert_eq!(names(&disk.path), before, "{text}");
+        for name in ["noise.gz", "noise.zst"] {
+            assert_eq!(fs::read(disk.path.join(name)).unwrap(), b"old", "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_written() {
+    if !is_root() {
+        dio_test::skip!("needs root to become someone else");
+        return;
+    }
+    let dir = scratch();
+    compress_support::permit(dir.path(), 0o755);
+    fs::copy(env!("CARGO_BIN_EXE_dio"), dir.path().join("gzip")).unwrap();
+    fs::write(dir.path().join("a"), "a").unwrap();
+    fs::write(dir.path().join("b.gz"), piped("gzip", &["-c"], b"b")).unwrap();
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    for (program, prefix) in [("./gzip", "gzip: "), ("/bin/gzip", "gzip: ")] {
+        let text = format!("{nobody} {program} a; {nobody} {program} -d b.gz");
+        let output = script(Whose::Ours, dir.path(), &text).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, format!("{prefix}a.gz: Permission denied\n{prefix}b: Permission denied\n"), "{program}");
+    }
+}
+
+#[test]
+fn the_sound_part_of_a_damaged_file_is_kept_where_that_is_asked_for() {
+    let dir = scratch();
+    let bytes = text(3 * MIB);
+    for (program, suffix) in [("gzip", ".gz"), ("zstd", ".zst")] {
+        let mut packed = piped(program, &["-c"], &bytes);
+        let half = packed.len() / 2;
+        packed.truncate(half);
+        let name = format!("x{suffix}");
+        fs::write(dir.path().join(&name), &packed).unwrap();
+        let output = script(Whose::Ours, dir.path(), &format!("{program} -d {name}")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(&format!("at byte {half}")), "{said}");
+        assert!(!dir.path().join("x").exists());
+        let output = script(Whose::Ours, dir.path(), &format!("{program} -df --salvage {name}")).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let kept = fs::read(dir.path().join("x")).unwrap();
+        assert!(kept.len() > 100_000 && kept == bytes[..kept.len()], "{} bytes", kept.len());
+        // The source stays.
+        assert!(fs::read(dir.path().join(&name)).unwrap() == packed);
+        fs::remove_file(dir.path().join("x")).unwrap();
+    }
+}
+
+#[test]
+fn no_changed_byte_gives_other_data_without_a_word() {
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    let dir = scratch();
+    let bytes = text(400_000);
+    let ours = well(dir.path(), "head -c 0 /dev/null | gzip");
+    assert!(piped("gzip", &["-dc"], &ours).is_empty());
+    fs::write(dir.path().join("in"), &bytes).unwrap();
+    for (program, make) in [("gzip", "gzip -c in"), ("gzip", "/bin/gzip -c in"), ("zstd", "zstd -qc in")] {
+        let sound = well(dir.path(), make);
+        for _ in 0..25 {
+            let mut broken = sound.clone();
+            let at = rng.range_usize(0..broken.len());
+            broken[at] ^= 1 << rng.range(0..8);
+            fs::write(dir.path().join("broken"), &broken).unwrap();
+            let text = format!("exec timeout 20 {program} -dc < broken");
+            let output = script(Whose::Ours, dir.path(), &text).output().unwrap();
+            let code = output.status.code();
+            assert!(matches!(code, Some(0..=2)), "{make} changed at {at}: {output:?}, {seed:?}");
+            if code == Some(0) {
+                assert!(output.stdout == bytes, "{make} changed at {at}, {seed:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_it() {
+    let dir = scratch();
+    fs::write(dir.path().join("in"), text(20 * MIB)).unwrap();
+    well(dir.path(), "gzip -1 -k in; zstd -q in");
+    for program in ["gzip -c in", "zcat in.gz", "zstd -qc in", "zstdcat in.zst", "gzip < in", "zstd -dc < in.zst"] {
+        let text = format!("({program}; echo $? > status) | head -c 100 > /dev/null; cat status");
+        let output = script(Whose::Ours, dir.path(), &text).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "141", "{program}: {output:?}");
+    }
+}
+
+#[test]
+fn receipts_say_that_the_page_cache_was_left_alone() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let path = dir.path().join("in");
+        fs::write(&path, text(9 * MIB + 17)).unwrap();
+        for (make, back, packed) in [("gzip -k", "gzip -dkf", "in.gz"), ("zstd -q", "zstd -dqf", "in.zst")] {
+            cold(&path);
+            let receipt = json(std::str::from_utf8(&well(dir.path(), &format!("{make} --receipt=- in"))).unwrap());
+            assert_eq!(number(&receipt, "bytes_read"), (9 * MIB + 17) as u64, "{receipt:#}");
+            if !is_direct(&fs) || in_memory(&fs) {
+                continue;
+            }
+            cold(&dir.path().join(packed));
+            let back = json(std::str::from_utf8(&well(dir.path(), &format!("{back} --receipt=- {packed}"))).unwrap());
+            for receipt in [receipt, back] {
+                for line in receipt["files"].as_array().unwrap() {
+                    assert_eq!(line["pages_after"], 0, "{make} on {}: {line:#}", fs.name);
+                }
+            }
+        }
+    }
+}
+
+/// A group of control of its own, removed when dropped.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Group> {
+        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-compress-{}", std::process::id()));
+        if fs::create_dir(&path).is_err() || fs::write(path.join("memory.limit_in_bytes"), bytes.to_string()).is_err() {
+            dio_test::skip!("no control group with a limit of memory can be made here");
+            let _ = fs::remove_dir(&path);
+            return None;
+        }
+        Some(Group(path))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn files_larger_than_the_memory_pass_through() {
+    let Some(group) = Group::new(128 << 20) else { return };
+    let dir = scratch();
+    random_file(dir.path().join("big"), 260 << 20, 5);
+    let enter = format!("echo $$ > {}/cgroup.procs && exec", group.0.display());
+    for (program, level, packed) in [("gzip -k", "-1", "big.gz"), ("zstd -q", "-1", "big.zst")] {
+        let (name, _) = program.split_once(' ').unwrap();
+        well(dir.path(), &format!("sh -c '{enter} {program} {level} big'"));
+        well(dir.path(), &format!("sh -c '{enter} {name} -dc {packed}' | cmp - big && rm {packed}"));
+    }
+}
