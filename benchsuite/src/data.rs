@@ -58,6 +58,8 @@ pub(crate) enum Lines {
     Repeated,
     /// Of 2 to 6 bytes, seldom as the one before.
     Short,
+    /// Of 64 bytes: a number of ten digits, one of 676 words, and 49 digits more; in no order.
+    Fields,
 }
 
 impl Lines {
@@ -66,6 +68,7 @@ impl Lines {
             Lines::Unique => "unique",
             Lines::Repeated => "repeated",
             Lines::Short => "short",
+            Lines::Fields => "fields",
         }
     }
 
@@ -75,6 +78,12 @@ impl Lines {
             // A byte of difference in the length of lines matters: numbers have one to five digits.
             let digits = random.below(5) as u32 + 1;
             return Ok(writeln!(text, "{}", random.below(10u64.pow(digits)))?);
+        }
+        if self == Lines::Fields {
+            let word = [random.below(26), random.below(26)].map(|letter| char::from(b'a' + letter as u8));
+            let (number, [a, b]) = (random.below(10_000_000_000), word);
+            let [c, d, e, f] = [(); 4].map(|()| random.next());
+            return Ok(writeln!(text, "{number:010} {a}{b} {c:016x}{d:016x}{e:016x}{:01x}", f & 15)?);
         }
         let start = text.len();
         writeln!(text, "{:063}", random.next())?;
@@ -213,9 +222,12 @@ mod tests {
     #[test]
     fn text_is_of_the_kind_and_size_asked_for() {
         let dir = tempfile::tempdir().expect("a directory");
-        for (kind, longest, repeated) in
-            [(Lines::Unique, 64, 0.001..0.05), (Lines::Repeated, 64, 0.9..0.98), (Lines::Short, 6, 0.0..0.2)]
-        {
+        for (kind, longest, repeated) in [
+            (Lines::Unique, 64, 0.001..0.05),
+            (Lines::Repeated, 64, 0.9..0.98),
+            (Lines::Short, 6, 0.0..0.2),
+            (Lines::Fields, 64, 0.0..0.001),
+        ] {
             let file = text(dir.path(), kind, 1_234_567).expect("written");
             let text = std::fs::read_to_string(file).expect("readable");
             let lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -81,6 +81,7 @@ impl Lab {
             "gzip",
             "pigz",
             "zstd",
+            "sort",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

@@ -22,6 +22,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{copy, gzip, hotset, increments, looped, random as random_reads, reader, streams, tar, threshold, tools, tree, uniq};
+use compare::{
+    copy, hotset, increments, looped, random as random_reads, reader, sort, streams, tar, threshold, tools, tree, uniq,
+};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -69,6 +72,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Tar => tar::compare(lab)?,
         What::Uniq => uniq::compare(lab)?,
         What::Gzip => gzip::compare(lab)?,
+        What::Sort => sort::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
@@ -91,6 +95,7 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Tar, "tar"),
         (What::Uniq, "uniq"),
         (What::Gzip, "gzip"),
+        (What::Sort, "sort"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {

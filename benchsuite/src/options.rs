@@ -92,6 +92,8 @@ pub(crate) enum What {
     Uniq,
     /// Compression of text, libraries and a database, and back, cold: dio, pigz, zstd
     Gzip,
+    /// Sorting text four times as large as memory, cold: as bytes, as numbers, by two keys: sort, of dio and of GNU
+    Sort,
     /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
     Streams,
     /// All of them

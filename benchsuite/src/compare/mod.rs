@@ -8,6 +8,7 @@ pub(crate) mod increments;
 pub(crate) mod looped;
 pub(crate) mod random;
 pub(crate) mod reader;
+pub(crate) mod sort;
 pub(crate) mod streams;
 pub(crate) mod tar;
 pub(crate) mod threshold;

@@ -202,6 +202,10 @@ fn tame(text: &mut [u8], order: &[String]) {
         if has('g') && at > 1 && text[at - 2..=at].eq_ignore_ascii_case(b"nan") {
             text[at] = b'x';
         }
+        // GNU sort takes the byte 128 for the separator of thousands where there is none.
+        if (has('n') || has('h')) && text[at] == 0x80 {
+            text[at] = b'x';
+        }
         if has('V') && text[at] == b'.' && !before.is_ascii_alphanumeric() && cuts_hidden_names() {
             text[at] = b'x';
         }

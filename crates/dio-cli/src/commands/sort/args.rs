@@ -22,6 +22,10 @@ pub struct SortArgs {
     #[arg(short = 'b', long)]
     pub ignore_leading_blanks: bool,
 
+    /// Not supported: GNU sort marks the keys with it
+    #[arg(long, alias = "de", hide = true)]
+    pub debug: bool,
+
     /// Only blanks, letters and digits count
     #[arg(short = 'd', long)]
     pub dictionary_order: bool,
@@ -37,6 +41,10 @@ pub struct SortArgs {
     /// Only bytes that can be printed count
     #[arg(short = 'i', long)]
     pub ignore_nonprinting: bool,
+
+    /// Merge files that are sorted
+    #[arg(short, long)]
+    pub merge: bool,
 
     /// By the names of months
     #[arg(short = 'M', long, alias = "mo")]
@@ -94,10 +102,6 @@ pub struct SortArgs {
     #[arg(long, value_name = "PROG", allow_hyphen_values = true, action = ArgAction::Append)]
     pub compress_program: Vec<OsString>,
 
-    /// Not supported: GNU sort marks the keys with it
-    #[arg(long, alias = "de", hide = true)]
-    pub debug: bool,
-
     /// Read the names of files from F, each ended by NUL
     #[arg(long, value_name = "F", allow_hyphen_values = true, action = ArgAction::Append,
           value_hint = ValueHint::FilePath)]
@@ -106,10 +110,6 @@ pub struct SortArgs {
     /// Keys, in the order of the command line
     #[command(flatten)]
     pub keys: Keys,
-
-    /// Merge files that are sorted
-    #[arg(short, long)]
-    pub merge: bool,
 
     /// Write to FILE, which may be one that is read
     #[arg(short, long, value_name = "FILE", allow_hyphen_values = true, action = ArgAction::Append,

@@ -70,7 +70,7 @@ impl Target {
     pub(super) fn open(&mut self, tool: &Tool) -> io::Result<Sink> {
         let Some((name, fd)) = &self.file else { return tool.stdout() };
         match ftruncate(fd, 0) {
-            Err(error) if self.stat.as_ref().is_some_and(is_file) => return Err(error.into()),
+            Err(error) if self.stat.as_ref().is_some_and(is_file) => Err(error.into()),
             _ => tool.output(fd.as_fd().try_clone_to_owned()?, Path::new(name)),
         }
     }

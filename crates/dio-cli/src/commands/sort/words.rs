@@ -22,7 +22,7 @@ pub(super) fn meant(word: &OsStr, all: &[&[&str]], option: &str) -> Result<usize
     let whole = |names: &&[&str]| names.iter().any(|name| name.as_bytes() == text);
     let begun = |names: &&[&str]| names.iter().any(|name| name.as_bytes().starts_with(text));
     let mut possible = all.iter().enumerate().filter(|(_, names)| begun(names)).map(|(at, _)| at);
-    let what = match (all.iter().position(|names| whole(&names)), possible.next(), possible.next()) {
+    let what = match (all.iter().position(whole), possible.next(), possible.next()) {
         (Some(at), ..) | (None, Some(at), None) => return Ok(at),
         (None, Some(_), Some(_)) => "ambiguous",
         (None, None, _) => "invalid",

@@ -12,7 +12,6 @@ use super::failure::{Failure, Outcome};
 use super::gather::{Drain, Gather};
 use super::key_order::{AHEAD, fetch};
 use super::piece::{Decoder, Lines, Piece};
-use crate::commands::sort::key::Order;
 
 /// Where the lines of a lane come from.
 #[derive(Debug)]
@@ -261,7 +260,7 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
     fn is_repeated(&mut self, entry: Entry, bytes: &[u8]) -> bool {
         let line = entry.line(bytes, self.how.terminator);
         match &mut self.last {
-            Some((prefix, last)) if *prefix == entry.prefix() && same(self.how.order, last, line) => return true,
+            Some((prefix, last)) if *prefix == entry.prefix() && self.how.order.same(last, line) => return true,
             Some((prefix, last)) => {
                 *prefix = entry.prefix();
                 last.clear();
@@ -271,8 +270,4 @@ impl<'a, 'b, D: Drain + ?Sized> LineWriter<'a, 'b, D> {
         }
         false
     }
-}
-
-fn same(order: &Order, a: &[u8], b: &[u8]) -> bool {
-    order.same(a, b)
 }

@@ -103,7 +103,7 @@ fn sort_with(
     let mut sink = output().map_err(Failure::Open)?;
     let drain: &mut Output = &mut sink;
     let mut gather = Gather::new(drain, plan.writing.block, tool.stream_options().depth).map_err(Failure::Memory)?;
-    merger.into_output(lanes, &mut gather)?;
+    merger.merge_to(lanes, &mut gather)?;
     gather.finish().map_err(Failure::Write)?;
     sink.close().map_err(Failure::Write)
 }
@@ -138,7 +138,7 @@ fn read_inputs(merger: &Merger<'_>, inputs: &[Input], most_kept: usize) -> Outco
 /// The inputs as they are; what the output will overwrite is copied.
 fn sorted_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
     let run = |input: &Input| match input.is_output {
-        true => merger.into_one(vec![Run::Input(input.name.clone())]).map(Run::Kept),
+        true => merger.merged(vec![Run::Input(input.name.clone())]).map(Run::Kept),
         false => Ok(Run::Input(input.name.clone())),
     };
     inputs.iter().map(run).collect()

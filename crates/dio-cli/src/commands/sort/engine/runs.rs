@@ -69,7 +69,7 @@ impl Merger<'_> {
             // No more than needed, and the shortest neighbours: which come first in the input must stay known.
             let count = most.min(streams - most + 1);
             let from = shortest(&runs, count);
-            let merged = self.into_one(runs.splice(from..from + count, []).collect())?;
+            let merged = self.merged(runs.splice(from..from + count, []).collect())?;
             runs.insert(from, Run::Kept(merged));
         }
     }
@@ -93,12 +93,11 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// As [`Merger::reduce`].
-    pub(super) fn into_one(&self, runs: Vec<Run>) -> Outcome<Kept> {
+    pub(super) fn merged(&self, runs: Vec<Run>) -> Outcome<Kept> {
         let bytes = runs.iter().map(Run::bytes).sum::<Option<u64>>();
         let mut runs = Some(runs);
-        self.store.keep(&self.plan.writing, bytes, &mut |out| {
-            self.into_output(self.open(runs.take().unwrap_or_default())?, out)
-        })
+        self.store
+            .keep(&self.plan.writing, bytes, &mut |out| self.merge_to(self.open(runs.take().unwrap_or_default())?, out))
     }
 
     /// Opens runs for merging.
@@ -129,7 +128,7 @@ impl Merger<'_> {
     ///
     /// # Errors
     /// What reading or writing answers.
-    pub(super) fn into_output<D: Drain + ?Sized>(&self, lanes: Vec<Lane>, out: &mut Gather<'_, D>) -> Outcome<()> {
+    pub(super) fn merge_to<D: Drain + ?Sized>(&self, lanes: Vec<Lane>, out: &mut Gather<'_, D>) -> Outcome<()> {
         merge(lanes, self.how, out)
     }
 }
@@ -176,7 +175,7 @@ pub(super) fn compact(crew: &Crew<'_>, most: usize) -> Outcome<BTreeMap<u64, Kep
     while runs.len() > most.max(1) {
         let count = at_once.min(runs.len() - most.max(1) + 1);
         let from = shortest(&runs, count);
-        let merged = merger.into_one(runs.splice(from..from + count, []).collect())?;
+        let merged = merger.merged(runs.splice(from..from + count, []).collect())?;
         runs.insert(from, Run::Kept(merged));
         numbers.drain(from + 1..from + count);
     }

@@ -163,14 +163,13 @@ impl Order {
     /// An order by `keys`, between which lines have this separator. Where these are equal, lines are `stable`, or the bytes
     /// of the lines decide, in descending order if `reverse`.
     pub(crate) fn by_keys(keys: Vec<Key>, separator: Separator, stable: bool, reverse: bool) -> Order {
-        match &keys[..] {
+        let is_text = |key: &Key| matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole();
+        if let [key] = &keys[..]
+            && is_text(key)
+            && (stable || key.reverse == reverse)
+        {
             // The last resort says the same if anything at all.
-            [key] if matches!(key.kind, Kind::Text) && key.view.is_plain() && key.span.is_whole() => {
-                if stable || key.reverse == reverse {
-                    return Order::bytes(key.reverse);
-                }
-            }
-            _ => {}
+            return Order::bytes(key.reverse);
         }
         let last_resort = keys.is_empty() || !stable;
         Order { keys, separator, last_resort, reverse }

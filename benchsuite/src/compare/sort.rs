@@ -1,0 +1,101 @@
+//! Text larger than the memory that sorting may take.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
+
+use super::COSTS;
+use crate::Result;
+use crate::data::{Lines, remove, text};
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::measure::{measure, per_gib, resident_pages};
+use crate::report::{Goal, Report};
+use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::tool::{must, output, tool};
+use crate::units::{GIB, MIB, size_text};
+
+/// An order, and the time that is to be reached as a part of GNU's.
+struct Trial {
+    title: &'static str,
+    flags: &'static str,
+    wall: f64,
+}
+
+const TRIALS: &[Trial] = &[
+    Trial { title: "whole lines", flags: "", wall: 1.0 / 1.5 },
+    Trial { title: "numbers", flags: " -n", wall: 1.0 },
+    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 1.0 },
+];
+
+/// Part of the size that memory may hold.
+const MEMORY: u64 = 4;
+
+/// What a program takes beside the memory for lines: itself, its libraries, stacks.
+const BESIDE: u64 = 64 * MIB;
+
+impl Trial {
+    /// Both write their temporary files beside the output, and the output to the disk.
+    fn script(&self, source: &Path, program: &str, memory: u64) -> String {
+        let (name, flags) = (source.file_name().unwrap_or_default().to_string_lossy(), self.flags);
+        let memory = size_text(memory);
+        let sorted = format!("{program} --parallel=2 -S {memory} -T $DIR{flags} -o $DIR/target $DIR/{name}");
+        format!("env LC_ALL=C {sorted} && sync -f $DIR/target")
+    }
+
+    /// Cold, measured; in the first round all must have the same result.
+    fn run(&self, lab: &Lab, source: &Path, script: &str, digest: &RefCell<Option<String>>) -> Result<Sample> {
+        let target = lab.dir.join("target");
+        remove(&target)?;
+        lab.cool()?;
+        let mut sample = measure(&mut lab.shell(script))?.sample;
+        per_gib(&mut sample, fs::metadata(source)?.len());
+        sample.insert("pages_source", resident_pages([source])?);
+        sample.insert("pages_target", resident_pages([&target])?);
+        let sum = output(tool("cksum").arg(&target))?;
+        let mut digest = digest.borrow_mut();
+        if *digest.get_or_insert_with(|| sum.clone()) != sum {
+            return Err(format!("a wrong result: {sum} is not {}", digest.as_deref().unwrap_or_default()).into());
+        }
+        Ok(sample)
+    }
+
+    fn group(&self, lab: &Lab, source: &Path, memory: u64) -> Result<Group> {
+        let (digest, mut entries) = (RefCell::new(None), Vec::new());
+        for (name, program) in [("dio sort", "dio sort"), ("sort", "sort")] {
+            let (script, digest) = (self.script(source, program, memory), &digest);
+            entries.push(Entry::new(name, &script.clone(), move |_| self.run(lab, source, &script, digest)));
+        }
+        let group = interleave(self.title, entries, lab.options.runs as usize, COSTS);
+        remove(&lab.dir.join("target"))?;
+        group
+    }
+}
+
+/// `sort`: lines of 64 bytes as bytes, as numbers, and by two keys.
+pub(crate) fn compare(lab: &Lab) -> Result<Report> {
+    ["fincore", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let bytes = lab.options.size.unwrap_or(4 * GIB);
+    let memory = (bytes / MEMORY).max(MIB);
+    let mut report = Report::new("sort", Host::describe(&lab.dir)?, lab.programs(&["sort"]))?;
+    report.set("size", size_text(bytes));
+    report.set("memory", size_text(memory));
+    report.set("rounds", lab.options.runs);
+    let source = text(&lab.dir, Lines::Fields, bytes)?;
+    for trial in TRIALS {
+        let group = trial.group(lab, &source, memory)?;
+        let goal = format!("{}: wall ÷ sort", trial.title);
+        report.goal(Goal::at_most(&goal, trial.wall, group.ratio("sort", "wall_seconds")));
+        let goal = format!("{}: most memory ÷ ({} + {})", trial.title, size_text(memory), size_text(BESIDE));
+        let peak = group.spread("dio sort", "peak_rss_bytes").map(|peak| peak.max / (memory + BESIDE) as f64);
+        report.goal(Goal::at_most(&goal, 1.0, peak));
+        for metric in ["pages_source", "pages_target"] {
+            let worst = group.spread("dio sort", metric).map(|spread| spread.max);
+            let goal = format!("{}: {} after, worst", trial.title, metric.replace('_', " of the "));
+            report.goal(Goal::at_most(&goal, 0.0, worst));
+        }
+        report.groups.push(group);
+    }
+    report.notes.push("Both write their temporary files into the directory of the output, which is synced.");
+    Ok(report)
+}
