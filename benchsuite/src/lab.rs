@@ -76,6 +76,9 @@ impl Lab {
             "sha256sum",
             "openssl",
             "b3sum",
+            "gzip",
+            "pigz",
+            "zstd",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

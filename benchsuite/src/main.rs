@@ -1,6 +1,7 @@
 //! Comparisons of dio with other programs: interleaved rounds, medians, recorded. See README.md.
 
 mod compare;
+mod corpus;
 mod data;
 mod histogram;
 mod host;
@@ -20,7 +21,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, hotset, increments, looped, random as random_reads, reader, streams, threshold, tools, tree};
+use compare::{
+    copy, gzip, hotset, increments, looped, random as random_reads, reader, streams, threshold, tools, tree,
+};
 use lab::Lab;
 use options::{Cli, Options, What};
 
@@ -65,6 +68,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Streams => streams::compare(lab)?,
         What::Tools => tools::compare(lab)?,
         What::Sums => tools::sums(lab)?,
+        What::Gzip => gzip::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
@@ -84,6 +88,7 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Threshold, "threshold"),
         (What::Tools, "tools"),
         (What::Sums, "sums"),
+        (What::Gzip, "gzip"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
-    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G]
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip 1G]
     #[arg(long, global = true, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
@@ -86,6 +86,8 @@ pub(crate) enum What {
     Tools,
     /// Digests of one large file, cold: dio, coreutils, openssl, b3sum
     Sums,
+    /// Compression of text, libraries and a database, and back, cold: dio, pigz, zstd
+    Gzip,
     /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
     Streams,
     /// All of them

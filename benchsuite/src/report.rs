@@ -40,6 +40,7 @@ const METRICS: &[Metric] = &[
     metric("peak_rss_bytes", "peak RSS, MiB", PER_MIB, 1),
     metric("pages_source", "source's pages after", 1.0, 0),
     metric("pages_target", "target's pages after", 1.0, 0),
+    metric("target_bytes", "size of the target, MiB", PER_MIB, 2),
     metric("overlap_part", "reads and writes together, % of busy time", 100.0, 0),
     metric("dirty_bytes", "dirty after, MiB", PER_MIB, 1),
     metric("reads_per_second", "reads/s of the hot set", 1.0, 0),

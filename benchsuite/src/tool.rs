@@ -16,6 +16,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("e2fsprogs", "mkfs.ext4"),
     ("diffutils", "cmp"),
     ("openssl", "openssl"),
+    ("pigz", "pigz"),
+    ("zstd", "zstd"),
+    ("python3", "python3"),
 ];
 
 /// This crate's directory.

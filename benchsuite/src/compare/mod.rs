@@ -2,6 +2,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod fio;
+pub(crate) mod gzip;
 pub(crate) mod hotset;
 pub(crate) mod increments;
 pub(crate) mod looped;

@@ -339,3 +339,124 @@ impl std::fmt::Debug for Taker {
         write!(f, "Taker({} bytes)", self.filled - self.at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, BufReader, Cursor, Read, Write};
+    use std::sync::{Arc, Mutex};
+
+    use dio_test::Rng;
+
+    use super::{Compressor, Decompressor};
+    use crate::codec::gzip::{Decode, Encode, decode, encode};
+    use crate::codec::{Damage, DecodeError};
+
+    const ENCODE: Encode<'static> = Encode { level: 1, workers: 2, name: None, mtime: None, stop: None };
+    const DECODE: Decode<'static> = Decode { workers: 2, keep_damaged: false, stop: None };
+
+    fn compressed(data: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut compressor = Compressor::new(Vec::new(), |r, w| encode(r, w, &ENCODE)).expect("starts");
+        let mut rest = data;
+        while !rest.is_empty() {
+            let count = rng.range_usize(0..400_000).min(rest.len());
+            compressor.write_all(&rest[..count]).expect("writes");
+            rest = &rest[count..];
+        }
+        let (out, moved) = compressor.finish().expect("finishes");
+        assert_eq!((moved.read, moved.written), (data.len() as u64, out.len() as u64));
+        out
+    }
+
+    fn decompressor(packed: &[u8]) -> Decompressor<BufReader<Cursor<Vec<u8>>>> {
+        let source = BufReader::new(Cursor::new(packed.to_vec()));
+        Decompressor::new(source, |r, w| decode(r, w, &DECODE)).expect("starts")
+    }
+
+    #[test]
+    fn bytes_pass_both_ways() {
+        let mut rng = Rng::new(1);
+        for size in [0, 1, 256 << 10, 3_000_000] {
+            let data = rng.bytes(size);
+            let packed = compressed(&data, &mut rng);
+            let mut reader = decompressor(&packed);
+            let mut out = Vec::new();
+            reader.read_to_end(&mut out).expect("reads");
+            assert!(out == data);
+            assert_eq!(reader.read(&mut [0; 10]).expect("reads on"), 0);
+            let (_, moved) = reader.finish().expect("finishes");
+            assert_eq!((moved.read, moved.written), (packed.len() as u64, size as u64));
+            let (_, moved) = decompressor(&packed).finish().expect("finishes without being read");
+            assert_eq!(moved.written, size as u64);
+        }
+    }
+
+    #[test]
+    fn damage_comes_out_in_its_place() {
+        let mut rng = Rng::new(2);
+        let data = rng.bytes(3_000_000);
+        let mut packed = compressed(&data, &mut rng);
+        packed.truncate(2_500_000);
+        let mut reader = decompressor(&packed);
+        let mut out = Vec::new();
+        let error = reader.read_to_end(&mut out).expect_err("it is incomplete");
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let inner = error.get_ref().and_then(|e| e.downcast_ref::<DecodeError>());
+        assert!(matches!(inner, Some(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset: 2_500_000, .. })));
+        assert!(out.len() > 2 << 20 && data.starts_with(&out));
+        assert_eq!(reader.read(&mut [0; 10]).expect("an error is told once"), 0);
+        assert!(reader.finish().is_err());
+
+        let mut reader = decompressor(&[&compressed(b"abc", &mut rng)[..], b"garbage"].concat());
+        let mut text = Vec::new();
+        let error = reader.read_to_end(&mut text).expect_err("garbage");
+        assert_eq!((&text[..], error.kind()), (&b"abc"[..], io::ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn an_error_of_the_sink_reaches_whoever_writes() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let noise = Rng::new(3).bytes(1 << 20);
+        let mut compressor = Compressor::new(Full, |r, w| encode(r, w, &ENCODE)).expect("starts");
+        let error = (0..100).find_map(|_| compressor.write_all(&noise).err()).expect("it must fail in the end");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(compressor.write(b"more").is_err() && compressor.finish().is_err());
+
+        let mut compressor = Compressor::new(Full, |r, w| encode(r, w, &ENCODE)).expect("starts");
+        compressor.write_all(b"little").expect("it is held");
+        assert_eq!(compressor.finish().err().map(|e| e.kind()), Some(io::ErrorKind::StorageFull));
+    }
+
+    #[test]
+    fn what_is_dropped_in_the_middle_leaves_no_whole_stream_and_no_thread_that_writes() {
+        #[derive(Clone, Default)]
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().expect("whole").write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let sink = Shared::default();
+        let mut compressor = Compressor::new(sink.clone(), |r, w| encode(r, w, &ENCODE)).expect("starts");
+        compressor.write_all(&vec![1; 3 << 20]).expect("writes");
+        drop(compressor);
+        assert_eq!(Arc::strong_count(&sink.0), 1, "its thread is gone");
+        let left = sink.0.lock().expect("whole").clone();
+        assert!(left.is_empty() || decode(&mut &left[..], &mut io::sink(), &DECODE).is_err());
+
+        let packed = compressed(&vec![7; 50_000_000], &mut Rng::new(4));
+        let mut reader = decompressor(&packed);
+        reader.read_exact(&mut [0; 100]).expect("reads");
+        drop(reader);
+    }
+}

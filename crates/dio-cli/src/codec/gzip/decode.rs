@@ -8,7 +8,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use super::feed::Feed;
 use super::header::{self, Fault, Header, TRAILER_LEN};
-use super::unpack::{PLAIN_HEADER, Packed, Trailer, Unpacked, Unpacker};
+use super::unpack::{PLAIN_HEADER, Packed, Trailer, Unpacked, Unpacker, invalid};
 use super::{Decode, LARGEST_SIZED};
 use crate::codec::buffers::Buffers;
 use crate::codec::{Damage, DecodeError, Moved};
@@ -241,10 +241,8 @@ impl<'a> Members<'a> {
         let next = self.feed.peek(4)?;
         let packed = Packed { bytes, offset };
         let length = u64::from(packed.trailer().length);
-        let believable = whole
-            && (next.first().is_none_or(|&byte| byte == 0) || header::plausible(&next))
-            && length <= LARGEST_SIZED as u64
-            && length <= most;
+        let believable =
+            whole && (next.is_empty() || header::plausible(&next)) && length <= LARGEST_SIZED as u64 && length <= most;
         if believable {
             return Ok(Some(packed));
         }
@@ -273,8 +271,7 @@ impl<'a> Members<'a> {
                 Ok(_) if consumed > 0 || made > 0 => {}
                 Ok(_) if ended => return Err(self.unexpected_end()),
                 Ok(_) | Err(_) => {
-                    let what = Damage::Data(self.inflate.error_message().unwrap_or("it cannot be decoded").into());
-                    let fault = Fault::Damaged { offset: self.feed.offset(), what };
+                    let fault = Fault::Damaged { offset: self.feed.offset(), what: invalid(&self.inflate) };
                     if !self.keep_damaged || block.length == 0 {
                         return Err(fault);
                     }

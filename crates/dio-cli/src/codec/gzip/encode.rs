@@ -21,9 +21,11 @@ struct Piece {
     first: bool,
 }
 
-/// A compressed piece, at the start of a buffer.
+/// A compressed piece.
 struct Member {
+    /// Room for the trailer of the member before, this member, and anything.
     buffer: Vec<u8>,
+    /// Of the member.
     size: usize,
     /// Of the piece.
     length: usize,
@@ -39,10 +41,20 @@ pub fn encode(
     output: &mut (dyn Write + Send),
     how: &Encode<'_>,
 ) -> Result<Moved, EncodeError> {
+    encode_pieces(input, output, how, PIECE)
+}
+
+/// As [`encode`], with pieces of another size.
+pub(super) fn encode_pieces(
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    how: &Encode<'_>,
+    size: usize,
+) -> Result<Moved, EncodeError> {
     let (pieces, members) = (Buffers::new(), Buffers::new());
-    let mut first = Some(cut(input, pieces.take(PIECE), true)?);
+    let mut first = Some(cut(input, pieces.take(size), size, true)?);
     // A thread for one piece would only cost.
-    let workers = if first.as_ref().is_some_and(Piece::is_last) { 0 } else { how.workers };
+    let workers = if first.as_ref().is_some_and(|piece| piece.length < size) { 0 } else { how.workers };
     let mut over = false;
     let source = || {
         if over {
@@ -50,9 +62,9 @@ pub fn encode(
         }
         let piece = match first.take() {
             Some(piece) => piece,
-            None => cut(input, pieces.take(PIECE), false)?,
+            None => cut(input, pieces.take(size), size, false)?,
         };
-        over = piece.is_last();
+        over = piece.length < size;
         Ok((piece.first || piece.length > 0).then_some(piece))
     };
     let worker = || {
@@ -64,18 +76,57 @@ pub fn encode(
             Ok(member)
         }
     };
-    let mut moved = Moved { name: how.name.map(<[u8]>::to_vec), mtime: how.mtime, ..Moved::default() };
+    let mut sink = Sink { output, held: None, moved: Moved::default() };
     let never = || false;
-    let report = Pipeline::new(workers).stop(how.stop.unwrap_or(&never)).run(source, worker, |member: Member| {
-        output.write_all(&member.buffer[..member.size]).map_err(EncodeError::Write)?;
-        moved.read += member.length as u64;
-        moved.written += member.size as u64;
-        moved.members += 1;
-        moved.check = Some(member.crc);
+    let pipeline = Pipeline::new(workers).stop(how.stop.unwrap_or(&never));
+    let report = pipeline.run(source, worker, |mut member: Member| {
+        sink.accept(&mut member)?;
         members.give(member.buffer);
         Ok(())
     })?;
-    if report.stopped { Err(EncodeError::Stopped) } else { Ok(moved) }
+    if report.stopped {
+        return Err(EncodeError::Stopped);
+    }
+    sink.finish(how)
+}
+
+/// Writes members, each with the trailer of the one before: so no write ends where a member does but the last, and what a
+/// writer leaves that was killed is no whole stream to any gunzip.
+struct Sink<'a> {
+    output: &'a mut (dyn Write + Send),
+    held: Option<[u8; TRAILER_LEN]>,
+    moved: Moved,
+}
+
+impl Sink<'_> {
+    fn accept(&mut self, member: &mut Member) -> Result<(), EncodeError> {
+        let end = TRAILER_LEN + member.size;
+        let start = match self.held {
+            Some(trailer) => {
+                member.buffer[..TRAILER_LEN].copy_from_slice(&trailer);
+                0
+            }
+            None => TRAILER_LEN,
+        };
+        self.held = member.buffer[..end].last_chunk().copied();
+        self.write(&member.buffer[start..end - TRAILER_LEN])?;
+        self.moved.read += member.length as u64;
+        self.moved.members += 1;
+        self.moved.check = Some(member.crc);
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.moved.written += bytes.len() as u64;
+        self.output.write_all(bytes).map_err(EncodeError::Write)
+    }
+
+    fn finish(mut self, how: &Encode<'_>) -> Result<Moved, EncodeError> {
+        if let Some(trailer) = self.held.take() {
+            self.write(&trailer)?;
+        }
+        Ok(Moved { name: how.name.map(<[u8]>::to_vec), mtime: how.mtime, ..self.moved })
+    }
 }
 
 /// The level of libdeflate: its levels from 2 on make smaller files than zlib's of the same number, in less time; level 1
@@ -86,10 +137,10 @@ fn internal_level(level: u8) -> CompressionLvl {
 }
 
 /// Fills a piece as far as the input goes.
-fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, first: bool) -> Result<Piece, EncodeError> {
+fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: bool) -> Result<Piece, EncodeError> {
     let mut length = 0;
-    while length < PIECE {
-        match input.read(&mut buffer[length..PIECE]) {
+    while length < size {
+        match input.read(&mut buffer[length..size]) {
             Ok(0) => break,
             Ok(count) => length += count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -99,25 +150,20 @@ fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, first: bool) -> Resul
     Ok(Piece { buffer, length, first })
 }
 
-impl Piece {
-    fn is_last(&self) -> bool {
-        self.length < PIECE
-    }
-}
-
 fn compress(compressor: &mut Compressor, piece: &Piece, members: &Buffers, how: &Encode<'_>) -> Member {
     let (name, mtime) = if piece.first { (how.name, how.mtime) } else { (None, None) };
     let data = &piece.buffer[..piece.length];
     let header = header::begin(how.level, name, mtime);
     let bound = compressor.deflate_compress_bound(data.len());
-    let mut buffer = members.take(header.len() + bound + TRAILER_LEN);
-    buffer[..header.len()].copy_from_slice(&header);
-    let room = &mut buffer[header.len()..];
-    let end = header.len() + compressor.deflate_compress(data, room).expect("the bound is enough room");
+    let mut buffer = members.take(TRAILER_LEN + header.len() + bound + TRAILER_LEN);
+    let member = &mut buffer[TRAILER_LEN..];
+    let (head, room) = member.split_at_mut(header.len());
+    head.copy_from_slice(&header);
+    let end = head.len() + compressor.deflate_compress(data, room).expect("the bound is enough room");
     let crc = crc32(data);
     let size = end + TRAILER_LEN;
-    buffer[end..end + 4].copy_from_slice(&crc.to_le_bytes());
-    buffer[end + 4..size].copy_from_slice(&(data.len() as u32).to_le_bytes());
-    header::set_size(&mut buffer[..size]);
+    member[end..end + 4].copy_from_slice(&crc.to_le_bytes());
+    member[end + 4..size].copy_from_slice(&(data.len() as u32).to_le_bytes());
+    header::set_size(&mut member[..size]);
     Member { buffer, size, length: data.len(), crc }
 }

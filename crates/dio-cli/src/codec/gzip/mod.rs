@@ -8,6 +8,11 @@
 //! bytes, little-endian, the size of the whole member. It costs 28 bytes in a MiB. Only the first member has a name and
 //! a time.
 //!
+//! GNU's `gzip -l` shows the length of the last member only, and with `-v` gzip tells for each member that it ignores an
+//! extra field, as with every such file; otherwise gunzip and all that read members one after the other do not mind. One
+//! single member would need the place of the last block in each piece, which libdeflate does not tell and which costs a
+//! decompression to find; and it would have one check value, at its end.
+//!
 //! # What is read
 //! Anything that gunzip reads. Members whose size is in the header (`IG`, or `BC` of BGZF) and that are not large are
 //! decompressed at once by all workers; all others are decompressed as a stream, by one thread, while others read and

@@ -125,7 +125,7 @@ impl<'a> Unpacker<'a> {
                 Ok(Status::StreamEnd) => break (at, Some(Damage::Header("the size in the header is wrong".into()))),
                 Ok(_) if count > 0 || at > consumed => {}
                 Ok(_) => break (at, Some(Damage::Data("it does not end where its header says".into()))),
-                Err(_) => break (at, Some(Damage::Data(inflate.error_message().unwrap_or("damaged").into()))),
+                Err(_) => break (at, Some(invalid(inflate))),
             }
         };
         let fault = what.map(|what| Fault::Damaged { offset: packed.offset + at as u64, what });
@@ -137,6 +137,13 @@ impl<'a> Unpacker<'a> {
             fault => Ok(Unpacked { buffer, length: kept, crc: crc.sum(), fault }),
         }
     }
+}
+
+/// What the decoder says of data that it refused.
+pub(super) fn invalid(inflate: &Inflate) -> Damage {
+    // Its fast loop forgets what it found, and the next step only knows that something was.
+    let known = inflate.error_message().filter(|text| !text.starts_with("repeated call"));
+    Damage::Data(known.unwrap_or("invalid code or distance").into())
 }
 
 /// Whether the last eight bytes occur nowhere before.

@@ -1,0 +1,102 @@
+mod damage;
+mod mutation;
+mod round;
+
+use std::io::{self, BufReader, Cursor, Write};
+
+use dio_test::Rng;
+use zlib_rs::{Deflate, DeflateFlush, Status};
+
+use super::encode::encode_pieces;
+use super::{Decode, Encode, decode};
+use crate::codec::{DecodeError, Moved};
+
+/// Words in a random order: compresses to a third or so.
+fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
+    let words: Vec<Vec<u8>> = (0..200).map(|_| rng.bytes(4).iter().map(|b| b'a' + b % 26).collect()).collect();
+    let mut text = Vec::with_capacity(length + 8);
+    while text.len() < length {
+        text.extend_from_slice(rng.pick(&words[..]).as_slice());
+        text.push(if rng.bool(0.1) { b'\n' } else { b' ' });
+    }
+    text.truncate(length);
+    text
+}
+
+/// As dio writes it, with pieces of this size.
+fn ours(data: &[u8], piece: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let moved = encode_pieces(&mut &*data, &mut out, &Encode::default(), piece).expect("encodes");
+    assert_eq!((moved.read, moved.written), (data.len() as u64, out.len() as u64));
+    out
+}
+
+/// Deflated as one stream by another encoder.
+fn deflated(data: &[u8], level: i32) -> Vec<u8> {
+    let mut out = vec![0; data.len() + data.len() / 8 + 1000];
+    let mut deflate = Deflate::new(level, false, 15);
+    assert_eq!(deflate.compress(data, &mut out, DeflateFlush::Finish), Ok(Status::StreamEnd));
+    out.truncate(deflate.total_out() as usize);
+    out
+}
+
+fn trailer(data: &[u8]) -> Vec<u8> {
+    [libdeflater::crc32(data).to_le_bytes(), (data.len() as u32).to_le_bytes()].concat()
+}
+
+/// A member as others write it: no size in its header.
+fn foreign(data: &[u8], level: i32) -> Vec<u8> {
+    [b"\x1f\x8b\x08\0\0\0\0\0\0\x03".to_vec(), deflated(data, level), trailer(data)].concat()
+}
+
+/// A block of BGZF.
+fn bgzf(data: &[u8]) -> Vec<u8> {
+    let body = [deflated(data, 6), trailer(data)].concat();
+    let size = (18 + body.len() - 1) as u16;
+    [b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0".to_vec(), size.to_le_bytes().to_vec(), body].concat()
+}
+
+/// Decoded from an input that gives so many bytes at a time.
+fn decoded_by(compressed: &[u8], how: &Decode<'_>, step: usize) -> (Vec<u8>, Result<Moved, DecodeError>) {
+    let mut out = Vec::new();
+    let mut input = BufReader::with_capacity(step, Cursor::new(compressed));
+    let result = decode(&mut input, &mut out, how);
+    if let Ok(moved) | Err(DecodeError::Damaged { moved, .. } | DecodeError::TrailingGarbage { moved, .. }) = &result {
+        assert_eq!(moved.written, out.len() as u64);
+        assert!(moved.read <= compressed.len() as u64);
+    }
+    (out, result)
+}
+
+fn decoded(compressed: &[u8], how: &Decode<'_>) -> (Vec<u8>, Result<Moved, DecodeError>) {
+    decoded_by(compressed, how, 64 << 10)
+}
+
+/// Decodes to exactly `data`, however it is done.
+#[track_caller]
+fn decodes_to(compressed: &[u8], data: &[u8]) {
+    for (workers, step) in [(0, 64 << 10), (2, 64 << 10), (2, 777), (0, 13)] {
+        let (out, result) = decoded_by(compressed, &Decode { workers, ..Decode::default() }, step);
+        let moved = result.unwrap_or_else(|e| panic!("{workers} workers, {step} bytes at a time: {e:?}"));
+        assert_eq!(moved.written, data.len() as u64);
+        assert!(out == data, "other bytes, {workers} workers, {step} bytes at a time");
+    }
+}
+
+/// Fails after so many bytes.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let count = bytes.len().min(self.0);
+        self.0 -= count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
