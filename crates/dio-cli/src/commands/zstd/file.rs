@@ -218,7 +218,8 @@ impl Run {
         }
         if well {
             self.count(path, name.as_os_str().as_bytes(), &moved, 2);
-            if self.args.rm {
+            // What went into a device or a pipe is not kept there.
+            if self.args.rm && target.is_file() {
                 let troubles = self.retire.add(path.to_owned(), stat, target);
                 self.troubles(troubles);
             }
