@@ -166,11 +166,11 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
         ("nothing", Vec::new()),
         ("byte", vec![b'x']),
         ("zero", vec![0]),
-        ("zeros", vec![0; 9_000_001]),
-        ("noise", rng.bytes(3_000_000)),
-        ("text", text(5_000_000)),
+        ("zeros", vec![0; 5_000_001]),
+        ("noise", rng.bytes(1_500_000)),
+        ("text", text(2_500_000)),
         ("block", text(1 << 20)),
-        ("program", program[..program.len().min(6 << 20)].to_vec()),
+        ("program", program[..program.len().min(3 << 20)].to_vec()),
     ]
 }
 

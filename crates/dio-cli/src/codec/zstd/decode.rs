@@ -75,7 +75,7 @@ pub fn decode(
 }
 
 /// What is there to read, or nothing at the end.
-fn filled<'a>(input: &'a mut (dyn BufRead + Send)) -> io::Result<&'a [u8]> {
+fn filled(input: &mut (dyn BufRead + Send)) -> io::Result<&[u8]> {
     loop {
         match input.fill_buf() {
             Ok(_) => break,

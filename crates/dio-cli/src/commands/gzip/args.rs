@@ -182,7 +182,7 @@ fn allowed(word: &[u8]) -> Result<(), String> {
     if let Some(long) = word.strip_prefix(b"--") {
         let harmless = ["best", "fast", "name", "no-name", "quiet", "silent", "rsyncable", "verbose"];
         let fits = |name: &&str| !long.is_empty() && name.as_bytes().starts_with(long);
-        return if harmless.iter().any(|name| fits(&name)) { Ok(()) } else { not_valid(&shown()) };
+        return if harmless.iter().any(fits) { Ok(()) } else { not_valid(&shown()) };
     }
     match word.strip_prefix(b"-").filter(|shorts| !shorts.is_empty()) {
         None => Err(format!("{}: non-option in GZIP environment variable", shown())),

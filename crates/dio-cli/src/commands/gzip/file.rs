@@ -59,7 +59,10 @@ impl Run {
         let Some((fd, path)) = self.open(name) else { return Ok(()) };
         let stat = match fstat(&fd) {
             Ok(stat) => stat,
-            Err(errno) => return Ok(self.failed(&path, errno)),
+            Err(errno) => {
+                self.failed(&path, errno);
+                return Ok(());
+            }
         };
         let shown = path.as_os_str().as_bytes();
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -67,7 +70,8 @@ impl Run {
             if self.args.recursive {
                 return self.directory(&path);
             }
-            return Ok(self.warn(&[shown, b" is a directory -- ignored"]));
+            self.warn(&[shown, b" is a directory -- ignored"]);
+            return Ok(());
         }
         if !self.to_stdout && !self.may_replace(&path, &stat) {
             return Ok(());
@@ -82,7 +86,10 @@ impl Run {
                 let source = self.tool.source(input);
                 self.file(&path, &stat, target, source)
             }
-            Err(error) => Ok(self.failed(&path, errno_of(&error))),
+            Err(error) => {
+                self.failed(&path, errno_of(&error));
+                Ok(())
+            }
         }
     }
 
@@ -120,7 +127,7 @@ impl Run {
     /// Whether a file is one that can be replaced by its compressed form, or the reverse.
     fn may_replace(&self, path: &Path, stat: &Stat) -> bool {
         let shown = path.as_os_str().as_bytes();
-        let links = (stat.st_nlink as u64).saturating_sub(1);
+        let links = stat.st_nlink.saturating_sub(1);
         let plural = if links == 1 { "" } else { "s" };
         let why = match () {
             () if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile => {

@@ -9,7 +9,7 @@ pub(super) struct First {
     pub(super) mtime: Option<u32>,
     /// Bytes of the header.
     pub(super) length: u64,
-    /// Bytes of its extra field.
+    /// Bytes of its extra field, unless it is the size of the member, which is not ignored.
     pub(super) extra: Option<u16>,
 }
 
@@ -45,7 +45,8 @@ pub(super) fn first(bytes: &[u8]) -> Result<First, Unsupported> {
     if flags & 4 != 0 {
         let [low, high, behind @ ..] = rest else { return Ok(first) };
         let length = u16::from_le_bytes([*low, *high]);
-        first.extra = Some(length);
+        let known = behind.starts_with(b"IG") || behind.starts_with(b"BC");
+        first.extra = Some(length).filter(|_| !known);
         rest = behind.get(usize::from(length)..).unwrap_or_default();
     }
     for is_name in [true, false] {

@@ -120,38 +120,46 @@ impl Run {
             Err(errno)
                 if errno == Errno::NOENT && self.decompress() && !self.to_one() && self.suffix(shown).is_none() =>
             {
-                return Ok(self.unknown_suffix(path));
+                self.unknown_suffix(path);
+                return Ok(());
             }
             Err(errno) => {
                 self.tool.fail();
-                return Ok(self.tell(1, &[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]));
+                self.tell(1, &[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]);
+                return Ok(());
             }
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 self.tool.fail();
-                return Ok(self.tell(1, &[shown, b" is a directory -- ignored"]));
+                self.tell(1, &[shown, b" is a directory -- ignored"]);
+                return Ok(());
             }
             FileType::BlockDevice if !self.args.force => {
                 self.tool.fail();
-                return Ok(self.tell(1, &[shown, b" is a block device -- ignored"]));
+                self.tell(1, &[shown, b" is a block device -- ignored"]);
+                return Ok(());
             }
             _ => {}
         }
         let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
         if own_output.is_some_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino)) {
             self.tool.fail();
-            return Ok(self.tell(1, &[b"Refusing to open an output file which will overwrite the input file"]));
+            self.tell(1, &[b"Refusing to open an output file which will overwrite the input file"]);
+            return Ok(());
         }
         let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
         let Some(name) = named else { return Ok(()) };
         let mut source = match self.tool.open(path) {
             Ok(source) => source,
-            Err(error) => return Ok(self.failed(path, &words(errno_of(&error)))),
+            Err(error) => {
+                self.failed(path, &words(errno_of(&error)));
+                return Ok(());
+            }
         };
         match name {
-            None => self.into_joined(path, &stat, &mut source),
-            Some(name) => self.into_own(path, &stat, &name, source),
+            None => self.process_joined(path, &stat, &mut source),
+            Some(name) => self.process_own(path, &stat, &name, source),
         }
     }
 
@@ -160,7 +168,7 @@ impl Run {
         self.args.stdout || self.args.output.is_some() || self.args.test
     }
 
-    fn into_joined(&mut self, path: &Path, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
+    fn process_joined(&mut self, path: &Path, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
         let done = self.joined_process(path, size_of(stat), source)?;
         if let Done::Well(moved) = done {
             let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
@@ -187,11 +195,14 @@ impl Run {
     }
 
     /// To a file of its own.
-    fn into_own(&mut self, path: &Path, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
+    fn process_own(&mut self, path: &Path, stat: &Stat, name: &Path, mut source: Source) -> Result<(), Fatal> {
         let Some(mut target) = self.begin(name) else { return Ok(()) };
         let sink = match target.sink(&self.tool) {
             Ok(sink) => sink,
-            Err(error) => return Ok(self.output_failed(Some(&target), errno_of(&error))),
+            Err(error) => {
+                self.output_failed(Some(&target), errno_of(&error));
+                return Ok(());
+            }
         };
         let done = self.process(path, size_of(stat), &mut source, Some((sink, &target)));
         let _ = source.close();
@@ -202,11 +213,13 @@ impl Run {
         };
         let whole = give(&target, stat).and_then(|()| self.keep(&mut target));
         if let Err(error) = whole {
-            return Ok(self.output_failed(Some(&target), errno_of(&error)));
+            self.output_failed(Some(&target), errno_of(&error));
+            return Ok(());
         }
         if well {
             self.count(path, name.as_os_str().as_bytes(), &moved, 2);
-            if self.args.rm {
+            // What went into a device or a pipe is not kept there.
+            if self.args.rm && target.is_file() {
                 let troubles = self.retire.add(path.to_owned(), stat, target);
                 self.troubles(troubles);
             }
