@@ -21,9 +21,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use compare::{copy, gzip, hotset, increments, looped, random as random_reads, reader, streams, tar, threshold, tools, tree, uniq};
 use compare::{
-    copy, hotset, increments, looped, random as random_reads, reader, sort, streams, tar, threshold, tools, tree, uniq,
+    copy, gzip, hotset, increments, looped, random as random_reads, reader, sort, streams, tar, threshold, tools, tree,
+    uniq,
 };
 use lab::Lab;
 use options::{Cli, Options, What};
