@@ -383,7 +383,7 @@ mod tests {
         ]);
         let expected = [("a", ""), ("b\n", "d/e"), ("c\\n", "/f")].map(|(name, dir)| (name.into(), dir.into()));
         assert_eq!(shown(&names), expected);
-        assert_eq!(names.unused, ["-C 'g'"]);
+        assert_eq!(names.unused, [format!("-C {}", marked("g"))]);
     }
 
     #[test]
