@@ -8,6 +8,7 @@ pub mod dd;
 pub mod probe;
 pub mod split;
 pub mod sum;
+pub mod tar;
 pub mod tee;
 
 pub(crate) use dio::file::words_of as words;

@@ -1,0 +1,3 @@
+//! `dio tar`: archives of files, written and read past the page cache.
+
+pub mod format;
