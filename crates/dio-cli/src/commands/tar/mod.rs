@@ -12,6 +12,7 @@ mod create;
 mod date;
 mod diff;
 mod extract;
+pub mod format;
 mod list;
 mod names;
 mod old;
