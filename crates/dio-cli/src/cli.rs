@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, probe, split, sum, tee};
+use crate::commands::{bench, cache, cat, cp, dd, probe, split, sum, tar, tee};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -24,6 +24,7 @@ enum Command {
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
     Dd(dd::DdArgs),
+    Tar(Box<tar::TarArgs>),
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Probe(probe::ProbeArgs),
@@ -61,6 +62,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Ok(args) => args,
             Err(status) => return status,
         },
+        // Its first word may be letters without a dash.
+        Some(command) if command == "tar" => match tar::modern(args) {
+            Ok(args) => args,
+            Err(status) => return status,
+        },
         _ => args,
     };
     let error = match Cli::try_parse_from(&args) {
@@ -84,6 +90,7 @@ impl Cli {
             Command::Cp(args) => cp::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Dd(args) => dd::run(args),
+            Command::Tar(args) => tar::run(*args),
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Probe(args) => probe::run(args),

@@ -77,10 +77,17 @@ impl Body {
         if length == 0 {
             return Body::default();
         }
-        let mut memory = Vec::with_capacity(length + ALIGNMENT);
+        let mut memory = Vec::<u8>::with_capacity(length + ALIGNMENT);
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         memory.resize(start + length, 0);
         Body { memory, start }
+    }
+}
+
+impl Body {
+    /// Leaves out all but the first `length` bytes.
+    fn truncate(&mut self, length: usize) {
+        self.memory.truncate(self.start + length);
     }
 }
 
@@ -143,6 +150,28 @@ impl Job {
             }
         };
         self.finish(context, &words, place, Some(&counters));
+    }
+
+    /// The same for one of which the archive has only the first `count` bytes: what there is may be all that is left of
+    /// it. Its mode and time say that it is not whole.
+    pub(super) fn write_beginning(mut self, context: &Context<'_>, count: usize) {
+        self.body.truncate(count);
+        if let Some(extents) = &mut self.sparse {
+            let mut left = count as u64;
+            for (_, length) in extents {
+                *length = left.min(*length);
+                left -= *length;
+            }
+        }
+        let words = self.words(context);
+        let Some(place) = self.place(context, &words, false) else { return };
+        match self.put(context, &place) {
+            Ok(_) => drop(place.keep()),
+            Err(errno) => {
+                words.cannot("write", errno);
+                place.give_up();
+            }
+        }
     }
 
     /// Sets what is set on a complete file, and gives it its name.
@@ -355,6 +384,30 @@ pub(super) fn pour<A: Archive>(
         left -= count as u64;
     }
     Ok(())
+}
+
+/// Moves `length` bytes of an entry's data, with the holes of a sparse file as zeros.
+pub(super) fn pour_whole<A: Archive>(
+    context: &Context<'_>,
+    entries: &mut Entries<A>,
+    to: &mut dyn Write,
+    sparse: bool,
+    stop: &Stop,
+) -> Result<(), Pouring> {
+    if !sparse {
+        let length = entries.stored_left();
+        return pour(context, entries, to, length, stop);
+    }
+    let mut buffer = vec![0; STEP];
+    loop {
+        if stop.asked() {
+            return Err(Pouring::Stopped);
+        }
+        match entries.read_content(&mut buffer).map_err(Pouring::Archive)? {
+            0 => return Ok(()),
+            count => to.write_all(&buffer[..count]).map_err(Pouring::Target)?,
+        }
+    }
 }
 
 /// Tells why a member has no place.

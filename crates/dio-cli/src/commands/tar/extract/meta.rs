@@ -47,7 +47,7 @@ pub(super) enum Object<'a> {
 
 impl Meta {
     /// Only times and attributes: a symbolic link has no mode of its own.
-    pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, place: BorrowedFd<'_>, words: &Words<'_>) {
+    pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, words: &Words<'_>) {
         if let Some((uid, gid)) = self.owner {
             let set = chownat(&dir, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW);
             words.owner(uid, gid, set);
@@ -59,7 +59,6 @@ impl Meta {
             let set = set.and_then(|path| lsetxattr(&*path, &**attribute, value, XattrFlags::empty()));
             words.attribute("lsetxattr", attribute, set);
         }
-        let _ = place;
         if let Some(mtime) = self.mtime {
             words.times(utimensat(dir, name, &stamps(mtime), AtFlags::SYMLINK_NOFOLLOW));
         }
