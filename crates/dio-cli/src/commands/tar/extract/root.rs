@@ -71,7 +71,9 @@ impl Root {
     /// # Errors
     /// EXDEV where it leads out of the directory; what `openat2(2)` answers.
     pub(crate) fn find(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        // `openat2` refuses what `O_PATH` has no use for.
+        let terminal = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | terminal;
         let path = if path.is_empty() { b"." } else { path };
         if self.anywhere {
             return openat(&*self.dir, path, flags, Mode::empty());
