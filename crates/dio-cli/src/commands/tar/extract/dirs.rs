@@ -10,12 +10,12 @@ use std::sync::Arc;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
+use super::super::run::Run;
 use super::evict::Evictor;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::root::Root;
 use super::words::Words;
-use super::super::run::Run;
 
 #[derive(Debug)]
 struct Delayed {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dio::geometry::{Directness, Geometry};
 use dio::residency::{evict, write_back};
-use rustix::fs::{Advice, OFlags, fadvise, fstat, syncfs};
+use rustix::fs::{Advice, OFlags, fadvise, syncfs};
 use rustix::io::Errno;
 
 use super::names::Clean;
@@ -104,12 +104,5 @@ impl Evictor {
             let _ = write_back(&fd, 0..i64::MAX as u64);
         }
         let _ = fadvise(fd.as_fd(), 0, None, Advice::DontNeed);
-    }
-
-    /// Notes the file system that a directory is on.
-    pub(super) fn note_dir(&self, fd: BorrowedFd<'_>) {
-        if let Ok(stat) = fstat(fd) {
-            self.note_system(stat.st_dev, fd);
-        }
     }
 }

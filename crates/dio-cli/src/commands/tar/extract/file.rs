@@ -228,7 +228,12 @@ impl Job {
         Ok(counters)
     }
 
-    fn put_directly(&self, context: &Context<'_>, place: &Place<'_>, extents: &[(u64, u64)]) -> Result<Counters, Errno> {
+    fn put_directly(
+        &self,
+        context: &Context<'_>,
+        place: &Place<'_>,
+        extents: &[(u64, u64)],
+    ) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
         context.run.tool.ledger().count_buffers(self.body.len() as u64);
         let own = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
@@ -312,7 +317,13 @@ impl Job {
 
     /// Opens the stream. Space is allocated before, so that writes lie inside the file and may overtake each other, but
     /// not more than the archive has bytes left, whatever the entry claims.
-    fn open_sink(&self, context: &Context<'_>, place: &Place<'_>, stored: u64, remaining: Option<u64>) -> io::Result<Sink> {
+    fn open_sink(
+        &self,
+        context: &Context<'_>,
+        place: &Place<'_>,
+        stored: u64,
+        remaining: Option<u64>,
+    ) -> io::Result<Sink> {
         if self.sparse.is_some() {
             ftruncate(&place.fd, self.size)?;
         } else {
@@ -413,7 +424,7 @@ pub(super) fn pour_whole<A: Archive>(
 /// Tells why a member has no place.
 pub(super) fn tell(refusal: Refusal, words: &Words<'_>, doing: &str) {
     match refusal {
-        Refusal::Skipped => words.warn(Warning::ExistingFile, "skipping existing file"),
+        Refusal::Skipped => words.skipped(),
         Refusal::Newer => {
             let name = crate::quote::marked(words.name);
             words.run.warn(Warning::IgnoreNewer, format_args!("Current {name} is newer or same age"));

@@ -49,7 +49,8 @@ impl Meta {
     /// Only times and attributes: a symbolic link has no mode of its own.
     pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, words: &Words<'_>) {
         if let Some((uid, gid)) = self.owner {
-            let set = chownat(&dir, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW);
+            let set =
+                chownat(&dir, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW);
             words.owner(uid, gid, set);
         }
         for (attribute, value) in &self.xattrs {

@@ -43,7 +43,6 @@ use place::OldFiles;
 use root::Root;
 use tree::Tree;
 
-
 /// What is done with members, decided once.
 #[derive(Debug)]
 pub(super) struct How {

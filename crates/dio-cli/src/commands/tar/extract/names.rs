@@ -69,9 +69,15 @@ mod tests {
 
     #[test]
     fn components_are_left_out() {
-        for (strip, path, name) in
-            [(1, "a/b", "b"), (1, "a", ""), (0, "a/b", "a/b"), (2, "a/b/c", "c"), (1, "./a", "a"), (1, "a//b", "b"), (1, "/a/b", "b")]
-        {
+        for (strip, path, name) in [
+            (1, "a/b", "b"),
+            (1, "a", ""),
+            (0, "a/b", "a/b"),
+            (2, "a/b/c", "c"),
+            (1, "./a", "a"),
+            (1, "a//b", "b"),
+            (1, "/a/b", "b"),
+        ] {
             let left = without_components(path.as_bytes(), strip, false);
             assert_eq!(left, name.as_bytes(), "{path}");
         }

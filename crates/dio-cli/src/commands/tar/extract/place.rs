@@ -93,6 +93,7 @@ impl<'a> Place<'a> {
         if wanted.old == OldFiles::Overwrite {
             match openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
+                Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
                 // A device or pipe is no place for the contents of a file.
                 Ok(_) | Err(_) => {}
             }

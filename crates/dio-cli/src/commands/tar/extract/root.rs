@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
@@ -175,17 +175,11 @@ pub(super) fn own_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// The working directory, or `path` in it, as the start of all names.
-///
-/// # Errors
-/// What `open(2)` answers.
-pub(crate) fn working_directory() -> Result<OwnedFd, Errno> {
-    openat(CWD, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::CWD;
 
     use super::*;
 
@@ -218,13 +212,47 @@ mod tests {
         let kernel = Root::open(CWD, &path, false).unwrap();
         let hand = Root::open(CWD, &path, false).unwrap();
         hand.by_hand.store(true, Ordering::Relaxed);
-        let id = |root: &Root, name: &str, flags| {
-            root.find(name.as_bytes(), flags).map(|fd| fstat(fd).unwrap().st_ino)
-        };
+        let id = |root: &Root, name: &str, flags| root.find(name.as_bytes(), flags).map(|fd| fstat(fd).unwrap().st_ino);
         for name in [
-            "", ".", "d", "d/", "d/e", "d/e/", "l", "l/e", "l/f", "l/up/d", "d/e/upup/d/f", "d/e/upup", "d/e/out", "d/e/out/out",
-            "abs", "abs/secret", "rel", "rel/secret", "loop", "loop/x", "file", "file/x", "through", "through/..", "..", "../in",
-            "d/../d", "d/../..", "magic", "magic/etc", "none", "none/x", "d/f/", "slash", "slash/e", "fileslash", "d//e", "/", "/d",
+            "",
+            ".",
+            "d",
+            "d/",
+            "d/e",
+            "d/e/",
+            "l",
+            "l/e",
+            "l/f",
+            "l/up/d",
+            "d/e/upup/d/f",
+            "d/e/upup",
+            "d/e/out",
+            "d/e/out/out",
+            "abs",
+            "abs/secret",
+            "rel",
+            "rel/secret",
+            "loop",
+            "loop/x",
+            "file",
+            "file/x",
+            "through",
+            "through/..",
+            "..",
+            "../in",
+            "d/../d",
+            "d/../..",
+            "magic",
+            "magic/etc",
+            "none",
+            "none/x",
+            "d/f/",
+            "slash",
+            "slash/e",
+            "fileslash",
+            "d//e",
+            "/",
+            "/d",
         ] {
             for flags in [
                 OFlags::PATH,

@@ -7,7 +7,6 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, makedev, 
 use rustix::io::Errno;
 
 use super::super::format::Kind;
-use super::super::warnings::Warning;
 use super::file::tell;
 use super::meta::Object;
 use super::names::Clean;
@@ -48,7 +47,7 @@ impl Tree<'_> {
             match place::clear(dir, name, wanted) {
                 Way::Clear => self.forget_paths(),
                 Way::Skip => {
-                    words.warn(Warning::ExistingFile, "skipping existing file");
+                    words.skipped();
                     return false;
                 }
                 Way::Blocked => break,

@@ -9,7 +9,6 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text};
-use super::super::warnings::Warning;
 use super::crew::Crew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, HELD, Job, Trouble, tell};
@@ -182,18 +181,18 @@ impl<'s> Tree<'s> {
     }
 
     fn delay(&mut self, member: &Member, dir: &Dir) {
+        let mut meta = self.meta(&member.entry);
         if self.context.how.no_overwrite_dir {
-            return;
+            // Its time is set all the same, as by GNU tar.
+            let Ok(stat) = fstat(dir) else { return };
+            meta = Meta { mode: stat.st_mode & 0o7777, whole: true, mtime: meta.mtime, ..Meta::default() };
         }
-        let meta = self.meta(&member.entry);
         self.dirs.delay(dir.id, &member.root, &member.shown, &member.path, meta);
     }
 
     fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let wanted = self.wanted(member);
-        if wanted.old != OldFiles::KeepNewer
-            && let Err(refusal) = place::prepare(dir, name, wanted)
-        {
+        if let Err(refusal) = place::prepare(dir, name, wanted) {
             return tell(refusal, words, "mkdir");
         }
         // Nobody else works in it, whatever it will allow, until all is there.
@@ -222,7 +221,7 @@ impl<'s> Tree<'s> {
             self.crew.settle();
             match place::clear(dir, name, wanted) {
                 Way::Clear => self.forget_paths(),
-                Way::Skip => return words.warn(Warning::ExistingFile, "skipping existing file"),
+                Way::Skip => return words.skipped(),
                 Way::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,
                 Way::Blocked => return words.cannot("mkdir", Errno::EXIST),
             }
@@ -310,7 +309,6 @@ fn key(root: &Arc<Root>, path: &[u8]) -> (usize, Vec<u8>) {
 fn open_made(dir: &Dir, name: &CStr) -> Result<Arc<Dir>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = openat(dir.as_fd(), name, flags, Mode::empty())?;
-    debug_assert!(fstat(&made).is_ok());
     Dir::of(made)
 }
 

@@ -29,6 +29,14 @@ impl Words<'_> {
         self.run.warn(kind, format_args!("{}: {what}", escaped(self.name)));
     }
 
+    /// An existing file stays, as was asked for; that is told with `-v`.
+    pub(super) fn skipped(&self) {
+        match self.run.options.verbose {
+            0 => self.warn(Warning::ExistingFile, "skipping existing file"),
+            _ => self.run.note(format_args!("{}: skipping existing file", escaped(self.name))),
+        }
+    }
+
     /// It could not be done what `what` says.
     pub(super) fn cannot(&self, what: impl Display, errno: Errno) {
         match errno {
@@ -93,7 +101,8 @@ mod tests {
 
     #[test]
     fn modes_are_shown_as_ls_does() {
-        for (mode, text) in [(0o644, "rw-r--r--"), (0o7777, "rwsrwsrwt"), (0o7000, "--S--S--T"), (0o4755, "rwsr-xr-x")] {
+        for (mode, text) in [(0o644, "rw-r--r--"), (0o7777, "rwsrwsrwt"), (0o7000, "--S--S--T"), (0o4755, "rwsr-xr-x")]
+        {
             assert_eq!(permissions(mode), text);
         }
     }
