@@ -20,6 +20,8 @@ pub(super) struct Archive {
     /// What was read to find out about the compression, and where in it the next byte is.
     head: io::Cursor<Vec<u8>>,
     way: Way,
+    /// Parts may be passed over by seeking.
+    may_seek: bool,
 }
 
 #[derive(Debug)]
@@ -52,12 +54,15 @@ pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> R
         None => recognise(&mut source).map_err(|error| Ended::on(bytes, "read", errno_of(&error)))?,
     };
     let way = match found {
-        None => return Ok(Archive { head: io::Cursor::new(head), way: Way::Plain(Box::new(source)) }),
+        None => {
+            let may_seek = run.options.may_seek;
+            return Ok(Archive { head: io::Cursor::new(head), way: Way::Plain(Box::new(source)), may_seek });
+        }
         Some(Compression::Gzip) => Way::Program(Box::new(Decompressing::start(run, &["gzip".into()], head, source)?)),
         Some(Compression::Zstd) => Way::Program(Box::new(Decompressing::start(run, &["zstd".into()], head, source)?)),
         Some(Compression::Program(words)) => Way::Program(Box::new(Decompressing::start(run, &words, head, source)?)),
     };
-    Ok(Archive { head: io::Cursor::default(), way })
+    Ok(Archive { head: io::Cursor::default(), way, may_seek: false })
 }
 
 /// How a source is compressed, and what had to be taken from it to see.
@@ -104,21 +109,6 @@ impl Archive {
         }
     }
 
-    /// Passes over `bytes`, by seeking where that is possible; returns how many there were to pass over.
-    ///
-    /// # Errors
-    /// What reading answers.
-    pub(super) fn skip(&mut self, bytes: u64) -> io::Result<u64> {
-        let in_head = bytes.min(self.head.get_ref().len() as u64 - self.head.position());
-        self.head.set_position(self.head.position() + in_head);
-        let rest = bytes - in_head;
-        Ok(in_head
-            + match &mut self.way {
-                Way::Plain(source) => source.skip(rest)?,
-                Way::Program(program) => io::copy(&mut program.by_ref().take(rest), &mut io::sink())?,
-            })
-    }
-
     /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it has to end well too.
     ///
     /// # Errors
@@ -132,6 +122,21 @@ impl Archive {
             Way::Plain(source) => source.close().map_err(failed),
             Way::Program(program) => program.close(run, complete),
         }
+    }
+}
+
+impl super::format::Archive for Archive {
+    /// By seeking where that is possible.
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        let in_head = bytes.min(self.head.get_ref().len() as u64 - self.head.position());
+        self.head.set_position(self.head.position() + in_head);
+        let rest = bytes - in_head;
+        let passed = match &mut self.way {
+            Way::Plain(source) if self.may_seek => source.skip(rest)?,
+            Way::Plain(source) => io::copy(&mut source.by_ref().take(rest), &mut io::sink())?,
+            Way::Program(program) => io::copy(&mut program.by_ref().take(rest), &mut io::sink())?,
+        };
+        Ok(in_head + passed)
     }
 }
 

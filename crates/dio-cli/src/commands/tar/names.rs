@@ -9,7 +9,7 @@ use clap::{Args, Command, FromArgMatches};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::args::{Flag, Ordered, Switch};
-use super::options::{Operation, Refusal};
+use super::options::Refusal;
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
 use crate::quote::{marked, words};
@@ -17,7 +17,7 @@ use crate::quote::{marked, words};
 /// One name to archive, or one pattern of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// As given, with escapes undone and without `/` at the end of a pattern.
+    /// As given, with escapes undone and without `/` at its end.
     pub(super) bytes: Vec<u8>,
     /// Index in [`Names::directories`].
     pub(super) directory: usize,
@@ -36,6 +36,8 @@ pub(super) struct Names {
     pub(super) exclude: Patterns,
     /// Whether patterns of members may have wildcards, if it was said.
     pub(super) wildcards: Option<bool>,
+    /// There may be several names: more than one, or a list.
+    pub(super) many: bool,
     /// Flags that concern only names after them, and had none: GNU tar tells them when it archives.
     pub(super) unused: Vec<String>,
 }
@@ -78,12 +80,11 @@ impl Names {
     /// # Errors
     /// A list cannot be read.
     pub(super) fn of(
-        operation: Operation,
         ordered: Ordered,
         exclude_vcs: bool,
         exclude_backups: bool,
     ) -> Result<Names, Refusal> {
-        let mut reading = Reading::new(operation);
+        let mut reading = Reading::new();
         let fixed = Matching { recursion: false, wildcards: false, ..reading.excluding() };
         for name in VCS.iter().filter(|_| exclude_vcs) {
             reading.names.exclude.add(name, fixed);
@@ -134,7 +135,6 @@ fn fatal(name: &[u8], doing: &str, errno: impl std::fmt::Display) -> Refusal {
 #[derive(Debug)]
 struct Reading {
     names: Names,
-    archives: bool,
     null: bool,
     verbatim: bool,
     unquote: bool,
@@ -148,17 +148,17 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(operation: Operation) -> Reading {
+    fn new() -> Reading {
         let names = Names {
             list: Vec::new(),
             directories: vec![PathBuf::new()],
             exclude: Patterns::default(),
             wildcards: None,
+            many: false,
             unused: Vec::new(),
         };
         Reading {
             names,
-            archives: operation.stores(),
             null: false,
             verbatim: false,
             unquote: true,
@@ -258,9 +258,8 @@ impl Reading {
         let bytes = if self.unquote { unquoted(&name) } else { name };
         let directory = self.names.last_directory();
         let matching = self.including();
-        // A pattern matches names without a slash at their end.
-        let bytes = if self.archives { bytes } else { without_slashes(bytes) };
-        self.names.list.push(Name { bytes, directory, matching });
+        self.names.many |= !self.names.list.is_empty();
+        self.names.list.push(Name { bytes: without_slashes(bytes), directory, matching });
     }
 
     /// `-T`: names, and flags among them.
@@ -269,6 +268,7 @@ impl Reading {
             return Err(fatal(list.as_bytes(), "", "file list requested from itself"));
         }
         self.pending.clear();
+        self.names.many = true;
         let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot open: ", error))?;
         let end = if self.null { 0 } else { b'\n' };
         for line in text.split(|byte| *byte == end).filter(|line| !line.is_empty()) {
@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     fn names(flags: Vec<Flag>) -> Names {
-        Names::of(Operation::Create, Ordered(flags), false, false).unwrap_or_else(|refusal| panic!("{refusal:?}"))
+        Names::of(Ordered(flags), false, false).unwrap_or_else(|refusal| panic!("{refusal:?}"))
     }
 
     fn list(text: &[u8], before: Vec<Flag>) -> Names {
@@ -383,7 +383,7 @@ mod tests {
         ]);
         let expected = [("a", ""), ("b\n", "d/e"), ("c\\n", "/f")].map(|(name, dir)| (name.into(), dir.into()));
         assert_eq!(shown(&names), expected);
-        assert_eq!(names.unused, ["-C 'g'"]);
+        assert_eq!(names.unused, [format!("-C {}", marked("g"))]);
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         let path = dir.path().join("list");
         std::fs::write(&path, format!("a\n-T {}\n", path.display())).unwrap();
         let flags = Ordered(vec![Flag::FilesFrom(path.into())]);
-        assert!(matches!(Names::of(Operation::List, flags, false, false), Err(Refusal::Fatal(_))));
+        assert!(matches!(Names::of(flags, false, false), Err(Refusal::Fatal(_))));
     }
 
     #[test]

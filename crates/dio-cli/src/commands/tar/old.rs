@@ -22,7 +22,9 @@ pub(super) fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, Refusal> {
     let takes = |letter: u8| {
         let named = |arg: &&Arg| arg.get_short() == Some(char::from(letter));
         let arg = grammar.get_arguments().find(named);
-        arg.is_some_and(|arg| arg.get_num_args().is_some_and(|count| count.min_values() > 0))
+        arg.is_some_and(|arg| {
+            arg.get_action().takes_values() && arg.get_num_args().is_none_or(|count| count.max_values() > 0)
+        })
     };
     let mut rest = args.into_iter().skip(1);
     let mut out = Vec::new();

@@ -268,7 +268,7 @@ impl Options {
     pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
         let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, .. } = args;
         let operation = operation_of(&operation)?;
-        let names = Names::of(operation, ordered, select.exclude_vcs, select.exclude_backups)?;
+        let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
         let file = archive_name(&archive);
         let mut options = Options {
             format: format_of(operation, &archive)?,

@@ -12,7 +12,7 @@ pub(super) struct Owner {
     /// The name that is stored; none where there is none for the number.
     pub(super) name: Option<Vec<u8>>,
     /// The number that is stored; none leaves that of each file.
-    pub(super) id: Option<u64>,
+    pub(super) id: Option<u32>,
 }
 
 impl Owner {
@@ -49,18 +49,18 @@ impl Owner {
             return Ok(Owner { name: Some(name.to_vec()), id: Some(id) });
         }
         if let Some(id) = number(text) {
-            let name = u32::try_from(id).ok().and_then(name_of);
+            let name = name_of(id);
             return Ok(Owner { name, id: Some(id) });
         }
         match id_of(OsStr::from_bytes(text)) {
-            Some(id) => Ok(Owner { name: Some(text.to_vec()), id: Some(u64::from(id)) }),
+            Some(id) => Ok(Owner { name: Some(text.to_vec()), id: Some(id) }),
             None => Err(invalid(text)),
         }
     }
 }
 
 /// A number, which may have a `+` before it.
-fn number(text: &[u8]) -> Option<u64> {
+fn number(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     let all = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| all)?.parse().ok()

@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn records_are_read_by_their_length() {
-        let (records, notices) = parsed(b"8 a=b=c\n9 k=\n\n=\n6 x=\n");
+        let (records, notices) = parsed(b"8 a=b=c\n8 k=\n\n=\n5 x=\n");
         assert_eq!(notices, [""; 0]);
         assert_eq!(
             records,

@@ -124,7 +124,7 @@ impl<A: Archive> Entries<A> {
                 return if pending.position.is_none() { Ok(None) } else { Err(self.truncated()) };
             }
             let block = match header::check(&bytes) {
-                Checked::Good(block) => block,
+                Checked::Good => Block::new(&bytes),
                 Checked::Zero if self.ignore_zeros => continue,
                 Checked::Zero => {
                     self.end = Some(at);
