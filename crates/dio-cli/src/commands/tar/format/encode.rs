@@ -39,15 +39,19 @@ pub enum Unfit {
         max: u64,
     },
     /// The format has nothing for this kind of entry.
-    #[error("not a kind of file that this format holds; not dumped")]
+    #[error("Unknown file type; file ignored")]
     Kind,
 }
 
 impl Unfit {
-    /// Whether the message is about the value alone: GNU tar prints those without the name of the file.
+    /// The name that GNU tar puts before the message, with a colon; it puts none before a number.
     #[must_use]
-    pub fn is_of_value(&self) -> bool {
-        matches!(self, Unfit::Range { .. })
+    pub fn about<'a>(&self, entry: &'a Entry) -> Option<&'a [u8]> {
+        match self {
+            Unfit::Range { .. } => None,
+            Unfit::LongLink => Some(&entry.link),
+            Unfit::LongName { .. } | Unfit::Unsplittable | Unfit::Kind => Some(&entry.path),
+        }
     }
 }
 
@@ -312,6 +316,7 @@ fn typeflag(kind: Kind, format: Format) -> Result<u8, Unfit> {
         Kind::Regular => b'0',
         Kind::HardLink => b'1',
         Kind::Symlink => b'2',
+        Kind::Character | Kind::Block | Kind::Fifo if format == Format::V7 => return Err(Unfit::Kind),
         Kind::Character => b'3',
         Kind::Block => b'4',
         Kind::Directory => b'5',

@@ -103,7 +103,7 @@ impl Block {
         let mut number = |field: &[u8], name: &str| expected(field, name, offset, notices);
         let id = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
         let mut entry = Entry {
-            kind: kind(typeflag, &path),
+            kind: kind(typeflag),
             path,
             link: text(&old.linkname).to_vec(),
             typeflag,
@@ -164,8 +164,8 @@ fn expected(field: &[u8], name: &str, offset: u64, notices: &mut Vec<Notice>) ->
     None
 }
 
-/// What a type byte stands for. A file whose name ends with a slash is how old writers wrote directories.
-fn kind(typeflag: u8, path: &[u8]) -> Kind {
+/// What a type byte stands for.
+fn kind(typeflag: u8) -> Kind {
     match typeflag {
         b'1' => Kind::HardLink,
         b'2' => Kind::Symlink,
@@ -175,7 +175,6 @@ fn kind(typeflag: u8, path: &[u8]) -> Kind {
         b'6' => Kind::Fifo,
         b'V' => Kind::Label,
         b'M' => Kind::Continuation,
-        0 | b'0' | b'7' if path.ends_with(b"/") => Kind::Directory,
         _ => Kind::Regular,
     }
 }

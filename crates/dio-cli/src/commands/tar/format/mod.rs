@@ -118,7 +118,8 @@ pub struct Entry {
     pub ctime: Option<Time>,
     /// Major and minor number of a device.
     pub device: (u32, u32),
-    /// Extended attributes, with their full names (`user.x`, `security.capability`), without ACLs and the SELinux context.
+    /// Extended attributes, with their full names (`user.x`, `security.capability`). GNU tar puts ACLs in their binary form
+    /// here too, beside their text, where it was asked for all attributes.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// The access ACL as text, in the short or long form.
     pub acl_access: Option<Vec<u8>>,

@@ -215,6 +215,11 @@ impl<A: Archive> Entries<A> {
         let mut records = self.globals.clone();
         records.extend(pending.records);
         let mut extended = pax::apply(&records, &mut entry, &plain, &mut self.notices);
+        let name = extended.sparse.name.as_ref().unwrap_or(&entry.path);
+        if matches!(entry.typeflag, 0 | b'0' | b'7') && name.ends_with(b"/") {
+            // This is how writers older than ustar wrote directories.
+            entry.kind = Kind::Directory;
+        }
         // A hard link has no content, whatever its size says: old writers put the size of the file there.
         let size = if entry.kind == Kind::HardLink { 0 } else { extended.size.unwrap_or(size) };
         if i64::try_from(size).is_err() || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
