@@ -22,13 +22,13 @@ mod tree;
 mod words;
 mod xattrs;
 
-use std::io::{BufRead, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::Timespec;
 
-use super::format::{Archive, Entries, Entry, FormatError, Kind, Time};
+use super::archive::Archive;
+use super::format::{Entries, Entry, FormatError, Kind, Time};
 use super::options::{Existing, Options, Refusal};
 use super::quoting::{escaped, shown};
 use super::run::{Ended, Run};
@@ -96,31 +96,6 @@ fn old_files(existing: Existing) -> OldFiles {
     }
 }
 
-/// The archive of the command line, for the reader of entries.
-#[derive(Debug)]
-pub(super) struct Through(pub(super) super::archive::Archive);
-
-impl Read for Through {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl BufRead for Through {
-    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        self.0.fill_buf()
-    }
-    fn consume(&mut self, count: usize) {
-        self.0.consume(count);
-    }
-}
-
-impl Archive for Through {
-    fn pass(&mut self, bytes: u64) -> std::io::Result<u64> {
-        self.0.skip(bytes)
-    }
-}
-
 /// Extracts what the command line names.
 ///
 /// # Errors
@@ -136,7 +111,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let roots = roots.map_err(|errno| Ended::on(".", "open", errno))?;
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
-    let mut entries = Entries::new(Through(archive)).ignoring_zeros(run.options.ignore_zeros);
+    let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let context = Context { run, how, evictor: Evictor::default() };
     let shared = Shared::default();
     let mut selection = Selection::new(&run.options);
@@ -150,7 +125,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     });
     finish_storage(&context);
     let read = entries.offset();
-    let closed = entries.into_inner().0.close(run, ended.is_ok() && !selection.complete());
+    let closed = entries.into_inner().close(run, ended.is_ok() && !selection.complete());
     ended?;
     selection.finish(run);
     if run.options.totals {
@@ -181,7 +156,7 @@ struct Extraction<'s> {
 }
 
 impl Extraction<'_> {
-    fn members(&mut self, entries: &mut Entries<Through>, selection: &mut Selection<'_>) -> Result<(), Ended> {
+    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), Ended> {
         let stop = Stop::on_signals();
         loop {
             if stop.asked() {
@@ -219,7 +194,7 @@ impl Extraction<'_> {
         }
     }
 
-    fn member(&mut self, entries: &mut Entries<Through>, entry: Entry, directory: usize) -> Result<(), Ended> {
+    fn member(&mut self, entries: &mut Entries<Archive>, entry: Entry, directory: usize) -> Result<(), Ended> {
         let run = self.context.run;
         match entry.kind {
             Kind::Label => return Ok(()),
@@ -273,7 +248,7 @@ impl Extraction<'_> {
     }
 
     /// `-O`: the contents go to standard output.
-    fn to_stdout(&mut self, entries: &mut Entries<Through>, sparse: bool) -> Result<(), Ended> {
+    fn to_stdout(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
         let run = self.context.run;
         let failed = |error: &std::io::Error| {
             run.tool.write_failed(error);
