@@ -111,14 +111,8 @@ impl Taker {
 fn channel() -> (Sender, Taker) {
     let (sender, receiver) = sync_channel(DEPTH);
     let buffers = Arc::new(Buffers::new());
-    let taker = Taker {
-        channel: receiver,
-        buffers: Arc::clone(&buffers),
-        buffer: Vec::new(),
-        at: 0,
-        filled: 0,
-        ended: false,
-    };
+    let taker =
+        Taker { channel: receiver, buffers: Arc::clone(&buffers), buffer: Vec::new(), at: 0, filled: 0, ended: false };
     (Sender { channel: sender, buffers, buffer: Vec::new(), filled: 0 }, taker)
 }
 

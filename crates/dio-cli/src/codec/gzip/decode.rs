@@ -205,7 +205,9 @@ impl<'a> Members<'a> {
                 Err(Fault::Damaged { offset, what: Damage::UnexpectedEnd })
             }
             _ if is_first => Err(Fault::NotInFormat),
-            _ => self.only_zeros_follow().and_then(|only| if only { Ok(false) } else { Err(Fault::Garbage { offset }) }),
+            _ => {
+                self.only_zeros_follow().and_then(|only| if only { Ok(false) } else { Err(Fault::Garbage { offset }) })
+            }
         }
     }
 

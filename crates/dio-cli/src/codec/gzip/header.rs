@@ -201,14 +201,13 @@ mod tests {
         let length = member.len() as u64;
         member.extend_from_slice(&[0; 100]);
         set_size(&mut member);
-        let expected = Header {
-            name: Some(b"name".to_vec()),
-            mtime: Some(1_000_000_000),
-            size: Some(length + 100),
-            length,
-        };
+        let expected =
+            Header { name: Some(b"name".to_vec()), mtime: Some(1_000_000_000), size: Some(length + 100), length };
         assert_eq!(parse(&member).expect("reads"), expected);
-        assert_eq!(parse(&begin(6, Some(b"na\0me"), None)).expect("reads"), Header { size: Some(0), length: 20, ..Header::default() });
+        assert_eq!(
+            parse(&begin(6, Some(b"na\0me"), None)).expect("reads"),
+            Header { size: Some(0), length: 20, ..Header::default() }
+        );
     }
 
     #[test]
@@ -231,7 +230,9 @@ mod tests {
         assert_eq!(parse(&bytes).expect("reads").length, bytes.len() as u64);
         bytes[header.len()] ^= 1;
         match parse(&bytes) {
-            Err(Fault::Damaged { offset: 15, what: Damage::Header(text) }) => assert!(text.starts_with("header checksum")),
+            Err(Fault::Damaged { offset: 15, what: Damage::Header(text) }) => {
+                assert!(text.starts_with("header checksum"))
+            }
             other => panic!("{other:?}"),
         }
     }

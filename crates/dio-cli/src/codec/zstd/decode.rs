@@ -56,7 +56,8 @@ pub fn decode(
     }
     thread::scope(|threads| {
         let work = move || Decoder::new(input, how)?.run(&mut Across { full, free, buffer: Vec::new() });
-        let decoder = thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).map_err(DecodeError::Read)?;
+        let decoder =
+            thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).map_err(DecodeError::Read)?;
         let mut failed = None;
         for buffer in to_write {
             if let Err(error) = output.write_all(&buffer) {
@@ -154,8 +155,7 @@ struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     fn new(input: &'a mut (dyn BufRead + Send), how: &Decode) -> Result<Decoder<'a>, DecodeError> {
-        let mut context =
-            DCtx::try_create().ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+        let mut context = DCtx::try_create().ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
         let refused = |code| DecodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)));
         // The largest that the library knows; what is allowed is looked at here.
         let most = if cfg!(target_pointer_width = "64") { 31 } else { 30 };
@@ -238,7 +238,8 @@ impl<'a> Decoder<'a> {
         let mut left = size - self.head.len() as u64;
         self.offset += self.head.len() as u64;
         while left > 0 {
-            let count = filled(self.input).map_err(DecodeError::Read)?.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let count =
+                filled(self.input).map_err(DecodeError::Read)?.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             if count == 0 {
                 return Err(self.damaged(Damage::UnexpectedEnd));
             }

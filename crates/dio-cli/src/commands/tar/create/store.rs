@@ -12,7 +12,7 @@ use dio::stream::Input;
 use rustix::fs::{AtFlags, FileType, Stat, fstat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::format::{Encoder, Entry, Format, Kind, Unfit, padding};
+use super::super::format::{Encoder, Entry, Format, Kind, padding};
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
 use super::super::run::{Ended, Run};
@@ -199,7 +199,10 @@ impl<'a> Store<'a> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
-                self.unfit(path, &unfit);
+                match unfit.about(entry) {
+                    Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
+                    None => self.run.error(unfit),
+                }
                 return Ok(false);
             }
         };
@@ -213,13 +216,6 @@ impl<'a> Store<'a> {
             _ => self.run.list(&super::super::list::line(self.options, entry))?,
         }
         Ok(true)
-    }
-
-    fn unfit(&self, path: &[u8], unfit: &Unfit) {
-        match unfit.is_of_value() {
-            true => self.run.error(unfit),
-            false => self.run.error(format_args!("{}: {unfit}", escaped(path))),
-        }
     }
 
     /// Writes the contents, as long as the header says, and fills their last block.
