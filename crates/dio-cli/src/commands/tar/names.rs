@@ -79,11 +79,7 @@ impl Names {
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(
-        ordered: Ordered,
-        exclude_vcs: bool,
-        exclude_backups: bool,
-    ) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Ordered, exclude_vcs: bool, exclude_backups: bool) -> Result<Names, Refusal> {
         let mut reading = Reading::new();
         let fixed = Matching { recursion: false, wildcards: false, ..reading.excluding() };
         for name in VCS.iter().filter(|_| exclude_vcs) {
