@@ -79,11 +79,7 @@ impl Names {
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(
-        ordered: Ordered,
-        exclude_vcs: bool,
-        exclude_backups: bool,
-    ) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Ordered, exclude_vcs: bool, exclude_backups: bool) -> Result<Names, Refusal> {
         let mut reading = Reading::new();
         let fixed = Matching { recursion: false, wildcards: false, ..reading.excluding() };
         for name in VCS.iter().filter(|_| exclude_vcs) {
@@ -326,7 +322,7 @@ fn flags_in(line: &[u8]) -> Result<Vec<Flag>, Refusal> {
 }
 
 /// Words parted by blanks, with quotes and backslashes as in a shell.
-fn split_words(line: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn split_words(line: &[u8]) -> Vec<Vec<u8>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = line.iter().copied();
     while let Some(byte) = bytes.next() {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, SelectArgs, TarArgs, TellArgs};
 use super::date::{self, Moment};
-use super::names::Names;
+use super::names::{Names, split_words};
 use super::owner::Owner;
 use super::warnings::Warnings;
 use crate::quote::marked;
@@ -435,10 +435,9 @@ fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> 
     }
 }
 
-/// The program and its arguments, which blanks part.
+/// The program and its arguments.
 fn words_of(text: &OsStr) -> Vec<OsString> {
-    let words = text.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+    split_words(text.as_bytes()).into_iter().map(OsString::from_vec).collect()
 }
 
 /// What the end of an archive's name says about its compression.
