@@ -76,6 +76,15 @@ fn tree(parent: &Path) -> TempDir {
     dir
 }
 
+/// Runs the command with both tars; `$A` is the archive. What they say has to be the same; the archive does not: dio makes
+/// none where it is clear from the start that nothing can come of it.
+fn same_words(dir: &Path, command: &str) {
+    let run = |ours| seen(dir, &format!("A=archive; {command}"), ours);
+    let (theirs, own) = (run(false), run(true));
+    assert_eq!(own, theirs, "{command}");
+    let _ = fs::remove_file(dir.join("archive"));
+}
+
 /// Runs the command with both tars; `$A` is the archive. Everything has to be the same.
 fn same(dir: &Path, command: &str) {
     let run = |archive: &str, ours| {
@@ -128,12 +137,10 @@ fn names_and_directories_are_those_of_gnu() {
         "tar -cf $A ''",
         "tar -cf $A t/a -C t",
         "tar -cf $A t/a --exclude=x",
-        "tar -cf $A -C nope t",
         "tar -cvf $A --no-recursion t t/dir",
         "tar -cvf $A --no-recursion t --recursion t/dir",
         "tar -cvf $A -T list",
         "tar -cvf $A --null -T list0",
-        "tar -cf $A -T nope",
         "tar -cvf $A --add-file=t/a",
         "tar -cvf $A 't/co:lon\\x' $'t/new\\nline' 't/new\\nline'",
         "tar -cvf $A --sort=name t",
@@ -163,7 +170,6 @@ fn exclusion_is_that_of_gnu() {
         "tar -cvf $A --ignore-case --exclude='DIR' t",
         "tar -cvf $A --exclude='{a,b}' --exclude='[[:digit:]]*' --exclude='?' t",
         "tar -cvf $A -X ex t",
-        "tar -cf $A -X nope t",
         "tar -cvf $A --exclude-vcs t",
         "tar -cvf $A --exclude-backups t",
         "tar -cvf $A --exclude-caches t",
@@ -212,7 +218,6 @@ fn wrong_command_lines_are_told_in_the_words_of_gnu() {
         "tar -cf kept -bx t",
         "tar -cf kept --format=foo t",
         "tar -cf kept --sort=foo t",
-        "tar -cf kept --no-such-option t",
         "tar -cf kept --xattrs --format=gnu t",
         "tar -cf kept --warning=foo t",
         "tar -cf kept --clamp-mtime t",
@@ -224,9 +229,12 @@ fn wrong_command_lines_are_told_in_the_words_of_gnu() {
     ] {
         same(dir.path(), command);
     }
+    for command in ["tar -cf $A -C nope t", "tar -cf $A -T nope", "tar -cf $A -X nope t", "tar -cf nodir/archive t"] {
+        same_words(dir.path(), command);
+    }
     assert_eq!(fs::read(dir.path().join("kept")).unwrap(), b"kept");
     // In words of dio's own, because not all of GNU tar's operations are there.
-    for command in ["tar", "tar -ct", "tar -cf kept --mtime=foo t", "tar -cf kept -C nope t"] {
+    for command in ["tar", "tar -ct", "tar -cf kept --mtime=foo t", "tar -cf kept -C nope t", "tar -cf kept --no-such t"] {
         assert_eq!(seen(dir.path(), command, true).status, Some(2), "{command}");
     }
     assert_eq!(fs::read(dir.path().join("kept")).unwrap(), b"kept");

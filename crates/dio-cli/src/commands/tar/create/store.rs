@@ -48,6 +48,8 @@ pub(super) struct Store<'a> {
     links: HashMap<(u64, u64), Linked>,
     /// Files with more names than this may come again.
     trivial: u64,
+    /// A directory that the format has no place for: what is in it is not archived either, until it is left.
+    refused: Option<Vec<u8>>,
     /// What is removed when the archive is durable, in the order in which it may be.
     pub(super) remove: Vec<Removal>,
 }
@@ -85,12 +87,18 @@ impl<'a> Store<'a> {
         // One name leads to a file twice only by links.
         let trivial = u64::from(!options.names.many && !options.dereference);
         let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
-        let (lines, remove) = (Lines::new(options), Vec::new());
-        Store { run, options, target, small, encoder, lines, owners, links, trivial, remove }
+        let (lines, refused, remove) = (Lines::new(options), None, Vec::new());
+        Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
     }
 
     /// Does what comes next.
     pub(super) fn take(&mut self, ready: Ready) -> Result<(), Ended> {
+        if let Some(refused) = &self.refused {
+            if matches!(&ready, Ready::Leave(dir) if dir.path == *refused) {
+                self.refused = None;
+            }
+            return Ok(());
+        }
         match ready {
             Ready::Tell(note) => note.tell(self.run),
             Ready::Leave(dir) => self.leave(&dir),
@@ -202,10 +210,12 @@ impl<'a> Store<'a> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
+                let slash = if entry.kind == Kind::Directory { "/" } else { "" };
                 match unfit.about(entry) {
-                    Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
+                    Some(name) => self.run.error(format_args!("{}{slash}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
+                self.refused = (entry.kind == Kind::Directory).then(|| path.to_vec());
                 return Ok(false);
             }
         };
