@@ -1,6 +1,7 @@
 //! The `dio` command line: grammar, messages, receipts and exit statuses above the library.
 
 pub mod cli;
+pub mod codec;
 pub mod commands;
 pub mod locale;
 pub mod quote;

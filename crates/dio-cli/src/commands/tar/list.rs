@@ -54,6 +54,9 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
         }
         let Some(entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
         if selection.choose(&entry.path).is_none() {
+            if options.show_omitted && entry.path.ends_with(b"/") {
+                run.note(format_args!("{}: Omitting", super::quoting::escaped(&entry.path)));
+            }
             continue;
         }
         let name = name_of(options, &entry.path);

@@ -350,6 +350,9 @@ impl Options {
         if updates && self.compression.is_some() {
             return Err(Refusal::usage("Cannot update compressed archives"));
         }
+        if updates && self.archive == "-" {
+            return Err(Refusal::usage("Options '-Aru' are incompatible with '-f -'"));
+        }
         if self.verify && self.compression.is_some() {
             return Err(Refusal::usage("Cannot verify compressed archives"));
         }

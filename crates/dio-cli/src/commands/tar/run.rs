@@ -155,6 +155,22 @@ impl Run {
         Ended::Told
     }
 
+    /// Asks whether to do something with a file (`-w`).
+    pub(super) fn confirm(&self, action: &str, name: &[u8]) -> bool {
+        self.flush_list();
+        let question = format!("{action} {}?", crate::quote::marked(name));
+        let _ = io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        // Standard input may have the archive.
+        let read = match self.options.archive == "-" && !self.options.operation.stores() {
+            true => {
+                File::open("/dev/tty").and_then(|tty| io::BufRead::read_line(&mut io::BufReader::new(tty), &mut answer))
+            }
+            false => io::stdin().read_line(&mut answer),
+        };
+        read.is_ok() && answer.starts_with(['y', 'Y'])
+    }
+
     /// What is in the list goes where it belongs, before a message.
     fn flush_list(&self) {
         // An error comes again, and is told, at the end.

@@ -1,0 +1,136 @@
+//! The compressed input: where it is, and a way to put bytes back.
+
+use std::io::{self, BufRead};
+
+/// An input that knows its offset and takes bytes back.
+pub(super) struct Feed<'a> {
+    input: &'a mut (dyn BufRead + Send),
+    /// Bytes consumed and not put back.
+    offset: u64,
+    /// Bytes that were put back come first, from `at` on.
+    back: Vec<u8>,
+    at: usize,
+    /// Bytes of the input that are there without waiting.
+    ready: usize,
+    /// The input ended; it is not asked again, because a terminal would wait for more.
+    ended: bool,
+}
+
+impl<'a> Feed<'a> {
+    pub(super) fn new(input: &'a mut (dyn BufRead + Send)) -> Feed<'a> {
+        Feed { input, offset: 0, back: Vec::new(), at: 0, ready: 0, ended: false }
+    }
+
+    /// How many bytes were consumed.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether [`Feed::fill`] may have to wait.
+    pub(super) fn may_wait(&self) -> bool {
+        self.at == self.back.len() && self.ready == 0
+    }
+
+    /// What comes next, as much as is there; empty at the end.
+    pub(super) fn fill(&mut self) -> io::Result<&[u8]> {
+        if self.at < self.back.len() {
+            return Ok(&self.back[self.at..]);
+        }
+        if self.ended {
+            return Ok(&[]);
+        }
+        self.ready = loop {
+            match self.input.fill_buf() {
+                Ok(bytes) => break bytes.len(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        };
+        if self.ready == 0 {
+            self.ended = true;
+            return Ok(&[]);
+        }
+        self.input.fill_buf()
+    }
+
+    /// Consumes bytes of what [`Feed::fill`] gave.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.offset += count as u64;
+        if self.at < self.back.len() {
+            self.at += count;
+        } else {
+            self.input.consume(count);
+            self.ready = self.ready.saturating_sub(count);
+        }
+    }
+
+    /// Consumes one byte; `None` at the end.
+    pub(super) fn byte(&mut self) -> io::Result<Option<u8>> {
+        let byte = self.fill()?.first().copied();
+        if byte.is_some() {
+            self.consume(1);
+        }
+        Ok(byte)
+    }
+
+    /// Consumes `count` bytes, or as many as there are, to the end of `bytes`; says how many.
+    pub(super) fn take(&mut self, count: usize, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        let mut left = count;
+        while left > 0 {
+            let next = self.fill()?;
+            if next.is_empty() {
+                break;
+            }
+            let some = next.len().min(left);
+            bytes.extend_from_slice(&next[..some]);
+            self.consume(some);
+            left -= some;
+        }
+        Ok(count - left)
+    }
+
+    /// Puts bytes back, before everything.
+    pub(super) fn put_back(&mut self, bytes: &[u8]) {
+        self.offset -= bytes.len() as u64;
+        self.back.splice(..self.at, bytes.iter().copied());
+        self.at = 0;
+    }
+
+    /// The next `count` bytes, or as many as there are, without consuming them.
+    pub(super) fn peek(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(count);
+        self.take(count, &mut bytes)?;
+        self.put_back(&bytes);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, Cursor};
+
+    use super::Feed;
+
+    #[test]
+    fn bytes_put_back_come_again_in_order_and_offsets_follow() {
+        for capacity in [1, 2, 3, 100] {
+            let mut input = BufReader::with_capacity(capacity, Cursor::new(b"abcdefgh"));
+            let mut feed = Feed::new(&mut input);
+            assert!(feed.may_wait());
+            assert_eq!(feed.peek(3).expect("reads"), b"abc");
+            assert_eq!((feed.offset(), feed.may_wait()), (0, false));
+            assert_eq!(feed.byte().expect("reads"), Some(b'a'));
+            let mut taken = Vec::new();
+            assert_eq!(feed.take(4, &mut taken).expect("reads"), 4);
+            assert_eq!((&taken[..], feed.offset()), (&b"bcde"[..], 5));
+            feed.put_back(b"de");
+            feed.put_back(b"c");
+            assert_eq!(feed.offset(), 2);
+            assert_eq!(feed.peek(100).expect("reads"), b"cdefgh");
+            taken.clear();
+            assert_eq!(feed.take(100, &mut taken).expect("reads"), 6);
+            assert_eq!((&taken[..], feed.offset()), (&b"cdefgh"[..], 8));
+            assert_eq!(feed.byte().expect("reads"), None);
+        }
+    }
+}

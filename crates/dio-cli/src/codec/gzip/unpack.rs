@@ -1,0 +1,148 @@
+//! A member whose size is known, decompressed as a whole and checked.
+
+use libdeflater::{Crc, Decompressor};
+use zlib_rs::{Inflate, InflateFlush, Status};
+
+use super::LARGEST_SIZED;
+use super::header::{FIXED_LEN, Fault, MAGIC, TRAILER_LEN};
+use crate::codec::Damage;
+use crate::codec::buffers::Buffers;
+
+/// A header that says nothing, for libdeflate: the real one was read already.
+pub(super) const PLAIN_HEADER: [u8; FIXED_LEN] = [MAGIC[0], MAGIC[1], MAGIC[2], 0, 0, 0, 0, 0, 0, 3];
+
+/// Bytes that are decompressed at a time where nobody keeps them.
+const SCRATCH: usize = 64 << 10;
+
+/// A member as it was compressed.
+pub(super) struct Packed {
+    /// [`PLAIN_HEADER`], the compressed data, the trailer.
+    pub(super) bytes: Vec<u8>,
+    /// Where the compressed data is in the input.
+    pub(super) offset: u64,
+}
+
+/// The last bytes of a member: RFC 1952 section 2.3.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trailer {
+    pub(super) crc: u32,
+    /// Modulo 2^32.
+    pub(super) length: u32,
+}
+
+impl Trailer {
+    pub(super) fn parse(bytes: &[u8; TRAILER_LEN]) -> Trailer {
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Trailer { crc: u32::from_le_bytes([a, b, c, d]), length: u32::from_le_bytes([e, f, g, h]) }
+    }
+
+    /// What is wrong with data of this check value and length, if anything.
+    pub(super) fn check(self, crc: u32, length: u64) -> Option<Damage> {
+        if self.crc != crc {
+            Some(Damage::Checksum { stored: self.crc, computed: crc })
+        } else if self.length != length as u32 {
+            Some(Damage::Length { stored: self.length.into(), computed: length })
+        } else {
+            None
+        }
+    }
+}
+
+/// What was in a member.
+pub(super) struct Unpacked {
+    pub(super) buffer: Vec<u8>,
+    pub(super) length: usize,
+    pub(super) crc: u32,
+    /// What comes after these bytes: the data is damaged there.
+    pub(super) fault: Option<Fault>,
+}
+
+impl Packed {
+    fn data(&self) -> &[u8] {
+        &self.bytes[FIXED_LEN..self.bytes.len() - TRAILER_LEN]
+    }
+
+    /// Where the input is after it.
+    pub(super) fn end(&self) -> u64 {
+        self.offset + (self.bytes.len() - FIXED_LEN) as u64
+    }
+
+    /// The last bytes, which are the trailer if the size is right.
+    pub(super) fn trailer(&self) -> Trailer {
+        self.bytes.last_chunk().map_or(Trailer { crc: 0, length: 0 }, Trailer::parse)
+    }
+}
+
+/// Decompresses members.
+pub(super) struct Unpacker<'a> {
+    fast: Decompressor,
+    /// Only for members that are not as they should be: it says what and where.
+    exact: Option<Inflate>,
+    buffers: &'a Buffers,
+    keep_damaged: bool,
+}
+
+impl<'a> Unpacker<'a> {
+    pub(super) fn new(buffers: &'a Buffers, keep_damaged: bool) -> Unpacker<'a> {
+        Unpacker { fast: Decompressor::new(), exact: None, buffers, keep_damaged }
+    }
+
+    /// A damaged member is an error, or with `keep_damaged` what could be made of it and the error.
+    pub(super) fn unpack(&mut self, packed: &Packed) -> Result<Unpacked, Fault> {
+        let trailer = packed.trailer();
+        let length = trailer.length as usize;
+        let mut buffer = self.buffers.take(length);
+        // libdeflate checks the data against the trailer that follows it. Whether this is the one at the end it does not
+        // say, so only the end may look like it.
+        let done = self.fast.gzip_decompress(&packed.bytes, &mut buffer[..length]) == Ok(length)
+            && last_of_its_kind(&packed.bytes[FIXED_LEN..]);
+        if done {
+            return Ok(Unpacked { buffer, length, crc: trailer.crc, fault: None });
+        }
+        self.examine(packed, buffer)
+    }
+
+    fn examine(&mut self, packed: &Packed, mut buffer: Vec<u8>) -> Result<Unpacked, Fault> {
+        let inflate = self.exact.get_or_insert_with(|| Inflate::new(false, 15));
+        inflate.reset(false);
+        let (data, trailer) = (packed.data(), packed.trailer());
+        let keep = buffer.len().min(LARGEST_SIZED);
+        let mut scratch = [0; SCRATCH];
+        let (mut crc, mut length, mut kept) = (Crc::new(), 0u64, 0);
+        let (at, what) = loop {
+            let consumed = inflate.total_in() as usize;
+            let before = inflate.total_out();
+            let status = inflate.decompress(&data[consumed..], &mut scratch, InflateFlush::NoFlush);
+            let count = (inflate.total_out() - before) as usize;
+            crc.update(&scratch[..count]);
+            length += count as u64;
+            let room = count.min(keep - kept);
+            buffer[kept..kept + room].copy_from_slice(&scratch[..room]);
+            kept += room;
+            let at = inflate.total_in() as usize;
+            match status {
+                Ok(Status::StreamEnd) if at == data.len() => break (at, trailer.check(crc.sum(), length)),
+                Ok(Status::StreamEnd) => break (at, Some(Damage::Header("the size in the header is wrong".into()))),
+                Ok(_) if count > 0 || at > consumed => {}
+                Ok(_) => break (at, Some(Damage::Data("it does not end where its header says".into()))),
+                Err(_) => break (at, Some(Damage::Data(inflate.error_message().unwrap_or("damaged").into()))),
+            }
+        };
+        let fault = what.map(|what| Fault::Damaged { offset: packed.offset + at as u64, what });
+        match fault {
+            Some(fault) if !self.keep_damaged => {
+                self.buffers.give(buffer);
+                Err(fault)
+            }
+            fault => Ok(Unpacked { buffer, length: kept, crc: crc.sum(), fault }),
+        }
+    }
+}
+
+/// Whether the last eight bytes occur nowhere before.
+fn last_of_its_kind(bytes: &[u8]) -> bool {
+    match bytes.last_chunk::<TRAILER_LEN>() {
+        Some(trailer) => memchr::memmem::find(bytes, trailer) == Some(bytes.len() - TRAILER_LEN),
+        None => false,
+    }
+}

@@ -1,0 +1,341 @@
+//! An encoder behind `Write` and a decoder behind `Read`, each in a thread of its own beside the workers it starts: for
+//! a program that makes or wants bytes one after the other, such as an archiver.
+//!
+//! ```
+//! use std::io::{BufReader, Cursor, Read, Write};
+//! use dio_cli::codec::{gzip, pipe::{Compressor, Decompressor}};
+//!
+//! let encode = gzip::Encode { workers: 2, ..gzip::Encode::default() };
+//! let mut compressor = Compressor::new(Vec::new(), move |read, write| gzip::encode(read, write, &encode))?;
+//! compressor.write_all(b"some bytes")?;
+//! let (compressed, moved) = compressor.finish()?;
+//! assert_eq!((moved.read, moved.written), (10, compressed.len() as u64));
+//!
+//! let input = BufReader::new(Cursor::new(compressed));
+//! let mut text = String::new();
+//! Decompressor::new(input, |read, write| gzip::decode(read, write, &gzip::Decode::default()))?
+//!     .read_to_string(&mut text)?;
+//! assert_eq!(text, "some bytes");
+//! # Ok::<_, std::io::Error>(())
+//! ```
+
+use std::io::{self, BufRead, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use super::buffers::Buffers;
+use super::{DecodeError, EncodeError, Moved};
+
+/// Bytes that go from thread to thread at a time.
+const BLOCK: usize = 256 << 10;
+/// Blocks between the threads; so both sides can be busy.
+const DEPTH: usize = 4;
+
+/// What comes through the channel.
+enum Passed {
+    /// A buffer with so many bytes in it.
+    Bytes(Vec<u8>, usize),
+    /// There is no more: without it, whoever wrote went away in the middle.
+    End,
+}
+
+/// Gives blocks to another thread.
+struct Sender {
+    channel: SyncSender<Passed>,
+    buffers: Arc<Buffers>,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+/// The other side is gone.
+#[derive(Debug)]
+struct Gone;
+
+impl Sender {
+    fn put(&mut self, bytes: &[u8]) -> Result<usize, Gone> {
+        if self.buffer.is_empty() {
+            self.buffer = self.buffers.take(BLOCK);
+        }
+        let count = bytes.len().min(BLOCK - self.filled);
+        self.buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
+        self.filled += count;
+        if self.filled == BLOCK {
+            self.send()?;
+        }
+        Ok(count)
+    }
+
+    fn send(&mut self) -> Result<(), Gone> {
+        let (buffer, filled) = (std::mem::take(&mut self.buffer), std::mem::take(&mut self.filled));
+        if filled == 0 {
+            return Ok(());
+        }
+        self.channel.send(Passed::Bytes(buffer, filled)).map_err(|_| Gone)
+    }
+
+    fn end(&mut self) -> Result<(), Gone> {
+        self.send()?;
+        self.channel.send(Passed::End).map_err(|_| Gone)
+    }
+}
+
+/// Takes blocks from another thread.
+struct Taker {
+    channel: Receiver<Passed>,
+    buffers: Arc<Buffers>,
+    buffer: Vec<u8>,
+    at: usize,
+    filled: usize,
+    ended: bool,
+}
+
+impl Taker {
+    /// What is there, waiting for something; empty at the end. An error if the other side went away before the end.
+    fn fill(&mut self) -> Result<&[u8], Gone> {
+        if self.at == self.filled && !self.ended {
+            if !self.buffer.is_empty() {
+                self.buffers.give(std::mem::take(&mut self.buffer));
+            }
+            (self.at, self.filled) = (0, 0);
+            match self.channel.recv() {
+                Ok(Passed::Bytes(buffer, filled)) => (self.buffer, self.filled) = (buffer, filled),
+                Ok(Passed::End) => self.ended = true,
+                Err(_) => return Err(Gone),
+            }
+        }
+        Ok(&self.buffer[self.at..self.filled])
+    }
+}
+
+fn channel() -> (Sender, Taker) {
+    let (sender, receiver) = sync_channel(DEPTH);
+    let buffers = Arc::new(Buffers::new());
+    let taker =
+        Taker { channel: receiver, buffers: Arc::clone(&buffers), buffer: Vec::new(), at: 0, filled: 0, ended: false };
+    (Sender { channel: sender, buffers, buffer: Vec::new(), filled: 0 }, taker)
+}
+
+/// The reading end within an encoder.
+struct Plain(Taker);
+
+impl Read for Plain {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let gone = |Gone| io::Error::new(io::ErrorKind::UnexpectedEof, "the writer went away before the end");
+        let mut bytes = self.0.fill().map_err(gone)?;
+        let count = bytes.read(buffer)?;
+        self.0.at += count;
+        Ok(count)
+    }
+}
+
+/// The writing end within a decoder. What was written goes on at once: whoever reads may be waiting for it.
+struct Decoded(Sender);
+
+impl Write for Decoded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let gone = |Gone| io::Error::from(io::ErrorKind::BrokenPipe);
+        let count = self.0.put(bytes).map_err(gone)?;
+        if count == bytes.len() {
+            self.0.send().map_err(gone)?;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Joins, and lets a panic go on here.
+fn join<R>(thread: JoinHandle<R>) -> R {
+    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}
+
+/// Compresses what is written to it and writes that to `W`.
+///
+/// Memory: 6 blocks of 256 KiB beside the encoder's. An error of the encoder comes out of a later write or of
+/// [`Compressor::finish`]. One that is dropped before leaves an incomplete stream.
+#[derive(Debug)]
+pub struct Compressor<W> {
+    sender: Option<Sender>,
+    thread: Option<JoinHandle<(W, Result<Moved, EncodeError>)>>,
+}
+
+impl<W: Write + Send + 'static> Compressor<W> {
+    /// Starts `encode`, which is [`gzip::encode`](super::gzip::encode) or its like, over `sink`.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn new<F>(mut sink: W, encode: F) -> io::Result<Compressor<W>>
+    where
+        F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
+    {
+        let (sender, taker) = channel();
+        let work = move || {
+            let result = encode(&mut Plain(taker), &mut sink);
+            (sink, result)
+        };
+        let thread = Builder::new().name("dio-encode".to_owned()).spawn(work)?;
+        Ok(Compressor { sender: Some(sender), thread: Some(thread) })
+    }
+
+    /// Ends the stream and gives the sink back, with everything written to it (but not flushed).
+    ///
+    /// # Errors
+    /// What the encoder met.
+    pub fn finish(mut self) -> io::Result<(W, Moved)> {
+        if let Some(mut sender) = self.sender.take() {
+            // If it is gone, it says why below.
+            let _ = sender.end();
+        }
+        let (sink, result) = join(self.thread.take().ok_or_else(failed_before)?);
+        Ok((sink, result?))
+    }
+
+    /// Why the encoder left early.
+    fn failure(&mut self) -> io::Error {
+        self.sender = None;
+        match self.thread.take().map(join) {
+            Some((_, Err(error))) => error.into(),
+            _ => failed_before(),
+        }
+    }
+}
+
+/// An error that was told already.
+fn failed_before() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the encoder failed before")
+}
+
+impl<W: Write + Send + 'static> Write for Compressor<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sender = self.sender.as_mut().ok_or_else(failed_before)?;
+        match sender.put(bytes) {
+            Ok(count) => Ok(count),
+            Err(Gone) => Err(self.failure()),
+        }
+    }
+
+    /// Nothing can be forced out of an encoder; what was written so far goes to it.
+    fn flush(&mut self) -> io::Result<()> {
+        let sender = self.sender.as_mut().ok_or_else(failed_before)?;
+        match sender.send() {
+            Ok(()) => Ok(()),
+            Err(Gone) => Err(self.failure()),
+        }
+    }
+}
+
+impl<W> Drop for Compressor<W> {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Reads from `R` and gives what that decompresses to.
+///
+/// Memory: 6 blocks of 256 KiB beside the decoder's. An error of the decoder comes out in its place, after what was
+/// decoded before, as an [`io::Error`] with the [`DecodeError`] inside; so does trailing garbage. One that is dropped
+/// before the end lets its thread end by itself, when it has read what it waits for.
+#[derive(Debug)]
+pub struct Decompressor<R> {
+    taker: Taker,
+    thread: Option<JoinHandle<(R, Result<Moved, DecodeError>)>>,
+    ended: Option<(R, Option<Moved>)>,
+}
+
+impl<R: BufRead + Send + 'static> Decompressor<R> {
+    /// Starts `decode`, which is [`gzip::decode`](super::gzip::decode) or its like, over `source`.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn new<F>(mut source: R, decode: F) -> io::Result<Decompressor<R>>
+    where
+        F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
+    {
+        let (sender, taker) = channel();
+        let work = move || {
+            let mut decoded = Decoded(sender);
+            let result = decode(&mut source, &mut decoded);
+            if result.is_ok() {
+                // If nobody reads any more, nobody misses the end.
+                let _ = decoded.0.end();
+            }
+            (source, result)
+        };
+        let thread = Builder::new().name("dio-decode".to_owned()).spawn(work)?;
+        Ok(Decompressor { taker, thread: Some(thread), ended: None })
+    }
+
+    /// Reads to the end, checks all of it, and gives the source back.
+    ///
+    /// # Errors
+    /// What the decoder meets, unless it was told before.
+    pub fn finish(mut self) -> io::Result<(R, Moved)> {
+        loop {
+            let count = self.fill_buf()?.len();
+            if count == 0 {
+                break;
+            }
+            self.consume(count);
+        }
+        match self.ended.take() {
+            Some((source, Some(moved))) => Ok((source, moved)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the decoder failed before")),
+        }
+    }
+
+    /// The decoder has ended: how.
+    fn outcome(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let (source, result) = join(thread);
+        match result {
+            Ok(moved) => self.ended = Some((source, Some(moved))),
+            Err(error) => {
+                self.ended = Some((source, None));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead + Send + 'static> Read for Decompressor<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead + Send + 'static> BufRead for Decompressor<R> {
+    /// After an error that was told, an empty buffer, as at the end.
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let over = self.taker.fill().map_or(true, <[u8]>::is_empty);
+        if over {
+            self.taker.ended = true;
+            self.outcome()?;
+        }
+        Ok(&self.taker.buffer[self.taker.at..self.taker.filled])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.taker.at = (self.taker.at + count).min(self.taker.filled);
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sender({} bytes)", self.filled)
+    }
+}
+
+impl std::fmt::Debug for Taker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Taker({} bytes)", self.filled - self.at)
+    }
+}

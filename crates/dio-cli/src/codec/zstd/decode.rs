@@ -1,0 +1,333 @@
+//! Decompressing.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use ::zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::frame::{Begins, Header, LONGEST_HEADER, begins};
+use super::words;
+use crate::codec::{Damage, DecodeError, Moved};
+
+/// How to decompress.
+#[derive(Clone, Debug)]
+pub struct Decode {
+    /// Frames that want a larger window than so many bytes are refused.
+    pub memory: u64,
+    /// The dictionary that it was compressed with.
+    pub dictionary: Option<Arc<Vec<u8>>>,
+}
+
+impl Default for Decode {
+    /// As the `zstd` command: 128 MiB.
+    fn default() -> Decode {
+        Decode { memory: 128 << 20, dictionary: None }
+    }
+}
+
+/// Bytes of a buffer on its way to the output, and how many there are.
+const BUFFER: usize = 1 << 20;
+const BUFFERS: usize = 4;
+
+/// What fits into a few of the library's blocks is not worth a thread.
+const LITTLE: usize = 64 << 10;
+
+/// Decompresses all frames of `input`, and passes over those to be skipped.
+///
+/// When it fails, what was decoded before has been written.
+///
+/// # Errors
+/// See [`DecodeError`]. A checksum that does not match is told where its frame ends.
+pub fn decode(
+    input: &mut (dyn BufRead + Send),
+    output: &mut (dyn Write + Send),
+    how: &Decode,
+) -> Result<Moved, DecodeError> {
+    if filled(input).map_err(DecodeError::Read)?.len() < LITTLE {
+        return Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] });
+    }
+    let (full, to_write) = sync_channel::<Vec<u8>>(BUFFERS);
+    let (emptied, free) = sync_channel::<Vec<u8>>(BUFFERS);
+    for _ in 0..BUFFERS {
+        emptied.send(vec![0; BUFFER]).expect("there is room for all");
+    }
+    thread::scope(|threads| {
+        let work = move || Decoder::new(input, how)?.run(&mut Across { full, free, buffer: Vec::new() });
+        let decoder =
+            thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).map_err(DecodeError::Read)?;
+        let mut failed = None;
+        for buffer in to_write {
+            if let Err(error) = output.write_all(&buffer) {
+                failed = Some(DecodeError::Write(error));
+                break;
+            }
+            // The decoder may have ended.
+            let _ = emptied.send(buffer);
+        }
+        // It notices that nobody takes its buffers, or gives it any.
+        drop(emptied);
+        let decoded = decoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        failed.map_or(decoded, Err)
+    })
+}
+
+/// What is there to read, or nothing at the end.
+fn filled<'a>(input: &'a mut (dyn BufRead + Send)) -> io::Result<&'a [u8]> {
+    loop {
+        match input.fill_buf() {
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    input.fill_buf()
+}
+
+/// Where decoded bytes go.
+trait Out {
+    /// Memory for the next bytes.
+    fn buffer(&mut self) -> Result<&mut [u8], DecodeError>;
+    /// The first `count` bytes of it are decoded.
+    fn pass(&mut self, count: usize) -> Result<(), DecodeError>;
+}
+
+/// To the output, in this thread.
+struct Here<'a> {
+    output: &'a mut (dyn Write + Send),
+    buffer: Vec<u8>,
+}
+
+impl Out for Here<'_> {
+    fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
+        Ok(&mut self.buffer)
+    }
+    fn pass(&mut self, count: usize) -> Result<(), DecodeError> {
+        self.output.write_all(&self.buffer[..count]).map_err(DecodeError::Write)
+    }
+}
+
+/// To the thread that writes.
+struct Across {
+    full: SyncSender<Vec<u8>>,
+    free: Receiver<Vec<u8>>,
+    buffer: Vec<u8>,
+}
+
+/// The other thread has failed, and tells why.
+fn gone() -> DecodeError {
+    DecodeError::Write(io::ErrorKind::BrokenPipe.into())
+}
+
+impl Out for Across {
+    fn buffer(&mut self) -> Result<&mut [u8], DecodeError> {
+        if self.buffer.is_empty() {
+            self.buffer = self.free.recv().map_err(|_| gone())?;
+            // It is as long as it was filled the last time.
+            self.buffer.resize(BUFFER, 0);
+        }
+        Ok(&mut self.buffer)
+    }
+    fn pass(&mut self, count: usize) -> Result<(), DecodeError> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.truncate(count);
+        self.full.send(buffer).map_err(|_| gone())
+    }
+}
+
+/// The state of decoding.
+struct Decoder<'a> {
+    input: &'a mut (dyn BufRead + Send),
+    context: DCtx<'static>,
+    memory: u64,
+    /// Bytes of the head of a frame, taken from the input and not yet decoded.
+    head: Vec<u8>,
+    /// Bytes of the input before what is decoded next.
+    offset: u64,
+    /// Bytes in the buffer of the output.
+    held: usize,
+    /// Bytes of the output that belong to whole frames.
+    sound: u64,
+    moved: Moved,
+}
+
+impl<'a> Decoder<'a> {
+    fn new(input: &'a mut (dyn BufRead + Send), how: &Decode) -> Result<Decoder<'a>, DecodeError> {
+        let mut context = DCtx::try_create().ok_or_else(|| DecodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+        let refused = |code| DecodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)));
+        // The largest that the library knows; what is allowed is looked at here.
+        let most = if cfg!(target_pointer_width = "64") { 31 } else { 30 };
+        context.set_parameter(DParameter::WindowLogMax(most)).map_err(refused)?;
+        if let Some(dictionary) = &how.dictionary {
+            context.load_dictionary(dictionary).map_err(refused)?;
+        }
+        let head = Vec::with_capacity(LONGEST_HEADER);
+        Ok(Decoder { input, context, memory: how.memory, head, offset: 0, held: 0, sound: 0, moved: Moved::default() })
+    }
+
+    /// Decodes everything; what was decoded goes out also when that fails.
+    fn run(mut self, out: &mut impl Out) -> Result<Moved, DecodeError> {
+        let ended = self.frames(out);
+        if !matches!(ended, Err(DecodeError::Write(_))) && self.held > 0 {
+            out.pass(self.held)?;
+        }
+        self.moved.read = self.offset;
+        match ended {
+            Ok(()) => Ok(self.moved),
+            Err(DecodeError::Damaged { offset, what, sound, .. }) => {
+                Err(DecodeError::Damaged { offset, what, sound, moved: self.moved })
+            }
+            Err(DecodeError::TrailingGarbage { offset, .. }) => {
+                Err(DecodeError::TrailingGarbage { offset, moved: self.moved })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn frames(&mut self, out: &mut impl Out) -> Result<(), DecodeError> {
+        let mut any = false;
+        loop {
+            match self.begins()? {
+                None if any => return Ok(()),
+                None => return Err(self.damaged(Damage::UnexpectedEnd)),
+                Some(Begins::Skippable(size)) => self.skip(size)?,
+                Some(Begins::Frame(header)) => self.frame(&header, out)?,
+                Some(_) if !any => return Err(DecodeError::NotInFormat),
+                Some(_) => {
+                    let moved = Moved::default();
+                    return Err(DecodeError::TrailingGarbage { offset: self.offset, moved });
+                }
+            }
+            any = true;
+        }
+    }
+
+    fn damaged(&self, what: Damage) -> DecodeError {
+        DecodeError::Damaged { offset: self.offset, what, sound: self.sound, moved: Moved::default() }
+    }
+
+    /// What comes next; `None` at the end of the input. Its head is in `self.head` then.
+    fn begins(&mut self) -> Result<Option<Begins>, DecodeError> {
+        self.head.clear();
+        loop {
+            let wanted = match begins(&self.head) {
+                Begins::More(wanted) => wanted,
+                other => return Ok(Some(other)),
+            };
+            let bytes = filled(self.input).map_err(DecodeError::Read)?;
+            let count = bytes.len().min(wanted - self.head.len());
+            if count == 0 {
+                return match self.head.is_empty() {
+                    true => Ok(None),
+                    false if self.head.len() < 4 && self.moved.members == 0 => Err(DecodeError::NotInFormat),
+                    false => {
+                        self.offset += self.head.len() as u64;
+                        Err(self.damaged(Damage::UnexpectedEnd))
+                    }
+                };
+            }
+            self.head.extend_from_slice(&bytes[..count]);
+            self.input.consume(count);
+        }
+    }
+
+    /// Passes over a frame of so many bytes, whose head was taken.
+    fn skip(&mut self, size: u64) -> Result<(), DecodeError> {
+        let mut left = size - self.head.len() as u64;
+        self.offset += self.head.len() as u64;
+        while left > 0 {
+            let count =
+                filled(self.input).map_err(DecodeError::Read)?.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if count == 0 {
+                return Err(self.damaged(Damage::UnexpectedEnd));
+            }
+            self.input.consume(count);
+            self.offset += count as u64;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, header: &Header, out: &mut impl Out) -> Result<(), DecodeError> {
+        if header.window > self.memory {
+            let what = format!(
+                "Frame requires too much memory for decoding: its window is of {} bytes, {} are allowed",
+                header.window, self.memory
+            );
+            return Err(self.damaged(Damage::Header(what.into())));
+        }
+        // A frame before may have been damaged; the dictionary stays.
+        let _ = self.context.reset(ResetDirective::SessionOnly);
+        let head = std::mem::take(&mut self.head);
+        let mut step = self.feed(&head, out)?;
+        self.offset += head.len() as u64;
+        self.head = head;
+        // What the library asks for is the rest of a block, or of its header: so an error names the block.
+        while let Some(wanted) = step {
+            let input = filled(self.input).map_err(DecodeError::Read)?;
+            if input.is_empty() {
+                return Err(self.damaged(Damage::UnexpectedEnd));
+            }
+            let count = input.len().min(wanted.max(1));
+            // The context and the output are used while the input lends its bytes.
+            let fed = feed(&mut self.context, &input[..count], out, &mut self.held, &mut self.moved.written);
+            step = fed.map_err(|failed| self.told(failed))?;
+            self.input.consume(count);
+            self.offset += count as u64;
+        }
+        self.moved.members += 1;
+        self.sound = self.moved.written;
+        Ok(())
+    }
+
+    fn feed(&mut self, bytes: &[u8], out: &mut impl Out) -> Result<Option<usize>, DecodeError> {
+        let fed = feed(&mut self.context, bytes, out, &mut self.held, &mut self.moved.written);
+        fed.map_err(|failed| self.told(failed))
+    }
+
+    fn told(&self, failed: Failed) -> DecodeError {
+        match failed {
+            Failed::Out(error) => error,
+            Failed::Library(code) => self.damaged(Damage::Data(Cow::Borrowed(words(code)))),
+        }
+    }
+}
+
+/// Why a step failed.
+enum Failed {
+    Library(usize),
+    Out(DecodeError),
+}
+
+/// Decodes all of `bytes`, which lie within one frame; returns how many are wanted next, or `None` at the end of the frame.
+fn feed(
+    context: &mut DCtx<'_>,
+    bytes: &[u8],
+    out: &mut impl Out,
+    held: &mut usize,
+    written: &mut u64,
+) -> Result<Option<usize>, Failed> {
+    let mut from = InBuffer::around(bytes);
+    loop {
+        let buffer = out.buffer().map_err(Failed::Out)?;
+        let room = buffer.len();
+        let mut to = OutBuffer::around_pos(buffer, *held);
+        let wanted = context.decompress_stream(&mut to, &mut from).map_err(Failed::Library)?;
+        let now = to.pos();
+        *written += (now - *held) as u64;
+        *held = now;
+        let full = now == room;
+        if full {
+            out.pass(now).map_err(Failed::Out)?;
+            *held = 0;
+        }
+        if wanted == 0 {
+            return Ok(None);
+        }
+        if from.pos() == bytes.len() && !full {
+            return Ok(Some(wanted));
+        }
+    }
+}

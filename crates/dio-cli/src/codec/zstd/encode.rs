@@ -1,0 +1,124 @@
+//! Compressing.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use ::zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use ::zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+use super::words;
+use crate::codec::{EncodeError, Moved};
+
+/// How to compress.
+#[derive(Clone, Debug)]
+pub struct Encode {
+    /// From -131072 (fastest) over 1 to 22 (smallest); 0 is the library's default, 3.
+    pub level: i32,
+    /// Threads that compress; 0 compresses in the calling one.
+    pub workers: u32,
+    /// Bytes of the input, if that is known: it goes into the header of the frame, and an input of another size is an error.
+    pub size: Option<u64>,
+    /// Whether a size that is known goes into the header.
+    pub content_size: bool,
+    /// Whether the frame ends in a checksum of the data.
+    pub checksum: bool,
+    /// Matches are looked for as far back as 2 to this power, with long distance matching.
+    pub long: Option<u32>,
+    /// Bytes for a thread at a time; 0 for the library's choice.
+    pub job: u32,
+    /// A dictionary, which the decoder must have too.
+    pub dictionary: Option<Arc<Vec<u8>>>,
+    /// Whether the number of the dictionary goes into the header.
+    pub dictionary_id: bool,
+    /// Parameters of the library beside the level's, in the order in which they are set.
+    pub advanced: Vec<CParameter>,
+}
+
+impl Default for Encode {
+    /// As the `zstd` command does, with a thread for each core.
+    fn default() -> Encode {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Encode {
+            level: 3,
+            workers: cores as u32,
+            size: None,
+            content_size: true,
+            checksum: true,
+            long: None,
+            job: 0,
+            dictionary: None,
+            dictionary_id: true,
+            advanced: Vec::new(),
+        }
+    }
+}
+
+/// Bytes that are read, and written, at a time: they are copied while they are in the cache.
+const BLOCK: usize = 256 << 10;
+
+/// Compresses `input` to its end into one frame.
+///
+/// # Errors
+/// [`EncodeError`]; parameters that the library refuses and an input that is not of the size promised are errors of reading,
+/// of the kind `InvalidInput`. The output is then incomplete.
+pub fn encode(
+    input: &mut (dyn Read + Send),
+    output: &mut (dyn Write + Send),
+    how: &Encode,
+) -> Result<Moved, EncodeError> {
+    let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+    prepare(&mut context, how).map_err(refused)?;
+    let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
+    let mut moved = Moved { members: 1, ..Moved::default() };
+    loop {
+        let count = match input.read(&mut bytes) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(EncodeError::Read(error)),
+        };
+        moved.read += count as u64;
+        let step = if count == 0 { ZSTD_EndDirective::ZSTD_e_end } else { ZSTD_EndDirective::ZSTD_e_continue };
+        let mut from = InBuffer::around(&bytes[..count]);
+        loop {
+            let mut to = OutBuffer::around(&mut made[..]);
+            let left = context.compress_stream2(&mut to, &mut from, step).map_err(refused)?;
+            let ready = to.pos();
+            output.write_all(&made[..ready]).map_err(EncodeError::Write)?;
+            moved.written += ready as u64;
+            if if count == 0 { left == 0 } else { from.pos() == count } {
+                break;
+            }
+        }
+        if count == 0 {
+            return Ok(moved);
+        }
+    }
+}
+
+/// Sets the parameters.
+fn prepare(context: &mut CCtx<'_>, how: &Encode) -> Result<(), usize> {
+    context.set_parameter(CParameter::CompressionLevel(how.level))?;
+    context.set_parameter(CParameter::ChecksumFlag(how.checksum))?;
+    context.set_parameter(CParameter::ContentSizeFlag(how.content_size))?;
+    context.set_parameter(CParameter::DictIdFlag(how.dictionary_id))?;
+    if how.workers > 0 {
+        context.set_parameter(CParameter::NbWorkers(how.workers))?;
+        context.set_parameter(CParameter::JobSize(how.job))?;
+    }
+    if let Some(window) = how.long {
+        context.set_parameter(CParameter::EnableLongDistanceMatching(true))?;
+        context.set_parameter(CParameter::WindowLog(window))?;
+    }
+    for &parameter in &how.advanced {
+        context.set_parameter(parameter)?;
+    }
+    context.set_pledged_src_size(how.size)?;
+    if let Some(dictionary) = &how.dictionary {
+        context.load_dictionary(dictionary)?;
+    }
+    Ok(())
+}
+
+fn refused(code: usize) -> EncodeError {
+    EncodeError::Read(io::Error::new(io::ErrorKind::InvalidInput, words(code)))
+}

@@ -1,0 +1,92 @@
+//! The removal of sources whose targets are whole.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::fs::{AtFlags, CWD, Stat, statat, syncfs, unlinkat};
+use rustix::io::Errno;
+
+use super::Target;
+
+/// Sources that wait for their targets to be durable.
+///
+/// A few are synced one by one. Of many, which are small then, all are synced at once: a sync of each would commit the
+/// journal of the file system as often.
+#[derive(Debug, Default)]
+pub(crate) struct Retire {
+    waiting: Vec<Waiting>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    source: PathBuf,
+    /// Device and inode: what has got the name meanwhile is left alone.
+    identity: (u64, u64),
+    target: Target,
+}
+
+/// As many wait, and with so many bytes; each keeps two descriptors.
+const MOST: usize = 100;
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Up to so many are synced one by one.
+const FEW: usize = 3;
+
+/// What went wrong with one source or target.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// A target could not be made durable; its source stays.
+    Sync(PathBuf, io::Error),
+    /// A source could not be removed.
+    Remove(PathBuf, Errno),
+}
+
+impl Retire {
+    /// `source`, which was `stat`, is to go; `target` is whole and has its name.
+    pub(crate) fn add(&mut self, source: PathBuf, stat: &Stat, target: Target) -> Vec<Trouble> {
+        self.bytes += stat.st_size as u64;
+        self.waiting.push(Waiting { source, identity: (stat.st_dev, stat.st_ino), target });
+        if self.waiting.len() >= MOST || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
+    }
+
+    /// Makes the targets durable and removes the sources.
+    pub(crate) fn flush(&mut self) -> Vec<Trouble> {
+        self.bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        let together = waiting.len() > FEW;
+        let mut synced: Vec<(u64, bool)> = Vec::new();
+        let mut troubles = Vec::new();
+        for Waiting { source, identity, target } in waiting {
+            let durable = if together { sync_all(&target, &mut synced) } else { target.sync().and_then(|()| target.sync_name()) };
+            if let Err(error) = durable {
+                troubles.push(Trouble::Sync(target.path().to_owned(), error));
+                continue;
+            }
+            let removed = match statat(CWD, &source, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(now) if (now.st_dev, now.st_ino) == identity => unlinkat(CWD, &source, AtFlags::empty()),
+                // A link was followed, by force: it goes, as with the models, and what it leads to stays.
+                Ok(now) if rustix::fs::FileType::from_raw_mode(now.st_mode) == rustix::fs::FileType::Symlink => {
+                    unlinkat(CWD, &source, AtFlags::empty())
+                }
+                Ok(_) => Ok(()),
+                Err(errno) => Err(errno),
+            };
+            if let Err(errno) = removed {
+                troubles.push(Trouble::Remove(source, errno));
+            }
+        }
+        troubles
+    }
+}
+
+/// Syncs the file system of a target, once for each.
+fn sync_all(target: &Target, synced: &mut Vec<(u64, bool)>) -> io::Result<()> {
+    let device = rustix::fs::fstat(target.descriptor())?.st_dev;
+    if let Some((_, well)) = synced.iter().find(|(known, _)| *known == device) {
+        return if *well { Ok(()) } else { Err(Errno::IO.into()) };
+    }
+    let done = syncfs(target.descriptor());
+    synced.push((device, done.is_ok()));
+    Ok(done?)
+}

@@ -1,0 +1,208 @@
+//! The file that is made.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
+    futimens, linkat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::tool::{Sink, Tool};
+
+/// A file that is being made. Dropped without [`Target::name`], it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct Target {
+    fd: OwnedFd,
+    path: PathBuf,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// It gets its name at the end.
+    File {
+        dir: OwnedFd,
+        name: CString,
+        /// The name it has until then, on file systems without `O_TMPFILE`.
+        temporary: Option<CString>,
+        /// What has the name then is replaced.
+        replace: bool,
+        named: bool,
+    },
+    /// A device or a pipe: written as it is.
+    Special,
+}
+
+impl Target {
+    /// Begins a file that will be called `path`. What has that name is not changed before [`Target::name`].
+    ///
+    /// # Errors
+    /// EEXIST when something has that name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
+    /// answers.
+    pub(crate) fn create(path: &Path, replace: bool) -> io::Result<Target> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?;
+        let name = CString::new(name.as_bytes())?;
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = match openat(CWD, parent, directory, Mode::empty()) {
+            // It may be written all the same.
+            Err(Errno::ACCESS) => openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?,
+            dir => dir?,
+        };
+        match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => return Err(Errno::ISDIR.into()),
+            Ok(_) if !replace => return Err(Errno::EXIST.into()),
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+        let (fd, temporary) = match openat(&dir, c".", flags | OFlags::TMPFILE, mode) {
+            Ok(fd) => (fd, None),
+            // open(2): a file system or a kernel without it.
+            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
+                let temporary = temporary_name();
+                (openat(&dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, mode)?, Some(temporary))
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let way = Way::File { dir, name, temporary, replace, named: false };
+        Ok(Target { fd, path: path.to_owned(), way })
+    }
+
+    /// Opens what is there and is no regular file, to be written as it is; `None` for a regular file, or none.
+    ///
+    /// # Errors
+    /// What `open(2)` answers.
+    pub(crate) fn special(path: &Path) -> io::Result<Option<Target>> {
+        match rustix::fs::stat(path) {
+            Ok(stat) if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) => {}
+            _ => return Ok(None),
+        }
+        let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        Ok(Some(Target { fd, path: path.to_owned(), way: Way::Special }))
+    }
+
+    /// Its name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.way, Way::File { .. })
+    }
+
+    /// The open file.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// A stream to it.
+    ///
+    /// # Errors
+    /// As [`Tool::output`].
+    pub(crate) fn sink(&self, tool: &Tool) -> io::Result<Sink> {
+        tool.output(self.fd.try_clone()?, &self.path)
+    }
+
+    /// Makes the contents durable.
+    ///
+    /// # Errors
+    /// What `fsync(2)` answers.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match fsync(&self.fd) {
+            Err(Errno::INVAL) if !self.is_file() => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Makes its name durable.
+    ///
+    /// # Errors
+    /// What `fsync(2)` answers.
+    pub(crate) fn sync_name(&self) -> io::Result<()> {
+        match &self.way {
+            Way::File { dir, .. } => match fsync(dir) {
+                // A directory that may not be read is known by its name only; then its file system has to do it.
+                Err(Errno::BADF) => Ok(rustix::fs::syncfs(&self.fd)?),
+                other => Ok(other?),
+            },
+            Way::Special => Ok(()),
+        }
+    }
+
+    /// Gives the whole file its name. What is replaced is so for good only when the new contents are durable.
+    ///
+    /// # Errors
+    /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
+    pub(crate) fn name(&mut self) -> io::Result<()> {
+        let Way::File { dir, name, temporary, replace, named } = &mut self.way else { return Ok(()) };
+        let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        if !*replace && temporary.is_none() {
+            linkat(CWD, own, &*dir, &**name, AtFlags::SYMLINK_FOLLOW)?;
+            *named = true;
+            return Ok(());
+        }
+        if *replace {
+            fsync(&self.fd)?;
+        }
+        if temporary.is_none() {
+            let new = temporary_name();
+            linkat(CWD, own, &*dir, &*new, AtFlags::SYMLINK_FOLLOW)?;
+            *temporary = Some(new);
+        }
+        let Some(from) = temporary.as_deref() else { return Ok(()) };
+        match replace {
+            true => renameat(&*dir, from, &*dir, &**name)?,
+            false => match renameat_with(&*dir, from, &*dir, &**name, RenameFlags::NOREPLACE) {
+                // Not every file system knows the flag; nothing had the name when it was begun.
+                Err(Errno::INVAL | Errno::NOSYS) => renameat(&*dir, from, &*dir, &**name)?,
+                other => other?,
+            },
+        }
+        *named = true;
+        Ok(())
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Way::File { dir, temporary: Some(temporary), named: false, .. } = &self.way {
+            // Nobody is left who could do something about it.
+            let _ = unlinkat(dir, &**temporary, AtFlags::empty());
+        }
+    }
+}
+
+/// A name that nothing has.
+fn temporary_name() -> CString {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    CString::new(format!(".dio-{}-{count}", std::process::id())).expect("it has no zero byte")
+}
+
+/// Gives a file the owner, permissions and times of another, `mtime` instead of its time of modification. Owner and group
+/// as far as they may be given; with another owner nobody gets the right to run it as that owner.
+///
+/// # Errors
+/// What setting the times or the permissions answers.
+pub(crate) fn give_attributes(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> Result<(), Errno> {
+    let modified = Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ };
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
+        last_modification: mtime.map_or(modified, |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 }),
+    };
+    let _ = fchown(fd, None, Some(Gid::from_raw(stat.st_gid)));
+    let permitted = fchmod(fd, Mode::from_bits_retain(stat.st_mode & 0o777));
+    let _ = fchown(fd, Some(Uid::from_raw(stat.st_uid)), None);
+    futimens(fd, &times).and(permitted)
+}
