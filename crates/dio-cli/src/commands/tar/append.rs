@@ -92,6 +92,8 @@ fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
 fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
     let archive = archive::open_named(run, path, None)?;
     if archive.is_compressed() {
+        // What decompresses it ends as it likes.
+        let _ = archive.close(run, false);
         return Err(Ended::Fatal("Cannot update compressed archives".into()));
     }
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);

@@ -55,7 +55,8 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
         let Some(entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
         if selection.choose(&entry.path).is_none() {
             if options.show_omitted && entry.path.ends_with(b"/") {
-                run.note(format_args!("{}: Omitting", super::quoting::escaped(&entry.path)));
+                let name = &entry.path[..entry.path.len() - 1];
+                run.note(format_args!("{}: Omitting", super::quoting::escaped(name)));
             }
             continue;
         }
@@ -75,10 +76,12 @@ fn name_of<'n>(options: &Options, name: &'n [u8]) -> &'n [u8] {
     if !options.show_transformed {
         return name;
     }
-    (0..options.strip_components).fold(name, |rest, _| {
+    let left = (0..options.strip_components).fold(name, |rest, _| {
         let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
         memchr::memchr(b'/', rest).map_or(rest, |slash| &rest[slash + 1..])
-    })
+    });
+    // Of a directory nothing but the slash behind its name may be left.
+    if left.is_empty() && name.ends_with(b"/") { b"/" } else { left }
 }
 
 /// Tells what the reader of the archive has noticed. `extracting` says that members of unknown types are taken for files.
