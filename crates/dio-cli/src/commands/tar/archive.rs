@@ -1,6 +1,7 @@
 //! An archive that is read: whatever it is, and decompressed if it is compressed.
 
-use std::io::{self, BufRead, Read};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -8,7 +9,10 @@ use rustix::io::Errno;
 
 use super::options::Compression;
 use super::program::Decompressing;
+use super::quoting::escaped;
 use super::run::{Ended, Run};
+use crate::codec::pipe::Decompressor;
+use crate::codec::{DecodeError, Moved, gzip, zstd};
 use crate::tool::{Source, errno_of};
 
 /// Bytes that tell how an archive is compressed.
@@ -28,6 +32,7 @@ pub(super) struct Archive {
 enum Way {
     Plain(Box<Source>),
     Program(Box<Decompressing>),
+    Decompressor(Box<Decompressor<Source>>),
 }
 
 /// Opens the archive of the command line, and finds out how it is compressed unless that was said.
@@ -58,11 +63,34 @@ pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> R
             let may_seek = run.options.may_seek;
             return Ok(Archive { head: io::Cursor::new(head), way: Way::Plain(Box::new(source)), may_seek });
         }
-        Some(Compression::Gzip) => Way::Program(Box::new(Decompressing::start(run, &["gzip".into()], head, source)?)),
-        Some(Compression::Zstd) => Way::Program(Box::new(Decompressing::start(run, &["zstd".into()], head, source)?)),
+        Some(Compression::Gzip) => {
+            let how = gzip::Decode { workers: workers(), ..gzip::Decode::default() };
+            decompressor(bytes, source, head, move |read, write| gzip::decode(read, write, &how))?
+        }
+        Some(Compression::Zstd) => {
+            decompressor(bytes, source, head, |read, write| zstd::decode(read, write, &zstd::Decode::default()))?
+        }
         Some(Compression::Program(words)) => Way::Program(Box::new(Decompressing::start(run, &words, head, source)?)),
     };
     Ok(Archive { head: io::Cursor::default(), way, may_seek: false })
+}
+
+/// Threads that compress or decompress.
+pub(super) fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A decoder in threads of its own, fed with `head` and then all of `source`.
+fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Way, Ended>
+where
+    F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
+{
+    let whole = move |read: &mut (dyn BufRead + Send), write: &mut (dyn Write + Send)| match head.is_empty() {
+        true => decode(read, write),
+        false => decode(&mut io::Cursor::new(head).chain(read), write),
+    };
+    let started = Decompressor::new(source, whole);
+    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "read", errno_of(&error)))?)))
 }
 
 /// How a source is compressed, and what had to be taken from it to see.
@@ -121,7 +149,22 @@ impl Archive {
         match self.way {
             Way::Plain(source) => source.close().map_err(failed),
             Way::Program(program) => program.close(run, complete),
+            Way::Decompressor(decoder) if complete => {
+                let (source, _) =
+                    decoder.finish().map_err(|error| Ended::Fatal(damage(&run.options.archive, &error)))?;
+                source.close().map_err(failed)
+            }
+            Way::Decompressor(_) => Ok(()),
         }
+    }
+}
+
+/// What is wrong with a compressed archive, with the place where it is.
+fn damage(archive: &OsStr, error: &io::Error) -> String {
+    let name = escaped(archive.as_bytes());
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<DecodeError>()) {
+        Some(damage) => format!("{name}: {damage}"),
+        None => format!("{name}: Cannot read: {}", crate::quote::words(errno_of(error))),
     }
 }
 
@@ -135,6 +178,7 @@ impl super::format::Archive for Archive {
             Way::Plain(source) if self.may_seek => source.skip(rest)?,
             Way::Plain(source) => io::copy(&mut source.by_ref().take(rest), &mut io::sink())?,
             Way::Program(program) => io::copy(&mut program.by_ref().take(rest), &mut io::sink())?,
+            Way::Decompressor(decoder) => io::copy(&mut decoder.by_ref().take(rest), &mut io::sink())?,
         };
         Ok(in_head + passed)
     }
@@ -146,6 +190,7 @@ impl Read for Archive {
             0 => match &mut self.way {
                 Way::Plain(source) => source.read(buffer),
                 Way::Program(program) => program.read(buffer),
+                Way::Decompressor(decoder) => decoder.read(buffer),
             },
             count => Ok(count),
         }
@@ -160,6 +205,7 @@ impl BufRead for Archive {
         match &mut self.way {
             Way::Plain(source) => source.fill_buf(),
             Way::Program(program) => program.fill_buf(),
+            Way::Decompressor(decoder) => decoder.fill_buf(),
         }
     }
 
@@ -170,6 +216,7 @@ impl BufRead for Archive {
         match &mut self.way {
             Way::Plain(source) => source.consume(count),
             Way::Program(program) => program.consume(count),
+            Way::Decompressor(decoder) => decoder.consume(count),
         }
     }
 }

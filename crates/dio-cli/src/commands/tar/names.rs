@@ -322,7 +322,7 @@ fn flags_in(line: &[u8]) -> Result<Vec<Flag>, Refusal> {
 }
 
 /// Words parted by blanks, with quotes and backslashes as in a shell.
-fn split_words(line: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn split_words(line: &[u8]) -> Vec<Vec<u8>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = line.iter().copied();
     while let Some(byte) = bytes.next() {

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, SelectArgs, TarArgs, TellArgs};
 use super::date::{self, Moment};
-use super::names::Names;
+use super::names::{Names, split_words};
 use super::owner::Owner;
 use super::warnings::Warnings;
 use crate::quote::marked;
@@ -130,7 +130,6 @@ pub(super) struct Options {
     pub(super) ignore_zeros: bool,
     /// `-n` and `--no-seek`: whether members may be passed over by seeking.
     pub(super) may_seek: bool,
-
     /// Names, directories and patterns, in order; see [`Names`].
     pub(super) names: Names,
     /// Marks of directories of which something is left out.
@@ -186,7 +185,6 @@ pub(super) struct Options {
     pub(super) xattrs_exclude: Vec<Vec<u8>>,
     /// Access control lists are kept.
     pub(super) acls: bool,
-
     /// What is done about existing files.
     pub(super) existing: Existing,
     /// `-O`
@@ -438,10 +436,9 @@ fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> 
     }
 }
 
-/// The program and its arguments, which blanks part.
+/// The program and its arguments.
 fn words_of(text: &OsStr) -> Vec<OsString> {
-    let words = text.as_bytes().split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    words.map(|word| OsString::from_vec(word.to_vec())).collect()
+    split_words(text.as_bytes()).into_iter().map(OsString::from_vec).collect()
 }
 
 /// What the end of an archive's name says about its compression.

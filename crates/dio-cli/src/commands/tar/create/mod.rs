@@ -19,7 +19,6 @@ use std::time::Instant;
 
 use super::options::Refusal;
 use super::run::{Ended, Run};
-use super::totals;
 use crate::stop::Stop;
 use dio::pipeline::Pipeline;
 use prepare::{Preparing, Wanted};
@@ -67,7 +66,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
         removal.remove(run);
     }
     if run.options.totals {
-        run.note_bare(totals::line("written", written, started.elapsed()));
+        run.note_bare(super::totals::line("written", written, started.elapsed()));
     }
     tell_unused(run);
     Ok(())

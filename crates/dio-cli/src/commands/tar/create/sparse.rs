@@ -25,6 +25,14 @@ pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Opt
     if how == Holes::Raw {
         return Ok(None);
     }
+    let found = holes(fd, size)?;
+    // The position of the file is moved by asking.
+    seek(fd, SeekFrom::Start(0))?;
+    Ok(found.map(|found| block_extents(&found, size)))
+}
+
+/// The extents as the file system has them; none where it cannot tell.
+fn holes(fd: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let mut found = Vec::new();
     let mut offset = 0;
     loop {
@@ -45,7 +53,7 @@ pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Opt
         found.push((data, hole - data));
         offset = hole;
     }
-    Ok(Some(block_extents(&found, size)))
+    Ok(Some(found))
 }
 
 /// Finds the blocks that hold anything but zeros in what is fed to it in order.

@@ -12,7 +12,7 @@ use dio::stream::Input;
 use rustix::fs::{AtFlags, FileType, Stat, fstat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::format::{Encoder, Entry, Format, Kind, Unfit, padding};
+use super::super::format::{Encoder, Entry, Format, Kind, padding};
 use super::super::line::Lines;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
@@ -84,9 +84,9 @@ impl<'a> Store<'a> {
         let options = &run.options;
         // One name leads to a file twice only by links.
         let trivial = u64::from(!options.names.many && !options.dereference);
-        let (owners, links) = (Owners::default(), HashMap::new());
-        let (encoder, lines) = (encoder(options), Lines::new(options));
-        Store { run, options, target, small, encoder, lines, owners, links, trivial, remove: Vec::new() }
+        let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
+        let (lines, remove) = (Lines::new(options), Vec::new());
+        Store { run, options, target, small, encoder, lines, owners, links, trivial, remove }
     }
 
     /// Does what comes next.
@@ -202,26 +202,31 @@ impl<'a> Store<'a> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
-                self.unfit(entry, &unfit);
+                match unfit.about(entry) {
+                    Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
+                    None => self.run.error(unfit),
+                }
                 return Ok(false);
             }
         };
         self.target.write(&blocks)?;
-        match self.options.verbose {
-            0 => {}
-            1 => {
-                let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
-                self.run.list(&[&shown(path, self.options.quoting)[..], slash].concat())?;
-            }
-            _ => self.run.list(&self.lines.line(entry, &entry.path))?,
+        if self.options.verbose > 0 {
+            self.list(entry, path)?;
         }
         Ok(true)
     }
 
-    fn unfit(&self, entry: &Entry, unfit: &Unfit) {
-        match unfit.about(entry) {
-            None => self.run.error(unfit),
-            Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
+    fn list(&mut self, entry: &Entry, path: &[u8]) -> Result<(), Ended> {
+        let path = if self.options.show_transformed { &entry.path } else { path };
+        let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
+        let name = [path, slash].concat();
+        match self.options.verbose {
+            1 => self.run.list(&shown(&name, self.options.quoting)),
+            2 => self.run.list(&self.lines.line(entry, &name)),
+            _ => {
+                self.run.list(&self.lines.line(entry, &name))?;
+                self.lines.attributes(entry).iter().try_for_each(|line| self.run.list(line))
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The archive that is written: a file, a pipe, or what compresses on the way there.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
+use super::super::archive::workers;
 use super::super::format::{BLOCK, end_of_archive};
 use super::super::options::Compression;
 use super::super::program::Compressing;
 use super::super::run::{Ended, Run};
+use crate::codec::pipe::Compressor;
+use crate::codec::{EncodeError, Moved, gzip, zstd};
 use crate::tool::{Sink, die_of_a_closed_pipe, errno_of};
 
 /// The archive.
@@ -34,6 +37,7 @@ pub(in super::super) struct Target {
 enum Way {
     Plain(Box<Sink>),
     Program(Box<Compressing>),
+    Compressor(Box<Compressor<Sink>>),
 }
 
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
@@ -70,8 +74,14 @@ impl Target {
         let identity = identity_of(&sink);
         let way = match &run.options.compression {
             None => Way::Plain(Box::new(sink)),
-            Some(Compression::Gzip) => Way::Program(Box::new(Compressing::start(run, &["gzip".into()], sink)?)),
-            Some(Compression::Zstd) => Way::Program(Box::new(Compressing::start(run, &["zstd".into()], sink)?)),
+            Some(Compression::Gzip) => {
+                let how = gzip::Encode { workers: workers(), ..gzip::Encode::default() };
+                compressor(&name, sink, move |read, write| gzip::encode(read, write, &how))?
+            }
+            Some(Compression::Zstd) => {
+                let how = zstd::Encode { workers: workers() as u32, ..zstd::Encode::default() };
+                compressor(&name, sink, move |read, write| zstd::encode(read, write, &how))?
+            }
             Some(Compression::Program(words)) => Way::Program(Box::new(Compressing::start(run, words, sink)?)),
         };
         Ok(Target { way: Some(way), name, identity, position, start: position, held: None })
@@ -111,6 +121,7 @@ impl Target {
         let written = match &mut self.way {
             Some(Way::Plain(sink)) => sink.write_all(bytes),
             Some(Way::Program(program)) => program.write_all(bytes),
+            Some(Way::Compressor(compressor)) => compressor.write_all(bytes),
             None => Ok(()),
         };
         self.position += bytes.len() as u64;
@@ -146,6 +157,7 @@ impl Target {
         let sink = match self.way.take() {
             Some(Way::Plain(sink)) => Ok(*sink),
             Some(Way::Program(program)) => program.finish()?,
+            Some(Way::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
             None => return Ok(()),
         };
         let closed = sink.and_then(|mut sink| {
@@ -176,6 +188,15 @@ impl Target {
             let _ = rustix::fs::unlink(&path);
         }
     }
+}
+
+/// An encoder in threads of its own.
+fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Way, Ended>
+where
+    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
+{
+    let started = Compressor::new(sink, encode);
+    Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "write", errno_of(&error)))?)))
 }
 
 fn identity_of(sink: &Sink) -> Option<(u64, u64)> {

@@ -70,7 +70,7 @@ impl Delayed {
         }
         let object = if place { Object::Place(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
-            evictor.note_system(id.0, fd.as_fd());
+            evictor.note(id.0, fd.as_fd(), &self.root, &self.path);
         }
         self.meta.apply(object, true, words);
         Ok(())

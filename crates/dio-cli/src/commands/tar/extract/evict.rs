@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dio::geometry::{Directness, Geometry};
 use dio::residency::{evict, write_back};
-use rustix::fs::{Advice, OFlags, fadvise, syncfs};
+use rustix::fs::{Advice, OFlags, fadvise, fsync, syncfs};
 use rustix::io::Errno;
 
 use super::names::Clean;
@@ -18,6 +18,10 @@ use super::root::Root;
 /// Bytes and files that wait for a sync at a time.
 const MOST_BYTES: u64 = 64 << 20;
 const MOST_FILES: usize = 16 << 10;
+
+/// Files up to this many are synced one by one, which costs less than a sync of the file system and whatever others have
+/// written there.
+const FEW: usize = 16;
 
 /// Threads that drop pages.
 const THREADS: usize = 2;
@@ -28,6 +32,8 @@ pub(super) struct Evictor {
     waiting: Mutex<Batch>,
     /// One file of each file system that was written to.
     systems: Mutex<HashMap<u64, OwnedFd>>,
+    /// The first files, until they are too many to be [`FEW`].
+    first: Mutex<Vec<(Arc<Root>, Clean)>>,
     /// A sync leaves pages dirty that are in the journal too (ext4 with `data=journal`).
     journalled: OnceLock<bool>,
 }
@@ -39,8 +45,13 @@ struct Batch {
 }
 
 impl Evictor {
-    /// Notes the file system of a file for the sync at the end.
-    pub(super) fn note_system(&self, dev: u64, fd: BorrowedFd<'_>) {
+    /// Notes a new file or directory, and its file system, for the sync at the end.
+    pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() <= FEW {
+            first.push((Arc::clone(root), path.clone()));
+        }
+        drop(first);
         let mut systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
         if !systems.contains_key(&dev)
             && let Ok(own) = fd.try_clone_to_owned()
@@ -75,10 +86,17 @@ impl Evictor {
         }
     }
 
-    /// Makes everything durable and drops what waited; false, with the reason, where that is not known to have worked.
+    /// Makes everything durable and drops what waited.
+    ///
+    /// # Errors
+    /// What syncing answers.
     pub(super) fn finish(&self) -> Result<(), Errno> {
         let systems = std::mem::take(&mut *self.systems.lock().unwrap_or_else(PoisonError::into_inner));
-        let synced = systems.values().map(syncfs).fold(Ok(()), Result::and);
+        let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
+        let synced = match first.len() <= FEW && first.iter().all(|(root, path)| sync_one(root, path)) {
+            true => Ok(()),
+            false => systems.values().map(syncfs).fold(Ok(()), Result::and),
+        };
         let batch = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         self.drop_pages(&batch);
         synced
@@ -105,4 +123,14 @@ impl Evictor {
         }
         let _ = fadvise(fd.as_fd(), 0, None, Advice::DontNeed);
     }
+}
+
+/// Syncs a file or directory, and the directory it is in; false if that cannot be done by name.
+fn sync_one(root: &Root, path: &Clean) -> bool {
+    let sync = |path: &[u8], flags| {
+        let found = root.find(path, flags | OFlags::RDONLY | OFlags::NONBLOCK);
+        found.is_ok_and(|fd| fsync(fd).is_ok())
+    };
+    let parent = path.split().map_or(&b""[..], |(parent, _)| parent);
+    sync(&path.0, OFlags::NOFOLLOW) && sync(parent, OFlags::DIRECTORY)
 }

@@ -179,7 +179,7 @@ impl Job {
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         match place.keep() {
             Ok(fd) => {
-                context.evictor.note_system(self.dir.id.0, fd.as_fd());
+                context.evictor.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
                 if let Some(counters) = counters {
                     self.forget(context, fd.as_fd(), counters);
                     self.account(context, fd.as_fd(), counters);

@@ -49,8 +49,7 @@ impl Meta {
     /// Only times and attributes: a symbolic link has no mode of its own.
     pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, words: &Words<'_>) {
         if let Some((uid, gid)) = self.owner {
-            let set =
-                chownat(&dir, name, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)), AtFlags::SYMLINK_NOFOLLOW);
+            let set = chownat(&dir, name, user(uid), group(gid), AtFlags::SYMLINK_NOFOLLOW);
             words.owner(uid, gid, set);
         }
         for (attribute, value) in &self.xattrs {
@@ -107,6 +106,15 @@ fn stamps(mtime: Timespec) -> Timestamps {
     Timestamps { last_access: omit, last_modification: mtime }
 }
 
+/// The number that means nobody (`chown(2)`) leaves the user, or the group, as it is.
+fn user(uid: u32) -> Option<Uid> {
+    (uid != u32::MAX).then(|| Uid::from_raw(uid))
+}
+
+fn group(gid: u32) -> Option<Gid> {
+    (gid != u32::MAX).then(|| Gid::from_raw(gid))
+}
+
 impl<'a> Object<'a> {
     fn fd(self) -> BorrowedFd<'a> {
         match self {
@@ -116,7 +124,7 @@ impl<'a> Object<'a> {
 
     /// Its owner; `fchownat(2)` takes a place by an empty name.
     fn set_owner(self, uid: u32, gid: u32) -> Result<(), Errno> {
-        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        let (uid, gid) = (user(uid), group(gid));
         match self {
             Object::Open(fd) => fchown(fd, uid, gid),
             Object::Place(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),

@@ -16,6 +16,9 @@ use rustix::io::Errno;
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
 
+/// Bytes of a path from which on the kernel takes it no more (`PATH_MAX`, with the NUL at its end).
+pub(super) const LONGEST: usize = 4096;
+
 /// Attempts at a resolution that another process keeps disturbing (`openat2(2)`: EAGAIN).
 const ATTEMPTS: u32 = 64;
 
@@ -109,6 +112,9 @@ impl Root {
     /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone through, never to
     /// whatever is above it now, so no renaming at the same time leads out.
     fn walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        if path.len() >= LONGEST {
+            return Err(Errno::NAMETOOLONG);
+        }
         let mut through: Vec<OwnedFd> = Vec::new();
         let mut links = 0;
         // The next component is the last.

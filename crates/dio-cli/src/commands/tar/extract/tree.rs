@@ -16,7 +16,7 @@ use super::meta::Meta;
 use super::names::Clean;
 use super::owners::Owners;
 use super::place::{self, OldFiles, Wanted, Way};
-use super::root::{Dir, Root};
+use super::root::{Dir, LONGEST, Root};
 use super::timespec;
 use super::words::Words;
 use super::xattrs::Masks;
@@ -148,17 +148,24 @@ impl<'s> Tree<'s> {
     /// Makes a directory that no member describes, and those above it.
     fn make_parents(&self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
         let ends = path.iter().enumerate().filter(|&(at, &byte)| byte == b'/' && at > 0).map(|(at, _)| at);
-        let mut dir = Arc::clone(root.dir());
+        let mode = 0o777 & !self.context.how.umask | if self.context.how.superuser { 0 } else { 0o300 };
+        let (mut dir, mut fresh) = (Arc::clone(root.dir()), false);
         for end in ends.chain([path.len()]) {
+            if end >= LONGEST {
+                return Err(Errno::NAMETOOLONG);
+            }
             let clean = Clean::of(&path[..end]);
-            dir = match (root.find_dir(&clean.0), clean.split()) {
+            // Nothing is in a new directory, so it need not be looked for.
+            let found = if fresh { Err(Errno::NOENT) } else { root.find_dir(&clean.0) };
+            dir = match (found, clean.split()) {
                 (Err(Errno::NOENT), Some((_, name))) => {
-                    let mode = 0o777 & !self.context.how.umask | if self.context.how.superuser { 0 } else { 0o300 };
-                    match mkdirat(&*dir, &*name, Mode::from_bits_retain(mode)) {
-                        Ok(()) | Err(Errno::EXIST) => {}
+                    let made = mkdirat(&*dir, &*name, Mode::from_bits_retain(mode));
+                    fresh = made.is_ok();
+                    match made {
+                        Ok(()) => open_made(&dir, &name)?,
+                        Err(Errno::EXIST) => root.find_dir(&clean.0)?,
                         Err(errno) => return Err(errno),
                     }
-                    root.find_dir(&clean.0)?
                 }
                 (found, _) => found?,
             };
