@@ -199,7 +199,7 @@ impl Reading {
             Flag::Exclude(pattern) => {
                 self.pending.push(format!("--exclude {}", marked(pattern.as_bytes())));
                 let how = self.excluding();
-                self.names.exclude.add(&without_slashes(pattern.into_vec()), how);
+                self.names.exclude.add(pattern.as_bytes(), how);
             }
             Flag::ExcludeFrom(list) => {
                 self.pending.push(format!("--exclude-from {}", marked(list.as_bytes())));
@@ -285,7 +285,7 @@ impl Reading {
         let text = read(list).map_err(|error| fatal(list.as_bytes(), "", error))?;
         let how = self.excluding();
         for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty()) {
-            self.names.exclude.add(&without_slashes(line.to_vec()), how);
+            self.names.exclude.add(line, how);
         }
         Ok(())
     }
@@ -407,7 +407,7 @@ mod tests {
     fn patterns_match_as_the_flags_before_them_say() {
         let names = names(vec![
             Flag::Set(Switch::Anchored, true),
-            Flag::Exclude("a/".into()),
+            Flag::Exclude("a".into()),
             Flag::Set(Switch::Anchored, false),
             Flag::Exclude("b".into()),
             Flag::Set(Switch::Wildcards, false),

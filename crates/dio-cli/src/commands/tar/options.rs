@@ -398,17 +398,10 @@ fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveF
             return Err(Refusal::usage(format!("{}: Invalid archive format", String::from_utf8_lossy(other))));
         }
     };
-    let flags = [
-        named,
-        args.posix.then_some(ArchiveFormat::Pax),
-        (args.old_archive || args.old && operation.stores()).then_some(ArchiveFormat::V7),
-    ];
-    let mut given = flags.into_iter().flatten();
-    let first = given.next();
-    match given.any(|other| Some(other) != first) {
-        true => Err(Refusal::usage("Conflicting archive format options")),
-        false => Ok(first),
-    }
+    // GNU tar takes the last one; here the flag that names a format is stronger than those that stand for one.
+    let old = args.old_archive || args.old && operation.stores();
+    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { old.then_some(ArchiveFormat::V7) };
+    Ok(named.or(stands_for))
 }
 
 fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> Result<Option<Compression>, Refusal> {

@@ -44,7 +44,7 @@ impl Owners {
             ..Entry::default()
         };
         let forced = |owner: &Option<Owner>, id: u32| match owner {
-            Some(Owner { name, id: number }) => (number.unwrap_or(id), Some(name.clone().unwrap_or_default())),
+            Some(Owner { name, id: number }) => (number.unwrap_or(id), name.clone()),
             None => (id, None),
         };
         let (uid, uname) = forced(&options.owner, entry.uid);

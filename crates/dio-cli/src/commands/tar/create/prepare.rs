@@ -94,7 +94,14 @@ impl<'a> Preparing<'a> {
             Job::Tell(note) => Ready::Tell(note),
             Job::Leave(dir) => Ready::Leave(dir),
             Job::Enter(dir) => self.directory(&dir),
-            Job::File(file) => self.file(file).map_or_else(Ready::Tell, |member| Ready::Member(Box::new(member))),
+            Job::File(file) => {
+                let operand = file.operand.then(|| file.path.clone());
+                match (self.file(file), operand) {
+                    (Ok(member), _) => Ready::Member(Box::new(member)),
+                    (Err(note), Some(path)) => Ready::Tell(Note::Operand(path, Box::new(note))),
+                    (Err(note), None) => Ready::Tell(note),
+                }
+            }
         }
     }
 

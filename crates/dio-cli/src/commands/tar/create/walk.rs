@@ -135,7 +135,10 @@ impl<'a> Walk<'a> {
         }
         match statat(&dir.fd, &name, self.stat_flags()) {
             Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
-            Err(errno) => self.ready.push(Job::Tell(self.unreadable("stat", path, errno))),
+            Err(errno) => {
+                let note = Box::new(self.unreadable("stat", path, errno));
+                self.ready.push(Job::Tell(Note::Operand(path.to_vec(), note)));
+            }
         }
     }
 
@@ -179,8 +182,10 @@ impl<'a> Walk<'a> {
         let (stat, fd) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
-                let note =
-                    if operand { self.unreadable("open", &path, errno) } else { self.gone("open", &path, errno) };
+                let note = match operand {
+                    true => Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno))),
+                    false => self.gone("open", &path, errno),
+                };
                 return self.ready.push(Job::Tell(note));
             }
         };
