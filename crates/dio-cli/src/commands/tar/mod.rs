@@ -13,6 +13,7 @@ mod date;
 mod diff;
 mod extract;
 pub mod format;
+mod line;
 mod list;
 mod names;
 mod old;
@@ -23,6 +24,7 @@ mod program;
 mod quoting;
 mod run;
 mod select;
+mod totals;
 mod warnings;
 
 use std::ffi::OsString;

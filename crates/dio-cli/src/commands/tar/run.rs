@@ -86,6 +86,13 @@ impl Run {
         self.tool.note(message);
     }
 
+    /// Tells something without the name of the tool before it, as GNU tar tells its totals.
+    pub(super) fn note_bare(&self, message: impl Display) {
+        self.flush_list();
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "{message}");
+    }
+
     /// The same for a warning that `--warning` can turn off.
     pub(super) fn warn(&self, kind: Warning, message: impl Display) {
         if self.options.warnings.told(kind) {

@@ -12,7 +12,6 @@ mod small;
 mod sparse;
 mod store;
 mod target;
-mod totals;
 mod walk;
 
 use std::os::fd::OwnedFd;
@@ -66,7 +65,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
         removal.remove(run);
     }
     if run.options.totals {
-        totals::tell(written, started.elapsed());
+        run.note_bare(super::totals::line("written", written, started.elapsed()));
     }
     tell_unused(run);
     Ok(())

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FileType, Stat, fstat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::format::{Encoder, Entry, Format, Kind, padding};
+use super::super::line::Lines;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
 use super::super::run::{Ended, Run};
@@ -42,6 +43,7 @@ pub(super) struct Store<'a> {
     target: &'a mut Target,
     small: &'a Small,
     encoder: Encoder,
+    lines: Lines,
     owners: Owners,
     links: HashMap<(u64, u64), Linked>,
     /// Files with more names than this may come again.
@@ -82,8 +84,9 @@ impl<'a> Store<'a> {
         let options = &run.options;
         // One name leads to a file twice only by links.
         let trivial = u64::from(!options.names.many && !options.dereference);
-        let (owners, links) = (Owners::default(), HashMap::new());
-        Store { run, options, target, small, encoder: encoder(options), owners, links, trivial, remove: Vec::new() }
+        let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
+        let (lines, remove) = (Lines::new(options), Vec::new());
+        Store { run, options, target, small, encoder, lines, owners, links, trivial, remove }
     }
 
     /// Does what comes next.
@@ -207,15 +210,24 @@ impl<'a> Store<'a> {
             }
         };
         self.target.write(&blocks)?;
-        match self.options.verbose {
-            0 => {}
-            1 => {
-                let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
-                self.run.list(&[&shown(path, self.options.quoting)[..], slash].concat())?;
-            }
-            _ => self.run.list(&super::super::list::line(self.options, entry))?,
+        if self.options.verbose > 0 {
+            self.list(entry, path)?;
         }
         Ok(true)
+    }
+
+    fn list(&mut self, entry: &Entry, path: &[u8]) -> Result<(), Ended> {
+        let path = if self.options.show_transformed { &entry.path } else { path };
+        let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
+        let name = [path, slash].concat();
+        match self.options.verbose {
+            1 => self.run.list(&shown(&name, self.options.quoting)),
+            2 => self.run.list(&self.lines.line(entry, &name)),
+            _ => {
+                self.run.list(&self.lines.line(entry, &name))?;
+                self.lines.attributes(entry).iter().try_for_each(|line| self.run.list(line))
+            }
+        }
     }
 
     /// Writes the contents, as long as the header says, and fills their last block.

@@ -166,10 +166,7 @@ impl Extraction<'_> {
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
-                match notice.error {
-                    true => self.context.run.error(notice),
-                    false => self.context.run.note(notice),
-                }
+                super::list::tell(self.context.run, &notice, true);
             }
             let entry = match next {
                 Ok(Some(entry)) => entry,

@@ -27,15 +27,40 @@ pub enum FormatError {
     },
 }
 
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Something is wrong: the exit status must say so.
+    Error,
+    /// The archive ends with one block of NULs instead of two.
+    LoneZero,
+    /// A keyword of an extended header that nobody here knows.
+    Keyword,
+    /// A type of entry that nobody here knows.
+    Type,
+}
+
 /// Something to tell about an archive that can be read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Where in the archive, in bytes.
     pub offset: u64,
-    /// Whether the exit status must say so.
-    pub error: bool,
+    /// What it is about.
+    pub about: About,
     /// What to say, in the words of GNU tar where it has some.
     pub text: String,
+}
+
+impl Notice {
+    pub(super) fn error(offset: u64, text: impl Into<String>) -> Notice {
+        Notice { offset, about: About::Error, text: text.into() }
+    }
+
+    /// Whether the exit status must say so.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        self.about == About::Error
+    }
 }
 
 impl fmt::Display for Notice {

@@ -3,7 +3,7 @@
 use tar::Header;
 
 use super::number::{self, Bad};
-use super::{BLOCK, Entry, Kind, Notice, Time};
+use super::{BLOCK, Entry, Format, Kind, Notice, Time};
 
 /// A header block whose checksum is right.
 pub(super) struct Block {
@@ -102,8 +102,14 @@ impl Block {
         let path = self.path();
         let mut number = |field: &[u8], name: &str| expected(field, name, offset, notices);
         let id = |value: Option<i64>| value.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX);
+        let dialect = self.dialect();
         let mut entry = Entry {
             kind: kind(typeflag),
+            format: match dialect {
+                Dialect::OldGnu => Format::Gnu,
+                Dialect::Ustar | Dialect::Star => Format::Ustar,
+                Dialect::V7 => Format::V7,
+            },
             path,
             link: text(&old.linkname).to_vec(),
             typeflag,
@@ -113,7 +119,6 @@ impl Block {
             gid: id(number(&old.gid, "gid_t")),
             ..Entry::default()
         };
-        let dialect = self.dialect();
         if dialect != Dialect::V7 {
             let bytes = self.header.as_bytes();
             entry.uname = text(&bytes[265..297]).to_vec();
@@ -160,7 +165,7 @@ fn expected(field: &[u8], name: &str, offset: u64, notices: &mut Vec<Notice>) ->
         }
         Err(Bad::Range) => format!("Archive value is out of {name} range"),
     };
-    notices.push(Notice { offset, error: true, text });
+    notices.push(Notice::error(offset, text));
     None
 }
 

@@ -20,7 +20,7 @@ mod text;
 pub use acl::{acl_from_text, acl_of_mode, acl_to_text};
 pub use archive::Archive;
 pub use encode::{Encoder, Unfit, block_extents, encode, end_of_archive, padding};
-pub use error::{FormatError, Notice};
+pub use error::{About, FormatError, Notice};
 pub use reader::Entries;
 pub use text::escaped;
 
@@ -93,6 +93,8 @@ pub struct Entry {
     pub link: Vec<u8>,
     /// What it is.
     pub kind: Kind,
+    /// The format that its headers have; the encoder does not look at it.
+    pub format: Format,
     /// The type byte of the header it was read from; the encoder goes by [`Entry::kind`].
     pub typeflag: u8,
     /// Permissions with set-id and sticky bits, at most 0o7777.
@@ -134,6 +136,8 @@ pub struct Entry {
     pub position: u64,
     /// Where its own header, after those that extend it, begins.
     pub header: u64,
+    /// Number of the block that GNU tar's `-R` tells for it: that of its header, or of the headers with long names before it.
+    pub ordinal: u64,
 }
 
 impl Entry {

@@ -2,7 +2,7 @@
 
 use super::sparse::PaxSparse;
 use super::text::escaped;
-use super::{Entry, Notice, Time};
+use super::{About, Entry, Notice, Time};
 
 /// The records of an extended header, in their order: the map of a sparse file in its first form repeats keywords.
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -18,7 +18,7 @@ pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) ->
                 bytes = &bytes[length..];
             }
             Err(text) => {
-                notices.push(Notice { offset, error: true, text: text.to_owned() });
+                notices.push(Notice::error(offset, text));
                 break;
             }
         }
@@ -128,10 +128,10 @@ fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
     if known.contains(&keyword) || keyword.starts_with(b"GNU.sparse.") {
         let shown = &value[..value.len().min(80)];
         let text = format!("Malformed extended header: invalid {}={}", escaped(keyword), escaped(shown));
-        return Notice { offset, error: true, text };
+        return Notice::error(offset, text);
     }
     let text = format!("Ignoring unknown extended header keyword '{}'", escaped(keyword));
-    Notice { offset, error: false, text }
+    Notice { offset, about: About::Keyword, text }
 }
 
 /// The keywords of POSIX; `None` where it is another, `Some(false)` where the value makes no sense.

@@ -6,7 +6,7 @@ use super::header::{self, Block, Checked};
 use super::pax::{self, Records};
 use super::sparse::{self, Form};
 use super::text::escaped;
-use super::{Archive, BLOCK, Entry, FormatError, Kind, MAX_EXTENSIONS, Notice};
+use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSIONS, Notice};
 
 /// The entries of an archive.
 ///
@@ -27,8 +27,9 @@ pub struct Entries<A> {
     /// Whether what came last was no header, and that has been told.
     skipping: bool,
     ended: bool,
-    /// Where the end of the archive begins, once it was seen.
+    /// Where the end of the archive begins, once it was seen, and whether there was a block of NULs.
     end: Option<u64>,
+    end_is_marked: bool,
     notices: Vec<Notice>,
 }
 
@@ -45,8 +46,10 @@ struct Expand {
 #[derive(Default)]
 struct Pending {
     records: Records,
-    long_name: Option<Vec<u8>>,
-    long_link: Option<Vec<u8>>,
+    is_pax: bool,
+    /// With the blocks that they take.
+    long_name: Option<(Vec<u8>, u64)>,
+    long_link: Option<(Vec<u8>, u64)>,
     position: Option<u64>,
     bytes: u64,
 }
@@ -66,6 +69,7 @@ impl<A: Archive> Entries<A> {
             skipping: false,
             ended: false,
             end: None,
+            end_is_marked: false,
             notices: Vec::new(),
         }
     }
@@ -91,6 +95,11 @@ impl<A: Archive> Entries<A> {
     /// [`Entries::next_entry`] has answered `None`.
     pub fn end(&self) -> Option<u64> {
         self.end
+    }
+
+    /// Whether a block of NULs was there to say that the archive ends.
+    pub fn end_is_marked(&self) -> bool {
+        self.end_is_marked
     }
 
     /// The archive, to read what is behind its end.
@@ -119,15 +128,24 @@ impl<A: Archive> Entries<A> {
         loop {
             let at = self.offset;
             let mut bytes = [0; BLOCK];
-            if !self.read_block(&mut bytes)? {
-                self.end.get_or_insert(at);
-                return if pending.position.is_none() { Ok(None) } else { Err(self.truncated()) };
+            match self.read_block(&mut bytes)? {
+                BLOCK => {}
+                0..BLOCK if at == 0 => {
+                    self.end = Some(0);
+                    self.tell(0, "This does not look like a tar archive");
+                    return Ok(None);
+                }
+                0 if pending.position.is_none() => {
+                    self.end = Some(at);
+                    return Ok(None);
+                }
+                _ => return Err(self.truncated()),
             }
             let block = match header::check(&bytes) {
                 Checked::Good => Block::new(&bytes),
                 Checked::Zero if self.ignore_zeros => continue,
                 Checked::Zero => {
-                    self.end = Some(at);
+                    (self.end, self.end_is_marked) = (Some(at), true);
                     self.look_for_second_zero()?;
                     return Ok(None);
                 }
@@ -139,12 +157,15 @@ impl<A: Archive> Entries<A> {
             };
             let Some(size) = block.size() else {
                 self.tell_bad(at);
+                pending = Pending::default();
                 continue;
             };
             (self.seen_header, self.skipping) = (true, false);
             pending.position.get_or_insert(at);
             if matches!(block.typeflag(), b'x' | b'X' | b'g' | b'L' | b'K') {
-                self.extension(&block, at, size, &mut pending)?;
+                if let Some(label) = self.extension(&block, at, size, &mut pending)? {
+                    return Ok(Some(label));
+                }
                 continue;
             }
             return self.assemble(&block, at, size, pending).map(Some);
@@ -162,23 +183,29 @@ impl<A: Archive> Entries<A> {
     }
 
     fn tell(&mut self, offset: u64, text: impl Into<String>) {
-        self.notices.push(Notice { offset, error: true, text: text.into() });
+        self.notices.push(Notice::error(offset, text));
     }
 
     /// An archive ends with two blocks of NULs.
     fn look_for_second_zero(&mut self) -> Result<(), FormatError> {
         let at = self.offset;
         let mut bytes = [0; BLOCK];
-        let zero = self.read_block(&mut bytes)? && bytes.iter().all(|byte| *byte == 0);
+        let zero = self.read_block(&mut bytes)? == BLOCK && bytes.iter().all(|byte| *byte == 0);
         if !zero {
             let text = format!("A lone zero block at {}", at / BLOCK as u64);
-            self.notices.push(Notice { offset: at, error: false, text });
+            self.notices.push(Notice { offset: at, about: About::LoneZero, text });
         }
         Ok(())
     }
 
-    /// A header that extends the next one.
-    fn extension(&mut self, block: &Block, at: u64, size: u64, pending: &mut Pending) -> Result<(), FormatError> {
+    /// A header that extends the next one, or all that follow; the label of the volume, if it has one.
+    fn extension(
+        &mut self,
+        block: &Block,
+        at: u64,
+        size: u64,
+        pending: &mut Pending,
+    ) -> Result<Option<Entry>, FormatError> {
         let held: usize = self.globals.iter().map(|(keyword, value)| keyword.len() + value.len()).sum();
         pending.bytes = pending.bytes.saturating_add(size).saturating_add(BLOCK as u64);
         if pending.bytes.saturating_add(held as u64) > MAX_EXTENSIONS {
@@ -186,18 +213,44 @@ impl<A: Archive> Entries<A> {
             return Err(FormatError::Damaged { offset: at, what });
         }
         let content = self.read_all(size)?;
+        let blocks = (self.offset - at) / BLOCK as u64;
         match block.typeflag() {
-            b'L' => pending.long_name = Some(header::text(&content).to_vec()),
-            b'K' => pending.long_link = Some(header::text(&content).to_vec()),
+            b'L' => pending.long_name = Some((header::text(&content).to_vec(), blocks)),
+            b'K' => pending.long_link = Some((header::text(&content).to_vec(), blocks)),
             b'g' => {
+                let mut label = None;
                 for record in pax::parse(&content, at, &mut self.notices) {
+                    if record.0 == b"GNU.volume.label" {
+                        label = Some(self.label(block, at, header::text(&record.1)));
+                        continue;
+                    }
                     self.globals.retain(|(keyword, _)| *keyword != record.0);
                     self.globals.push(record);
                 }
+                return Ok(label);
             }
-            _ => pending.records = pax::parse(&content, at, &mut self.notices),
+            _ => {
+                pending.records = pax::parse(&content, at, &mut self.notices);
+                pending.is_pax = true;
+            }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// The name of the volume, which PAX archives have in a header for all entries.
+    fn label(&mut self, block: &Block, at: u64, name: &[u8]) -> Entry {
+        let Entry { mtime, .. } = block.entry(at, &mut self.notices);
+        Entry {
+            path: name.to_vec(),
+            kind: Kind::Label,
+            format: Format::Pax,
+            typeflag: b'V',
+            mtime,
+            position: at,
+            header: at,
+            ordinal: at / BLOCK as u64,
+            ..Entry::default()
+        }
     }
 
     /// The entry of a header and of those before it.
@@ -205,11 +258,16 @@ impl<A: Archive> Entries<A> {
         let mut plain = block.entry(at, &mut self.notices);
         plain.position = pending.position.unwrap_or(at);
         plain.header = at;
-        if let Some(name) = pending.long_name {
-            plain.path = name;
+        plain.ordinal = at / BLOCK as u64;
+        let long = [(pending.long_name, &mut plain.path), (pending.long_link, &mut plain.link)];
+        for (name, field) in long {
+            if let Some((name, blocks)) = name {
+                *field = name;
+                plain.ordinal = plain.ordinal.saturating_sub(blocks);
+            }
         }
-        if let Some(link) = pending.long_link {
-            plain.link = link;
+        if pending.is_pax {
+            plain.format = Format::Pax;
         }
         let mut entry = plain.clone();
         let mut records = self.globals.clone();
@@ -251,7 +309,7 @@ impl<A: Archive> Entries<A> {
         if entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
             let shown = escaped(&[entry.typeflag]);
             let text = format!("{}: Unknown file type '{shown}', extracted as normal file", escaped(&entry.path));
-            self.notices.push(Notice { offset: entry.header, error: false, text });
+            self.notices.push(Notice { offset: entry.header, about: About::Type, text });
         }
     }
 
@@ -272,7 +330,7 @@ impl<A: Archive> Entries<A> {
         let mut more = bytes[482] != 0;
         while more {
             let mut next = [0; BLOCK];
-            if !self.read_block(&mut next)? {
+            if self.read_block(&mut next)? < BLOCK {
                 return Err(Problem::Format(self.truncated()));
             }
             if listed {
@@ -309,7 +367,7 @@ impl<A: Archive> Entries<A> {
         loop {
             let mut block = [0; BLOCK];
             self.left = self.left.checked_sub(BLOCK as u64).ok_or("The map of a sparse file does not end")?;
-            if !self.read_block(&mut block)? {
+            if self.read_block(&mut block)? < BLOCK {
                 return Err(Problem::Format(self.truncated()));
             }
             if let Some(extents) = lines.take(&block)? {
@@ -433,8 +491,8 @@ impl<A: Archive> Entries<A> {
         if passed < bytes { Err(self.truncated()) } else { Ok(()) }
     }
 
-    /// Reads a block; `false` at the end of the archive.
-    fn read_block(&mut self, block: &mut [u8; BLOCK]) -> Result<bool, FormatError> {
+    /// Reads a block; returns how much of it there was, less only at the end of the archive.
+    fn read_block(&mut self, block: &mut [u8; BLOCK]) -> Result<usize, FormatError> {
         let mut filled = 0;
         while filled < BLOCK {
             match self.archive.read(&mut block[filled..]) {
@@ -445,11 +503,7 @@ impl<A: Archive> Entries<A> {
             }
         }
         self.offset += filled as u64;
-        match filled {
-            BLOCK => Ok(true),
-            0 => Ok(false),
-            _ => Err(self.truncated()),
-        }
+        Ok(filled)
     }
 
     /// The content of an extension, and its padding passed over. Memory grows with what is there, not with what is claimed.
