@@ -79,10 +79,7 @@ impl Comparison<'_> {
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
-                match notice.error {
-                    true => self.run.error(notice),
-                    false => self.run.note(notice),
-                }
+                super::list::tell(self.run, &notice, false);
             }
             let Some(entry) = next.map_err(|error| fatal(self.run, error))? else { return Ok(()) };
             if let Some(directory) = selection.choose(&entry.path) {

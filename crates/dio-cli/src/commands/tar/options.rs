@@ -351,8 +351,8 @@ impl Options {
         if updates && self.archive == "-" {
             return Err(Refusal::usage("Options '-Aru' are incompatible with '-f -'"));
         }
-        if self.verify && self.compression.is_some() {
-            return Err(Refusal::usage("Cannot verify compressed archives"));
+        if self.verify {
+            return Err(Refusal::usage("-W is not supported; compare with -d afterwards"));
         }
         if self.clamp_mtime && self.mtime.is_none() {
             return Err(Refusal::usage("--clamp-mtime needs a date specified using --mtime"));

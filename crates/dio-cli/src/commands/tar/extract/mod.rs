@@ -257,8 +257,7 @@ pub(super) fn fatal(run: &Run, error: FormatError) -> Ended {
 /// The name that a member gets: harmless, without the first components, in the top directory.
 pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
-    let left =
-        names::without_components(run.safe_name(path, link), options.strip_components, options.absolute_names);
+    let left = names::without_components(run.safe_name(path, link), options.strip_components, options.absolute_names);
     match &options.one_top_level {
         Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
         _ => left.to_vec(),
