@@ -50,7 +50,7 @@ pub fn run(args: TarArgs) -> ExitCode {
         Ok(options) => options,
         Err(refusal) => return refuse(&refusal),
     };
-    let run = match Run::new(Tool::new(NAME, &io), options) {
+    let mut run = match Run::new(Tool::new(NAME, &io), options) {
         Ok(run) => run,
         Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
         Err(_) => return ExitCode::from(2),
@@ -59,7 +59,7 @@ pub fn run(args: TarArgs) -> ExitCode {
         Operation::Create => create::run(&run),
         Operation::List => list::run(&run),
         Operation::Extract => extract::run(&run),
-        Operation::Append | Operation::Update | Operation::Catenate => append::run(&run),
+        Operation::Append | Operation::Update | Operation::Catenate => append::run(&mut run),
         Operation::Diff => diff::run(&run),
     };
     run.finish(ended)

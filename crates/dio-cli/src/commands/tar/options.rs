@@ -130,7 +130,6 @@ pub(super) struct Options {
     pub(super) ignore_zeros: bool,
     /// `-n` and `--no-seek`: whether members may be passed over by seeking.
     pub(super) may_seek: bool,
-
     /// Names, directories and patterns, in order; see [`Names`].
     pub(super) names: Names,
     /// Marks of directories of which something is left out.
@@ -186,7 +185,6 @@ pub(super) struct Options {
     pub(super) xattrs_exclude: Vec<Vec<u8>>,
     /// Access control lists are kept.
     pub(super) acls: bool,
-
     /// What is done about existing files.
     pub(super) existing: Existing,
     /// `-O`
@@ -350,8 +348,11 @@ impl Options {
         if updates && self.compression.is_some() {
             return Err(Refusal::usage("Cannot update compressed archives"));
         }
-        if self.verify && self.compression.is_some() {
-            return Err(Refusal::usage("Cannot verify compressed archives"));
+        if updates && self.archive == "-" {
+            return Err(Refusal::usage("Options '-Aru' are incompatible with '-f -'"));
+        }
+        if self.verify {
+            return Err(Refusal::usage("-W is not supported; compare with -d afterwards"));
         }
         if self.clamp_mtime && self.mtime.is_none() {
             return Err(Refusal::usage("--clamp-mtime needs a date specified using --mtime"));

@@ -106,6 +106,9 @@ impl<'a> Preparing<'a> {
     }
 
     fn directory(&self, dir: &Arc<Dir>) -> Ready {
+        if !(self.newer)(&dir.path, &dir.stat) {
+            return Ready::Tell(Note::Nothing);
+        }
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
             let path = PathBuf::from(format!("/proc/self/fd/{}/.", dir.fd.as_raw_fd()));
@@ -192,7 +195,10 @@ impl<'a> Preparing<'a> {
             FileType::Unknown => return Err(Note::Error(format!("{}: Unknown file type; file ignored", shown()))),
             _ => {}
         }
-        if self.is_old(stat) || !(self.newer)(&file.path, stat) {
+        if !(self.newer)(&file.path, stat) {
+            return Err(Note::Nothing);
+        }
+        if self.is_old(stat) {
             let what = format!("{}: file is unchanged; not dumped", shown());
             // GNU tar says so with -v only.
             return Err(match self.options.verbose {

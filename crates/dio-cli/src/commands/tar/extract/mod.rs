@@ -43,6 +43,8 @@ use place::OldFiles;
 use root::Root;
 use tree::Tree;
 
+pub(super) use owners::Owners;
+
 /// What is done with members, decided once.
 #[derive(Debug)]
 pub(super) struct How {
@@ -101,6 +103,7 @@ fn old_files(existing: Existing) -> OldFiles {
 /// # Errors
 /// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
+    let started = std::time::Instant::now();
     crate::tool::allow_descriptors(2048);
     let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
         Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
@@ -129,7 +132,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     ended?;
     selection.finish(run);
     if run.options.totals {
-        run.note(format_args!("Total bytes read: {read}"));
+        run.note_bare(super::totals::line("read", read.next_multiple_of(run.options.record), started.elapsed()));
     }
     closed
 }
@@ -169,7 +172,7 @@ impl Extraction<'_> {
             let entry = match next {
                 Ok(Some(entry)) => entry,
                 Ok(None) => return Ok(()),
-                Err(error) => return Err(self.fatal(error)),
+                Err(error) => return Err(fatal(self.context.run, error)),
             };
             if let Some(directory) = selection.choose(&entry.path) {
                 self.member(entries, entry, directory)?;
@@ -177,17 +180,6 @@ impl Extraction<'_> {
             if selection.complete() {
                 return Ok(());
             }
-        }
-    }
-
-    /// The archive cannot be read on.
-    fn fatal(&self, error: FormatError) -> Ended {
-        match error {
-            FormatError::Read(error) => {
-                let name = std::os::unix::ffi::OsStrExt::as_bytes(self.context.run.options.archive.as_os_str());
-                Ended::on(name, "read", crate::tool::errno_of(&error))
-            }
-            other => Ended::Fatal(other.to_string()),
         }
     }
 
@@ -202,7 +194,7 @@ impl Extraction<'_> {
             }
             _ => {}
         }
-        let name = self.placed(bare(&entry.path), false);
+        let name = placed(run, bare(&entry.path), false);
         if !run.options.absolute_names && names::has_dot_dot(&entry.path) {
             run.error(format_args!("{}: Member name contains '..'", escaped(bare(&entry.path))));
             return Ok(());
@@ -217,7 +209,7 @@ impl Extraction<'_> {
         if run.options.to_stdout {
             return if entry.kind == Kind::Regular { self.to_stdout(entries, entry.sparse.is_some()) } else { Ok(()) };
         }
-        let link = if entry.kind == Kind::HardLink { self.placed(bare(&entry.link), true) } else { Vec::new() };
+        let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
         let member = tree::Member {
             root: Arc::clone(&self.roots[directory]),
             path: Clean::of(&name),
@@ -229,18 +221,7 @@ impl Extraction<'_> {
         match self.tree.member(member, entries) {
             Ok(()) => Ok(()),
             Err(file::Trouble::Stopped) => Err(Ended::Signal),
-            Err(file::Trouble::Archive(error)) => Err(self.fatal(error)),
-        }
-    }
-
-    /// The name that a member gets: harmless, without the first components, in the top directory.
-    fn placed(&self, path: &[u8], link: bool) -> Vec<u8> {
-        let options = &self.context.run.options;
-        let safe = self.context.run.safe_name(path, link);
-        let left = names::without_components(safe, options.strip_components, options.absolute_names);
-        match &options.one_top_level {
-            Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
-            _ => left.to_vec(),
+            Err(file::Trouble::Archive(error)) => Err(fatal(self.context.run, error)),
         }
     }
 
@@ -256,19 +237,41 @@ impl Extraction<'_> {
         match file::pour_whole(self.context, entries, &mut sink, sparse, Stop::on_signals()) {
             Ok(()) => sink.close().map_err(|error| failed(&error)),
             Err(Pouring::Target(error)) => Err(failed(&error)),
-            Err(Pouring::Archive(error)) => Err(self.fatal(error)),
+            Err(Pouring::Archive(error)) => Err(fatal(self.context.run, error)),
             Err(Pouring::Stopped) => Err(Ended::Signal),
         }
     }
 }
 
+/// The archive cannot be read on.
+pub(super) fn fatal(run: &Run, error: FormatError) -> Ended {
+    match error {
+        FormatError::Read(error) => {
+            let name = std::os::unix::ffi::OsStrExt::as_bytes(run.options.archive.as_os_str());
+            Ended::on(name, "read", crate::tool::errno_of(&error))
+        }
+        other => Ended::Fatal(other.to_string()),
+    }
+}
+
+/// The name that a member gets: harmless, without the first components, in the top directory.
+pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+    let options = &run.options;
+    let left = names::without_components(run.safe_name(path, link), options.strip_components, options.absolute_names);
+    match &options.one_top_level {
+        Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
+        _ => left.to_vec(),
+    }
+}
+
 /// A name without slashes at its end.
-fn bare(path: &[u8]) -> &[u8] {
+pub(super) fn bare(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
     &path[..end]
 }
 
-fn with_slash(path: &[u8], kind: Kind) -> Vec<u8> {
+/// A name as it is listed: a directory's ends in a slash.
+pub(super) fn with_slash(path: &[u8], kind: Kind) -> Vec<u8> {
     let mut shown = path.to_vec();
     if kind == Kind::Directory && shown.last() != Some(&b'/') {
         shown.push(b'/');

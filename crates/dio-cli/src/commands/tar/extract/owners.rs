@@ -6,19 +6,19 @@ use std::os::unix::ffi::OsStrExt;
 
 /// What is known of names.
 #[derive(Debug, Default)]
-pub(super) struct Owners {
+pub(in super::super) struct Owners {
     users: HashMap<Vec<u8>, Option<u32>>,
     groups: HashMap<Vec<u8>, Option<u32>>,
 }
 
 impl Owners {
     /// The number of a user: of the name where this system knows it, else that of the archive.
-    pub(super) fn user(&mut self, name: &[u8], number: u32) -> u32 {
+    pub(in super::super) fn user(&mut self, name: &[u8], number: u32) -> u32 {
         known(&mut self.users, name, |name| uzers::get_user_by_name(name).map(|user| user.uid())).unwrap_or(number)
     }
 
     /// The same for a group.
-    pub(super) fn group(&mut self, name: &[u8], number: u32) -> u32 {
+    pub(in super::super) fn group(&mut self, name: &[u8], number: u32) -> u32 {
         known(&mut self.groups, name, |name| uzers::get_group_by_name(name).map(|group| group.gid())).unwrap_or(number)
     }
 }
