@@ -14,10 +14,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlin
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::extract::{Owners, bare, fatal, placed, with_slash};
+use super::extract::{Owners, bare, placed, tell_member};
 use super::format::{Entries, Entry, Kind};
+use super::line::Lines;
+use super::list::{ended, tell};
 use super::options::Refusal;
-use super::quoting::{escaped, shown};
+use super::quoting::escaped;
 use super::run::{Ended, Run};
 use super::select::Selection;
 use crate::quote::words;
@@ -38,10 +40,11 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let archive = super::archive::open(run)?;
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let mut selection = Selection::new(&run.options);
-    let mut comparison = Comparison { run, directories: &directories, owners: Owners::default() };
-    let ended = comparison.members(&mut entries, &mut selection);
-    let closed = entries.into_inner().close(run, ended.is_ok() && !selection.complete());
-    ended?;
+    let mut comparison =
+        Comparison { run, directories: &directories, owners: Owners::default(), lines: Lines::new(&run.options) };
+    let outcome = comparison.members(&mut entries, &mut selection);
+    let closed = entries.into_inner().close(run, outcome.is_ok() && !selection.complete());
+    outcome?;
     selection.finish(run);
     closed
 }
@@ -51,6 +54,7 @@ struct Comparison<'r> {
     run: &'r Run,
     directories: &'r [OwnedFd],
     owners: Owners,
+    lines: Lines,
 }
 
 /// A member and the file of its name.
@@ -79,9 +83,9 @@ impl Comparison<'_> {
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
-                super::list::tell(self.run, &notice, false);
+                tell(self.run, &notice, false);
             }
-            let Some(entry) = next.map_err(|error| fatal(self.run, error))? else { return Ok(()) };
+            let Some(entry) = next.map_err(|error| ended(self.run, error))? else { return Ok(()) };
             if let Some(directory) = selection.choose(&entry.path) {
                 self.member(entries, &entry, directory)?;
             }
@@ -97,10 +101,7 @@ impl Comparison<'_> {
             return Ok(());
         }
         let name = placed(run, bare(&entry.path), false);
-        if run.options.verbose > 0 {
-            let listed = if run.options.show_transformed { &name } else { &entry.path };
-            run.list(&shown(&with_slash(listed, entry.kind), run.options.quoting))?;
-        }
+        tell_member(run, &mut self.lines, entry, &name)?;
         let Ok(path) = CString::new(name.as_slice()) else { return Ok(()) };
         let pair = Pair { dir: &self.directories[directory], name, path, entry };
         match entry.kind {
@@ -228,7 +229,7 @@ impl Comparison<'_> {
                 return Err(Ended::Signal);
             }
             let Some(ours) = self.read(pair, source) else { return Ok(true) };
-            let theirs = entries.fill_stored().map_err(|error| fatal(self.run, error))?;
+            let theirs = entries.fill_stored().map_err(|error| ended(self.run, error))?;
             let count = ours.len().min(theirs.len()).min(usize::try_from(left).unwrap_or(usize::MAX));
             if count == 0 || ours[..count] != theirs[..count] {
                 return Ok(false);

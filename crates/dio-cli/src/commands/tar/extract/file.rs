@@ -383,7 +383,9 @@ pub(super) fn pour<A: Archive>(
         if stop.asked() {
             return Err(Pouring::Stopped);
         }
-        let bytes = entries.fill_stored().map_err(Pouring::Archive)?;
+        // Whoever feeds a pipe may have been ended by the same signal.
+        let cut = |error| if stop.asked() { Pouring::Stopped } else { Pouring::Archive(error) };
+        let bytes = entries.fill_stored().map_err(cut)?;
         let count = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
         if count == 0 {
             // The reader of the archive promises as many bytes as the map of a file has.

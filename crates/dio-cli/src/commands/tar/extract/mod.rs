@@ -24,15 +24,19 @@ mod xattrs;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::Timespec;
 
 use super::archive::Archive;
-use super::format::{Entries, Entry, FormatError, Kind, Time};
+use super::format::{Entries, Entry, Kind, Time};
+use super::line::Lines;
+use super::list::{ended, tell};
 use super::options::{Existing, Options, Refusal};
-use super::quoting::{escaped, shown};
+use super::quoting::escaped;
 use super::run::{Ended, Run};
 use super::select::Selection;
+use super::totals;
 use crate::stop::Stop;
 
 use crew::{Crew, Shared};
@@ -103,7 +107,7 @@ fn old_files(existing: Existing) -> OldFiles {
 /// # Errors
 /// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
-    let started = std::time::Instant::now();
+    let began = Instant::now();
     crate::tool::allow_descriptors(2048);
     let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
         Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
@@ -118,21 +122,22 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let context = Context { run, how, evictor: Evictor::default() };
     let shared = Shared::default();
     let mut selection = Selection::new(&run.options);
-    let ended = std::thread::scope(|scope| {
+    let outcome = std::thread::scope(|scope| {
         let crew = Crew::new(scope, &shared, &context);
         let tree = Tree::new(&context, crew);
-        let mut extraction = Extraction { context: &context, roots: &roots, length, tree };
-        let ended = extraction.members(&mut entries, &mut selection);
+        let mut extraction =
+            Extraction { context: &context, roots: &roots, length, tree, lines: Lines::new(&run.options) };
+        let outcome = extraction.members(&mut entries, &mut selection);
         extraction.tree.finish();
-        ended
+        outcome
     });
     finish_storage(&context);
     let read = entries.offset();
-    let closed = entries.into_inner().close(run, ended.is_ok() && !selection.complete());
-    ended?;
+    let closed = entries.into_inner().close(run, outcome.is_ok() && !selection.complete());
+    outcome?;
     selection.finish(run);
     if run.options.totals {
-        run.note_bare(super::totals::line("read", read.next_multiple_of(run.options.record), started.elapsed()));
+        run.note_bare(totals::line("read", read.next_multiple_of(run.options.record), began.elapsed()));
     }
     closed
 }
@@ -156,6 +161,7 @@ struct Extraction<'s> {
     /// Bytes of the archive, where that is known.
     length: Option<u64>,
     tree: Tree<'s>,
+    lines: Lines,
 }
 
 impl Extraction<'_> {
@@ -167,12 +173,13 @@ impl Extraction<'_> {
             }
             let next = entries.next_entry();
             for notice in entries.take_notices() {
-                super::list::tell(self.context.run, &notice, true);
+                tell(self.context.run, &notice, true);
             }
             let entry = match next {
                 Ok(Some(entry)) => entry,
+                Err(_) if stop.asked() => return Err(Ended::Signal),
                 Ok(None) => return Ok(()),
-                Err(error) => return Err(fatal(self.context.run, error)),
+                Err(error) => return Err(ended(self.context.run, error)),
             };
             if let Some(directory) = selection.choose(&entry.path) {
                 self.member(entries, entry, directory)?;
@@ -202,10 +209,10 @@ impl Extraction<'_> {
         if name.is_empty() {
             return Ok(());
         }
-        if run.options.verbose > 0 {
-            let listed = if run.options.show_transformed { &name } else { &entry.path };
-            run.list(&shown(&with_slash(listed, entry.kind), run.options.quoting))?;
+        if run.options.interactive && !run.confirm("extract", &name) {
+            return Ok(());
         }
+        tell_member(run, &mut self.lines, &entry, &name)?;
         if run.options.to_stdout {
             return if entry.kind == Kind::Regular { self.to_stdout(entries, entry.sparse.is_some()) } else { Ok(()) };
         }
@@ -221,7 +228,7 @@ impl Extraction<'_> {
         match self.tree.member(member, entries) {
             Ok(()) => Ok(()),
             Err(file::Trouble::Stopped) => Err(Ended::Signal),
-            Err(file::Trouble::Archive(error)) => Err(fatal(self.context.run, error)),
+            Err(file::Trouble::Archive(error)) => Err(ended(self.context.run, error)),
         }
     }
 
@@ -237,20 +244,9 @@ impl Extraction<'_> {
         match file::pour_whole(self.context, entries, &mut sink, sparse, Stop::on_signals()) {
             Ok(()) => sink.close().map_err(|error| failed(&error)),
             Err(Pouring::Target(error)) => Err(failed(&error)),
-            Err(Pouring::Archive(error)) => Err(fatal(self.context.run, error)),
+            Err(Pouring::Archive(error)) => Err(ended(self.context.run, error)),
             Err(Pouring::Stopped) => Err(Ended::Signal),
         }
-    }
-}
-
-/// The archive cannot be read on.
-pub(super) fn fatal(run: &Run, error: FormatError) -> Ended {
-    match error {
-        FormatError::Read(error) => {
-            let name = std::os::unix::ffi::OsStrExt::as_bytes(run.options.archive.as_os_str());
-            Ended::on(name, "read", crate::tool::errno_of(&error))
-        }
-        other => Ended::Fatal(other.to_string()),
     }
 }
 
@@ -270,13 +266,18 @@ pub(super) fn bare(path: &[u8]) -> &[u8] {
     &path[..end]
 }
 
-/// A name as it is listed: a directory's ends in a slash.
-pub(super) fn with_slash(path: &[u8], kind: Kind) -> Vec<u8> {
-    let mut shown = path.to_vec();
-    if kind == Kind::Directory && shown.last() != Some(&b'/') {
-        shown.push(b'/');
+/// Lists a member that is dealt with (`-v`).
+pub(super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u8]) -> Result<(), Ended> {
+    let options = &run.options;
+    if options.verbose == 0 {
+        return Ok(());
     }
-    shown
+    let name = if options.show_transformed { name } else { &entry.path };
+    let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+    line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
+    run.list(&line)?;
+    let more = if options.verbose > 2 { lines.attributes(entry) } else { Vec::new() };
+    more.iter().try_for_each(|line| run.list(line))
 }
 
 /// Whether a name is in the top directory already (`--one-top-level`).
