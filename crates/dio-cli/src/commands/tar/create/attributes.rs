@@ -148,7 +148,7 @@ impl Asking {
         for name in &list {
             let is_acl = name == ACL_ACCESS || name == ACL_DEFAULT;
             let wanted = self.xattrs && self.wants(name.as_bytes());
-            if !wanted && !(is_acl && self.acls) {
+            if !(wanted || is_acl && self.acls) {
                 continue;
             }
             let Some(value) = none_if_unsupported(xattr::get(path, name))?.flatten() else { continue };

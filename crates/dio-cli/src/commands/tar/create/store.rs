@@ -316,7 +316,7 @@ impl<'a> Store<'a> {
             let failed = match &mut source {
                 Err(errno) => Some(*errno),
                 Ok(source) => {
-                    let copied = source.skip(offset - at).and_then(|_| Ok(self.copy(source, &mut left)));
+                    let copied = source.skip(offset - at).map(|_| self.copy(source, &mut left));
                     match copied {
                         Ok(Ok(())) => None,
                         Ok(Err(Copy::Write(ended))) => return Err(ended),
