@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tee, uniq, zstd};
+use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tar, tee, uniq, zstd};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -24,6 +24,7 @@ enum Command {
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
     Dd(dd::DdArgs),
+    Tar(Box<tar::TarArgs>),
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
@@ -80,6 +81,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(status) => return status,
         },
         Some(command) if zstd::is_zstd(command) => zstd::modern(args),
+        // Its first word may be letters without a dash.
+        Some(command) if command == "tar" => match tar::modern(args) {
         _ => args,
     };
     let error = match Cli::try_parse_from(&args) {
@@ -103,6 +106,7 @@ impl Cli {
             Command::Cp(args) => cp::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Dd(args) => dd::run(args),
+            Command::Tar(args) => tar::run(*args),
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),

@@ -11,6 +11,7 @@ pub mod probe;
 pub mod sort;
 pub mod split;
 pub mod sum;
+pub mod tar;
 pub mod tee;
 pub mod uniq;
 pub mod zstd;

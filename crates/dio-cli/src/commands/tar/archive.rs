@@ -1,0 +1,222 @@
+//! An archive that is read: whatever it is, and decompressed if it is compressed.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::options::Compression;
+use super::program::Decompressing;
+use super::quoting::escaped;
+use super::run::{Ended, Run};
+use crate::codec::pipe::Decompressor;
+use crate::codec::{DecodeError, Moved, gzip, zstd};
+use crate::tool::{Source, errno_of};
+
+/// Bytes that tell how an archive is compressed.
+const MAGIC: usize = 6;
+
+/// An archive as a stream of blocks.
+#[derive(Debug)]
+pub(super) struct Archive {
+    /// What was read to find out about the compression, and where in it the next byte is.
+    head: io::Cursor<Vec<u8>>,
+    way: Way,
+    /// Parts may be passed over by seeking.
+    may_seek: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Plain(Box<Source>),
+    Program(Box<Decompressing>),
+    Decompressor(Box<Decompressor<Source>>),
+}
+
+/// Opens the archive of the command line, and finds out how it is compressed unless that was said.
+///
+/// # Errors
+/// It cannot be opened or read; a program for its compression cannot be started.
+pub(super) fn open(run: &Run) -> Result<Archive, Ended> {
+    let name = &run.options.archive;
+    if name == "-" && rustix::termios::isatty(io::stdin()) {
+        return Err(Ended::Fatal("Refusing to read archive contents from terminal (missing -f option?)".into()));
+    }
+    open_named(run, name.as_ref(), run.options.compression.clone())
+}
+
+/// The same for an archive of another name.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_named(run: &Run, name: &Path, said: Option<Compression>) -> Result<Archive, Ended> {
+    let bytes = name.as_os_str().as_bytes();
+    let mut source = run.tool.open(name).map_err(|error| Ended::on(bytes, "open", errno_of(&error)))?;
+    let (head, found) = match said {
+        Some(said) => (Vec::new(), Some(said)),
+        None => recognise(&mut source).map_err(|error| Ended::on(bytes, "read", errno_of(&error)))?,
+    };
+    let way = match found {
+        None => {
+            let may_seek = run.options.may_seek;
+            return Ok(Archive { head: io::Cursor::new(head), way: Way::Plain(Box::new(source)), may_seek });
+        }
+        Some(Compression::Gzip) => {
+            let how = gzip::Decode { workers: workers(), ..gzip::Decode::default() };
+            decompressor(bytes, source, head, move |read, write| gzip::decode(read, write, &how))?
+        }
+        Some(Compression::Zstd) => {
+            decompressor(bytes, source, head, |read, write| zstd::decode(read, write, &zstd::Decode::default()))?
+        }
+        Some(Compression::Program(words)) => Way::Program(Box::new(Decompressing::start(run, &words, head, source)?)),
+    };
+    Ok(Archive { head: io::Cursor::default(), way, may_seek: false })
+}
+
+/// Threads that compress or decompress.
+pub(super) fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// A decoder in threads of its own, fed with `head` and then all of `source`.
+fn decompressor<F>(name: &[u8], source: Source, head: Vec<u8>, decode: F) -> Result<Way, Ended>
+where
+    F: FnOnce(&mut (dyn BufRead + Send), &mut (dyn Write + Send)) -> Result<Moved, DecodeError> + Send + 'static,
+{
+    let whole = move |read: &mut (dyn BufRead + Send), write: &mut (dyn Write + Send)| match head.is_empty() {
+        true => decode(read, write),
+        false => decode(&mut io::Cursor::new(head).chain(read), write),
+    };
+    let started = Decompressor::new(source, whole);
+    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "read", errno_of(&error)))?)))
+}
+
+/// How a source is compressed, and what had to be taken from it to see.
+fn recognise(source: &mut Source) -> io::Result<(Vec<u8>, Option<Compression>)> {
+    let there = source.fill_buf()?;
+    if there.len() >= MAGIC || there.is_empty() {
+        return Ok((Vec::new(), compression_of(there)));
+    }
+    // A pipe gave little.
+    let mut head = Vec::new();
+    source.by_ref().take(MAGIC as u64).read_to_end(&mut head)?;
+    let found = compression_of(&head);
+    Ok((head, found))
+}
+
+/// What the first bytes say, as GNU tar knows it (`src/buffer.c`).
+fn compression_of(head: &[u8]) -> Option<Compression> {
+    let program = |name: &str| Some(Compression::Program(vec![name.into()]));
+    match head {
+        [0x1f, 0x8b, ..] => Some(Compression::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Compression::Zstd),
+        [0x1f, 0x9d, ..] => program("compress"),
+        [b'B', b'Z', b'h', ..] => program("bzip2"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => program("xz"),
+        [0x5d, 0, 0, ..] | [0xff, b'L', b'Z', b'M', b'A', ..] => program("lzma"),
+        [b'L', b'Z', b'I', b'P', ..] => program("lzip"),
+        [0x89, b'L', b'Z', b'O', 0, ..] => program("lzop"),
+        _ => None,
+    }
+}
+
+impl Archive {
+    /// Whether it is compressed, so that it can only be read.
+    pub(super) fn is_compressed(&self) -> bool {
+        !matches!(self.way, Way::Plain(_))
+    }
+
+    /// The source, where nothing lies between it and the archive: its chunks are the archive's, from where it is.
+    pub(super) fn source(&mut self) -> Option<&mut Source> {
+        let all_read = self.head.position() == self.head.get_ref().len() as u64;
+        match &mut self.way {
+            Way::Plain(source) if all_read => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it has to end well too.
+    ///
+    /// # Errors
+    /// The source failed, or the program that decompresses did.
+    pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
+        let failed = |error: io::Error| match errno_of(&error) {
+            Errno::PIPE => Ended::Told,
+            errno => Ended::on(run.options.archive.as_bytes(), "close", errno),
+        };
+        match self.way {
+            Way::Plain(source) => source.close().map_err(failed),
+            Way::Program(program) => program.close(run, complete),
+            Way::Decompressor(decoder) if complete => {
+                let (source, _) =
+                    decoder.finish().map_err(|error| Ended::Fatal(damage(&run.options.archive, &error)))?;
+                source.close().map_err(failed)
+            }
+            Way::Decompressor(_) => Ok(()),
+        }
+    }
+}
+
+/// What is wrong with a compressed archive, with the place where it is.
+fn damage(archive: &OsStr, error: &io::Error) -> String {
+    let name = escaped(archive.as_bytes());
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<DecodeError>()) {
+        Some(damage) => format!("{name}: {damage}"),
+        None => format!("{name}: Cannot read: {}", crate::quote::words(errno_of(error))),
+    }
+}
+
+impl super::format::Archive for Archive {
+    /// By seeking where that is possible.
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        let in_head = bytes.min(self.head.get_ref().len() as u64 - self.head.position());
+        self.head.set_position(self.head.position() + in_head);
+        let rest = bytes - in_head;
+        let passed = match &mut self.way {
+            Way::Plain(source) if self.may_seek => source.skip(rest)?,
+            Way::Plain(source) => io::copy(&mut source.by_ref().take(rest), &mut io::sink())?,
+            Way::Program(program) => io::copy(&mut program.by_ref().take(rest), &mut io::sink())?,
+            Way::Decompressor(decoder) => io::copy(&mut decoder.by_ref().take(rest), &mut io::sink())?,
+        };
+        Ok(in_head + passed)
+    }
+}
+
+impl Read for Archive {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.head.read(buffer)? {
+            0 => match &mut self.way {
+                Way::Plain(source) => source.read(buffer),
+                Way::Program(program) => program.read(buffer),
+                Way::Decompressor(decoder) => decoder.read(buffer),
+            },
+            count => Ok(count),
+        }
+    }
+}
+
+impl BufRead for Archive {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.head.position() < self.head.get_ref().len() as u64 {
+            return self.head.fill_buf();
+        }
+        match &mut self.way {
+            Way::Plain(source) => source.fill_buf(),
+            Way::Program(program) => program.fill_buf(),
+            Way::Decompressor(decoder) => decoder.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        if self.head.position() < self.head.get_ref().len() as u64 {
+            return self.head.consume(count);
+        }
+        match &mut self.way {
+            Way::Plain(source) => source.consume(count),
+            Way::Program(program) => program.consume(count),
+            Way::Decompressor(decoder) => decoder.consume(count),
+        }
+    }
+}

@@ -1,0 +1,670 @@
+//! The grammar of `dio tar`: GNU tar's flags and those of every tool. What they mean is decided in `options`.
+
+use std::ffi::OsString;
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
+
+use crate::tool::IoArgs;
+
+/// Write and read archives, past the page cache
+///
+/// One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the first word; then their arguments follow in the order of the letters: tar cbf 40 archive file.
+///
+/// -C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns that come after them.
+#[derive(Args, Clone, Debug)]
+#[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
+pub struct TarArgs {
+    /// What to do
+    #[command(flatten)]
+    pub operation: OperationArgs,
+
+    /// Flags whose order on the command line decides
+    #[command(flatten)]
+    pub ordered: Ordered,
+
+    /// The archive
+    #[command(flatten)]
+    pub archive: ArchiveArgs,
+
+    /// Which files
+    #[command(flatten)]
+    pub select: SelectArgs,
+
+    /// What is kept of files
+    #[command(flatten)]
+    pub attributes: AttributeArgs,
+
+    /// How existing files are treated
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
+
+    /// What is told
+    #[command(flatten)]
+    pub tell: TellArgs,
+
+    /// Print help
+    #[arg(short = '?', long, action = ArgAction::Help)]
+    help: Option<bool>,
+
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+
+    /// How bytes are moved
+    #[command(flatten)]
+    pub io: IoArgs,
+}
+
+/// What to do: one of them, which may be repeated.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Operation")]
+pub struct OperationArgs {
+    /// Create an archive
+    #[arg(short = 'c', long)]
+    pub create: bool,
+
+    /// List what is in an archive
+    #[arg(short = 't', long)]
+    pub list: bool,
+
+    /// Extract from an archive
+    #[arg(short = 'x', long, alias = "get")]
+    pub extract: bool,
+
+    /// Append files to an archive
+    #[arg(short = 'r', long)]
+    pub append: bool,
+
+    /// Append files that are newer than their copy in the archive
+    #[arg(short = 'u', long)]
+    pub update: bool,
+
+    /// Append what is in other archives
+    #[arg(short = 'A', long, alias = "concatenate")]
+    pub catenate: bool,
+
+    /// Find differences between an archive and the files
+    #[arg(short = 'd', long, alias = "compare")]
+    pub diff: bool,
+}
+
+/// The archive as a file: name, format, compression, records.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Archive")]
+pub struct ArchiveArgs {
+    /// The archive; - is standard output or input [default: $TAPE, or -]
+    #[arg(short = 'f', long, value_name = "ARCHIVE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub file: Option<OsString>,
+
+    /// Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]
+    #[arg(short = 'H', long, value_name = "FORMAT", allow_hyphen_values = true)]
+    pub format: Option<OsString>,
+
+    /// Same as --format=posix
+    #[arg(long)]
+    pub posix: bool,
+
+    /// Same as --format=v7
+    #[arg(long, alias = "portability")]
+    pub old_archive: bool,
+
+    /// Creating, same as --old-archive; extracting, same as --no-same-owner
+    #[arg(short = 'o')]
+    pub old: bool,
+
+    /// Compressed by gzip
+    #[arg(short = 'z', long, aliases = ["gunzip", "ungzip"])]
+    pub gzip: bool,
+
+    /// Compressed by zstd
+    #[arg(long)]
+    pub zstd: bool,
+
+    /// Compressed by bzip2, which runs as a process of its own
+    #[arg(short = 'j', long)]
+    pub bzip2: bool,
+
+    /// Compressed by xz, which runs as a process of its own
+    #[arg(short = 'J', long)]
+    pub xz: bool,
+
+    /// Compressed by lzma, which runs as a process of its own
+    #[arg(long)]
+    pub lzma: bool,
+
+    /// Compressed by lzip, which runs as a process of its own
+    #[arg(long)]
+    pub lzip: bool,
+
+    /// Compressed by lzop, which runs as a process of its own
+    #[arg(long)]
+    pub lzop: bool,
+
+    /// Compressed by compress, which runs as a process of its own
+    #[arg(short = 'Z', long, alias = "uncompress")]
+    pub compress: bool,
+
+    /// Compressed by PROG, which must understand -d
+    #[arg(short = 'I', long, value_name = "PROG", allow_hyphen_values = true)]
+    pub use_compress_program: Option<OsString>,
+
+    /// Compressed as the end of the archive's name says
+    #[arg(short = 'a', long, overrides_with = "no_auto_compress")]
+    pub auto_compress: bool,
+
+    /// Not compressed because of its name
+    #[arg(long, overrides_with = "auto_compress", hide = true)]
+    pub no_auto_compress: bool,
+
+    /// Records of N × 512 bytes [default: 20]
+    #[arg(short = 'b', long, value_name = "N", allow_hyphen_values = true)]
+    pub blocking_factor: Option<OsString>,
+
+    /// Records of N bytes, a multiple of 512
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub record_size: Option<OsString>,
+
+    /// Read on behind blocks of zeros
+    #[arg(short = 'i', long)]
+    pub ignore_zeros: bool,
+
+    /// Read whole records from pipes: as it is done in any case
+    #[arg(short = 'B', long, hide = true)]
+    pub read_full_records: bool,
+
+    /// The archive can be positioned, as is found out in any case
+    #[arg(short = 'n', long, hide = true)]
+    pub seek: bool,
+
+    /// Read the archive from front to back
+    #[arg(long)]
+    pub no_seek: bool,
+
+    /// A colon in the archive's name means nothing: as in any case
+    #[arg(long, hide = true)]
+    pub force_local: bool,
+}
+
+/// Which files are archived, or taken from the archive.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Selection of files")]
+pub struct SelectArgs {
+    /// Leave out backup and lock files
+    #[arg(long)]
+    pub exclude_backups: bool,
+
+    /// Leave out the contents of directories with a CACHEDIR.TAG, but for that file
+    #[arg(long)]
+    pub exclude_caches: bool,
+
+    /// Leave out everything under directories with a CACHEDIR.TAG
+    #[arg(long)]
+    pub exclude_caches_under: bool,
+
+    /// Leave out directories with a CACHEDIR.TAG
+    #[arg(long)]
+    pub exclude_caches_all: bool,
+
+    /// Leave out the contents of directories with FILE, but for that file
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub exclude_tag: Vec<OsString>,
+
+    /// Leave out everything under directories with FILE
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub exclude_tag_under: Vec<OsString>,
+
+    /// Leave out directories with FILE
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    pub exclude_tag_all: Vec<OsString>,
+
+    /// Leave out what version control systems keep
+    #[arg(long)]
+    pub exclude_vcs: bool,
+
+    /// Archive what symbolic links point to
+    #[arg(short = 'h', long)]
+    pub dereference: bool,
+
+    /// Archive every name of a file with its contents
+    #[arg(long)]
+    pub hard_dereference: bool,
+
+    /// Stay in the file system of each name given
+    #[arg(long)]
+    pub one_file_system: bool,
+
+    /// Keep leading / and .. of names
+    #[arg(short = 'P', long)]
+    pub absolute_names: bool,
+
+    /// Only files whose contents or attributes changed after DATE, or after FILE was written
+    #[arg(short = 'N', long, alias = "after-date", value_name = "DATE-OR-FILE", allow_hyphen_values = true)]
+    pub newer: Option<OsString>,
+
+    /// Only files whose contents changed after DATE
+    #[arg(long, value_name = "DATE", allow_hyphen_values = true)]
+    pub newer_mtime: Option<OsString>,
+
+    /// Order of the names in a directory: none, name, inode
+    #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
+    pub sort: Option<OsString>,
+
+    /// Begin with the member of that name
+    #[arg(short = 'K', long, value_name = "MEMBER", allow_hyphen_values = true)]
+    pub starting_file: Option<OsString>,
+
+    /// Only the Nth of the members that have a name [default: 1]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub occurrence: Option<OsString>,
+
+    /// Names are in the order of the archive: without effect
+    #[arg(short = 's', long, alias = "same-order", hide = true)]
+    pub preserve_order: bool,
+
+    /// Leave N leading parts of the names of members out
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub strip_components: Option<OsString>,
+
+    /// Extract into a directory DIR, by default named after the archive
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub one_top_level: Option<OsString>,
+
+    /// An unreadable file is no failure
+    #[arg(long)]
+    pub ignore_failed_read: bool,
+
+    /// Remove files when they are in the archive
+    #[arg(long)]
+    pub remove_files: bool,
+
+    /// Archive holes as holes
+    #[arg(short = 'S', long)]
+    pub sparse: bool,
+
+    /// How holes are found: seek or raw; implies -S
+    #[arg(long, value_name = "TYPE", allow_hyphen_values = true)]
+    pub hole_detection: Option<OsString>,
+}
+
+/// What is kept of files beside their contents.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Attributes of files")]
+pub struct AttributeArgs {
+    /// Extract permissions as they are (default of the superuser)
+    #[arg(short = 'p', long, alias = "same-permissions", overrides_with = "no_same_permissions")]
+    pub preserve_permissions: bool,
+
+    /// Apply the umask to permissions (default of others)
+    #[arg(long, overrides_with = "preserve_permissions")]
+    pub no_same_permissions: bool,
+
+    /// Extract with the same owners (default of the superuser)
+    #[arg(long, overrides_with = "no_same_owner")]
+    pub same_owner: bool,
+
+    /// Extract as oneself (default of others)
+    #[arg(long, overrides_with = "same_owner")]
+    pub no_same_owner: bool,
+
+    /// Numbers instead of names of users and groups
+    #[arg(long)]
+    pub numeric_owner: bool,
+
+    /// Owner of added files: NAME, NAME:UID or UID
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub owner: Option<OsString>,
+
+    /// Group of added files: NAME, NAME:GID or GID
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub group: Option<OsString>,
+
+    /// Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)
+    #[arg(long, value_name = "DATE-OR-FILE", allow_hyphen_values = true)]
+    pub mtime: Option<OsString>,
+
+    /// --mtime only for files that are newer
+    #[arg(long)]
+    pub clamp_mtime: bool,
+
+    /// Do not extract times
+    #[arg(short = 'm', long)]
+    pub touch: bool,
+
+    /// Extended attributes
+    #[arg(long, overrides_with = "no_xattrs")]
+    pub xattrs: bool,
+
+    /// No extended attributes
+    #[arg(long, overrides_with = "xattrs")]
+    pub no_xattrs: bool,
+
+    /// Extended attributes whose names match; implies --xattrs
+    #[arg(long, value_name = "MASK", allow_hyphen_values = true)]
+    pub xattrs_include: Vec<OsString>,
+
+    /// No extended attributes whose names match; implies --xattrs
+    #[arg(long, value_name = "MASK", allow_hyphen_values = true)]
+    pub xattrs_exclude: Vec<OsString>,
+
+    /// Access control lists
+    #[arg(long, overrides_with = "no_acls")]
+    pub acls: bool,
+
+    /// No access control lists
+    #[arg(long, overrides_with = "acls")]
+    pub no_acls: bool,
+
+    /// No SELinux contexts: as in any case
+    #[arg(long, hide = true)]
+    pub no_selinux: bool,
+
+    /// Set times and permissions of directories at the end, as in any case
+    #[arg(long, hide = true)]
+    pub delay_directory_restore: bool,
+
+    /// Without effect
+    #[arg(long, hide = true)]
+    pub no_delay_directory_restore: bool,
+}
+
+/// How existing files are treated when extracting, and where contents go.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Extraction over existing files")]
+pub struct OverwriteArgs {
+    /// Do not replace existing files, which are errors
+    #[arg(short = 'k', long)]
+    pub keep_old_files: bool,
+
+    /// Do not replace existing files
+    #[arg(long)]
+    pub skip_old_files: bool,
+
+    /// Do not replace existing files that are newer
+    #[arg(long)]
+    pub keep_newer_files: bool,
+
+    /// Write into existing files
+    #[arg(long)]
+    pub overwrite: bool,
+
+    /// Remove each file before it is extracted
+    #[arg(short = 'U', long)]
+    pub unlink_first: bool,
+
+    /// Remove directories with all they hold where something else is extracted
+    #[arg(long)]
+    pub recursive_unlink: bool,
+
+    /// Follow symbolic links to directories
+    #[arg(long)]
+    pub keep_directory_symlink: bool,
+
+    /// Keep the attributes of existing directories
+    #[arg(long, overrides_with = "overwrite_dir")]
+    pub no_overwrite_dir: bool,
+
+    /// Replace the attributes of existing directories (default)
+    #[arg(long, overrides_with = "no_overwrite_dir")]
+    pub overwrite_dir: bool,
+
+    /// Extract contents to standard output
+    #[arg(short = 'O', long)]
+    pub to_stdout: bool,
+
+    /// Compare the archive with the files when it is written
+    #[arg(short = 'W', long)]
+    pub verify: bool,
+}
+
+/// What is told.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Messages")]
+pub struct TellArgs {
+    /// List the files as they are dealt with; twice, with their attributes
+    #[arg(short = 'v', long, action = ArgAction::Count)]
+    pub verbose: u8,
+
+    /// Tell the bytes of the archive at the end
+    #[arg(long)]
+    pub totals: bool,
+
+    /// Tell if not all names of a file were archived
+    #[arg(short = 'l', long)]
+    pub check_links: bool,
+
+    /// Tell the number of the block with each message
+    #[arg(short = 'R', long)]
+    pub block_number: bool,
+
+    /// List times to their full resolution
+    #[arg(long)]
+    pub full_time: bool,
+
+    /// List times in UTC
+    #[arg(long)]
+    pub utc: bool,
+
+    /// Write the list of files to FILE
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub index_file: Option<OsString>,
+
+    /// How names are listed: escape, literal
+    #[arg(long, value_name = "STYLE", allow_hyphen_values = true)]
+    pub quoting_style: Option<OsString>,
+
+    /// List names as --strip-components leaves them
+    #[arg(long, alias = "show-stored-names")]
+    pub show_transformed_names: bool,
+
+    /// Tell directories that are passed over
+    #[arg(long)]
+    pub show_omitted_dirs: bool,
+
+    /// Which warnings are told: KEYWORD, no-KEYWORD, all or none
+    #[arg(long, value_name = "KEYWORD", allow_hyphen_values = true)]
+    pub warning: Vec<OsString>,
+
+    /// Ask before each file
+    #[arg(short = 'w', long, alias = "confirmation")]
+    pub interactive: bool,
+}
+
+/// The flags whose order matters, as clap declares them.
+#[derive(Args, Clone, Debug)]
+struct OrderedFlags {
+    /// Files to archive, or members of the archive
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    names: Vec<OsString>,
+
+    /// Add FILE, whatever its name begins with
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    add_file: Vec<OsString>,
+
+    /// Change to DIR
+    #[arg(short = 'C', long, value_name = "DIR", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::DirPath, action = ArgAction::Append)]
+    directory: Vec<OsString>,
+
+    /// Take names from FILE, one a line
+    #[arg(short = 'T', long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    files_from: Vec<OsString>,
+
+    /// Names of -T end in NUL, and are nothing but names
+    #[arg(short = '0', long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    null: Vec<OsString>,
+
+    /// Names of -T end with the line
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_null: Vec<OsString>,
+
+    /// Names of -T are nothing but names
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    verbatim_files_from: Vec<OsString>,
+
+    /// Names of -T that begin with - are options
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_verbatim_files_from: Vec<OsString>,
+
+    /// \n and its like in names of -T are characters (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    unquote: Vec<OsString>,
+
+    /// Names of -T are taken as they are
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_unquote: Vec<OsString>,
+
+    /// What is in directories too (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    recursion: Vec<OsString>,
+
+    /// Directories without what is in them
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_recursion: Vec<OsString>,
+
+    /// Leave out what matches PATTERN
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    exclude: Vec<OsString>,
+
+    /// Leave out what matches a pattern in FILE
+    #[arg(short = 'X', long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    exclude_from: Vec<OsString>,
+
+    /// Patterns match from the start of a name (default for members)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    anchored: Vec<OsString>,
+
+    /// Patterns match behind any / too (default for --exclude)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_anchored: Vec<OsString>,
+
+    /// Patterns have wildcards (default for --exclude)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    wildcards: Vec<OsString>,
+
+    /// Patterns are names (default for members)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_wildcards: Vec<OsString>,
+
+    /// Wildcards match / (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    wildcards_match_slash: Vec<OsString>,
+
+    /// Wildcards do not match /
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_wildcards_match_slash: Vec<OsString>,
+
+    /// Upper and lower case are the same
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    ignore_case: Vec<OsString>,
+
+    /// Upper and lower case differ (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_ignore_case: Vec<OsString>,
+}
+
+/// What the help has above the flags whose order matters.
+const NAMES: &str = "Names, in the order of the command line";
+
+/// One of the flags whose order matters, with its argument as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// An operand
+    Name(OsString),
+    /// `--add-file`
+    AddFile(OsString),
+    /// `-C`
+    Directory(OsString),
+    /// `-T`
+    FilesFrom(OsString),
+    /// `--exclude`
+    Exclude(OsString),
+    /// `-X`
+    ExcludeFrom(OsString),
+    /// One without an argument, and whether it sets what it is named after
+    Set(Switch, bool),
+}
+
+/// What the flags without an argument set for those after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// `--null`
+    Null,
+    /// `--verbatim-files-from`
+    Verbatim,
+    /// `--unquote`
+    Unquote,
+    /// `--recursion`
+    Recursion,
+    /// `--anchored`
+    Anchored,
+    /// `--wildcards`
+    Wildcards,
+    /// `--wildcards-match-slash`
+    MatchSlash,
+    /// `--ignore-case`
+    IgnoreCase,
+}
+
+const SWITCHES: [(&str, Switch, bool); 16] = [
+    ("null", Switch::Null, true),
+    ("no_null", Switch::Null, false),
+    ("verbatim_files_from", Switch::Verbatim, true),
+    ("no_verbatim_files_from", Switch::Verbatim, false),
+    ("unquote", Switch::Unquote, true),
+    ("no_unquote", Switch::Unquote, false),
+    ("recursion", Switch::Recursion, true),
+    ("no_recursion", Switch::Recursion, false),
+    ("anchored", Switch::Anchored, true),
+    ("no_anchored", Switch::Anchored, false),
+    ("wildcards", Switch::Wildcards, true),
+    ("no_wildcards", Switch::Wildcards, false),
+    ("wildcards_match_slash", Switch::MatchSlash, true),
+    ("no_wildcards_match_slash", Switch::MatchSlash, false),
+    ("ignore_case", Switch::IgnoreCase, true),
+    ("no_ignore_case", Switch::IgnoreCase, false),
+];
+
+/// The flags given, in the order of the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Ordered(pub Vec<Flag>);
+
+impl Args for Ordered {
+    fn augment_args(cmd: clap::Command) -> clap::Command {
+        OrderedFlags::augment_args(cmd)
+    }
+    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
+        OrderedFlags::augment_args_for_update(cmd)
+    }
+}
+
+impl FromArgMatches for Ordered {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut found: Vec<(usize, Flag)> = Vec::new();
+        for (id, switch, value) in SWITCHES {
+            if matches.value_source(id) == Some(ValueSource::CommandLine) {
+                let places = matches.indices_of(id).into_iter().flatten();
+                found.extend(places.map(|at| (at, Flag::Set(switch, value))));
+            }
+        }
+        let mut list = |id, flag: fn(OsString) -> Flag| {
+            let values = matches.get_many::<OsString>(id).into_iter().flatten();
+            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| flag(value.clone()))));
+        };
+        list("names", Flag::Name);
+        list("add_file", Flag::AddFile);
+        list("directory", Flag::Directory);
+        list("files_from", Flag::FilesFrom);
+        list("exclude", Flag::Exclude);
+        list("exclude_from", Flag::ExcludeFrom);
+        found.sort_by_key(|&(at, _)| at);
+        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! What is archived of a file beside its contents: its header, owners' names, extended attributes and access control lists.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{FileType, Stat, major, minor};
+use rustix::io::Errno;
+
+use super::super::format::{Entry, Kind, Time, acl_of_mode, acl_to_text};
+use super::super::options::{ArchiveFormat, Options};
+use super::super::owner::Owner;
+use super::super::pattern::{Matching, Pattern};
+
+/// Names of users and groups, each asked for once.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    users: HashMap<u32, Vec<u8>>,
+    groups: HashMap<u32, Vec<u8>>,
+}
+
+impl Owners {
+    fn user(&mut self, id: u32) -> Vec<u8> {
+        let ask = || uzers::get_user_by_uid(id).map(|user| user.name().as_bytes().to_vec()).unwrap_or_default();
+        self.users.entry(id).or_insert_with(ask).clone()
+    }
+
+    fn group(&mut self, id: u32) -> Vec<u8> {
+        let ask = || uzers::get_group_by_gid(id).map(|group| group.name().as_bytes().to_vec()).unwrap_or_default();
+        self.groups.entry(id).or_insert_with(ask).clone()
+    }
+
+    /// The entry of a file, without name, link and contents.
+    pub(super) fn entry(&mut self, options: &Options, stat: &Stat, kind: Kind) -> Entry {
+        let pax = options.format == Some(ArchiveFormat::Pax);
+        let mut entry = Entry {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mtime: mtime_of(options, stat),
+            atime: pax.then(|| time(stat.st_atime, stat.st_atime_nsec)),
+            ctime: pax.then(|| time(stat.st_ctime, stat.st_ctime_nsec)),
+            device: (major(stat.st_rdev), minor(stat.st_rdev)),
+            ..Entry::default()
+        };
+        let forced = |owner: &Option<Owner>, id: u32| match owner {
+            Some(Owner { name, id: number }) => (number.unwrap_or(id), name.clone()),
+            None => (id, None),
+        };
+        let (uid, uname) = forced(&options.owner, entry.uid);
+        let (gid, gname) = forced(&options.group, entry.gid);
+        (entry.uid, entry.gid) = (uid, gid);
+        if !options.numeric_owner {
+            entry.uname = uname.unwrap_or_else(|| self.user(uid));
+            entry.gname = gname.unwrap_or_else(|| self.group(gid));
+        }
+        entry
+    }
+}
+
+fn time(seconds: i64, nanos: u64) -> Time {
+    Time { seconds, nanos: nanos as u32 }
+}
+
+fn mtime_of(options: &Options, stat: &Stat) -> Time {
+    let own = time(stat.st_mtime, stat.st_mtime_nsec);
+    match options.mtime.map(|moment| Time { seconds: moment.seconds, nanos: moment.nanoseconds }) {
+        Some(forced) if !options.clamp_mtime || own > forced => forced,
+        _ => own,
+    }
+}
+
+/// The kind of entry that a file of this type is, with its contents or as itself.
+pub(super) fn kind_of(stat: &Stat) -> Option<Kind> {
+    Some(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Kind::Regular,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::CharacterDevice => Kind::Character,
+        FileType::BlockDevice => Kind::Block,
+        FileType::Fifo => Kind::Fifo,
+        _ => return None,
+    })
+}
+
+/// What a file has beside its header.
+#[derive(Debug, Default)]
+pub(super) struct Attributes {
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    acl_access: Option<Vec<u8>>,
+    acl_default: Option<Vec<u8>>,
+}
+
+impl Attributes {
+    /// Puts them into the entry.
+    pub(super) fn put(self, entry: &mut Entry) {
+        entry.xattrs = self.xattrs;
+        (entry.acl_access, entry.acl_default) = (self.acl_access, self.acl_default);
+    }
+}
+
+/// How attributes are asked for, with the patterns of those that are wanted.
+#[derive(Debug)]
+pub(super) struct Asking {
+    xattrs: bool,
+    acls: bool,
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+const ACL_ACCESS: &str = "system.posix_acl_access";
+const ACL_DEFAULT: &str = "system.posix_acl_default";
+
+impl Asking {
+    /// What the command line asks for.
+    pub(super) fn of(options: &Options) -> Asking {
+        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
+        let patterns = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
+        Asking {
+            xattrs: options.xattrs,
+            acls: options.acls,
+            include: patterns(&options.xattrs_include),
+            exclude: patterns(&options.xattrs_exclude),
+        }
+    }
+
+    /// Whether anything is asked for.
+    pub(super) fn any(&self) -> bool {
+        self.xattrs || self.acls
+    }
+
+    fn wants(&self, name: &[u8]) -> bool {
+        let included = self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(name));
+        included && !self.exclude.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// The attributes of the file of that path, which does not follow a symbolic link at its end. A file system without
+    /// attributes has none.
+    ///
+    /// # Errors
+    /// What `listxattr(2)` and `getxattr(2)` answer.
+    pub(super) fn ask(&self, path: &std::path::Path, stat: &Stat) -> Result<Attributes, Errno> {
+        let mut found = Attributes::default();
+        let list = match none_if_unsupported(xattr::list(path))? {
+            Some(list) => list.collect::<Vec<_>>(),
+            None => return Ok(found),
+        };
+        for name in &list {
+            let is_acl = name == ACL_ACCESS || name == ACL_DEFAULT;
+            let wanted = self.xattrs && self.wants(name.as_bytes());
+            if !(wanted || is_acl && self.acls) {
+                continue;
+            }
+            let Some(value) = none_if_unsupported(xattr::get(path, name))?.flatten() else { continue };
+            if is_acl && self.acls {
+                let text = acl_to_text(&value);
+                if name == ACL_ACCESS { found.acl_access = text } else { found.acl_default = text }
+            }
+            if wanted {
+                found.xattrs.push((name.as_bytes().to_vec(), value));
+            }
+        }
+        if found.acl_default.is_some() && found.acl_access.is_none() {
+            // GNU tar writes the one that the permissions say.
+            found.acl_access = Some(acl_of_mode(stat.st_mode));
+        }
+        Ok(found)
+    }
+}
+
+fn none_if_unsupported<T>(answer: std::io::Result<T>) -> Result<Option<T>, Errno> {
+    match answer.map_err(|error| crate::tool::errno_of(&error)) {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}

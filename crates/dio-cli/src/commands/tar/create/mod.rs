@@ -1,0 +1,115 @@
+//! `-c`: making an archive.
+//!
+//! `walk` finds the names in the order of the archive, opening and listing directories. Workers (`prepare`) open files, ask for
+//! their attributes (`attributes`, `sparse`) and read those that are not large (`small`), ahead of the writer (`store`), which
+//! gives everything its place, finds hard links, tells what there is to tell (`note`) and reads large files as streams. Bytes
+//! are copied once: members begin where 512-byte blocks do, which is not where blocks of memory do. `target` is the archive.
+
+mod attributes;
+mod note;
+mod prepare;
+mod small;
+mod sparse;
+mod store;
+mod target;
+mod walk;
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use super::options::Refusal;
+use super::run::{Ended, Run};
+use crate::stop::Stop;
+use dio::pipeline::Pipeline;
+use prepare::{Preparing, Wanted};
+use store::Store;
+use walk::Walk;
+
+pub(super) use store::Removal;
+pub(super) use target::Target;
+
+/// A deep tree keeps a directory open for each level: as many descriptors are asked for as the system lets us have, up to
+/// this.
+const DESCRIPTORS: u64 = 1 << 16;
+
+/// Workers: on a cold disk they mostly wait.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
+}
+
+/// Makes the archive.
+///
+/// # Errors
+/// What ends it early. After a signal the archive is removed.
+pub(super) fn run(run: &Run) -> Result<(), Ended> {
+    let started = Instant::now();
+    let stop = Stop::on_signals();
+    // What can be foreseen is, before an archive of that name is emptied.
+    drop(directories(run)?);
+    let mut target = Target::create(run)?;
+    let stored = store(run, &mut target, &|_, _| true);
+    let removals = match stored {
+        Err(Ended::Signal) => {
+            target.abandon();
+            return Err(Ended::Signal);
+        }
+        other => other?,
+    };
+    target.end(run.options.record)?;
+    let written = target.written();
+    if stop.asked() {
+        target.abandon();
+        return Err(Ended::Signal);
+    }
+    target.close(run.options.remove_files)?;
+    for removal in removals {
+        removal.remove(run);
+    }
+    if run.options.totals {
+        run.note_bare(super::totals::line("written", written, started.elapsed()));
+    }
+    tell_unused(run);
+    Ok(())
+}
+
+/// Puts the files of the command line into an archive, from where it is; only those for which `newer` says yes to the name and what
+/// the file is; it is asked about what is in directories that it does not want too. Returns what `--remove-files` removes when the archive is durable.
+///
+/// # Errors
+/// What ends it early.
+pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result<Vec<Removal>, Ended> {
+    crate::tool::allow_descriptors(DESCRIPTORS);
+    let mut walk = Walk::new(run, directories(run)?).map_err(|errno| Ended::on(b".", "stat", errno))?;
+    let preparing = Preparing::new(run, target.identity(), newer);
+    let mut store = Store::new(run, target, &preparing.small);
+    let stop = Stop::on_signals();
+    let asked = || stop.asked();
+    // Questions and their answers belong to one file at a time.
+    let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers() }).stop(&asked);
+    let report = pipeline.run(|| Ok(walk.next()), || |job| Ok(preparing.prepare(job)), |ready| store.take(ready))?;
+    if report.stopped {
+        return Err(Ended::Signal);
+    }
+    store.finish()?;
+    Ok(store.remove)
+}
+
+/// The directories of `-C`.
+fn directories(run: &Run) -> Result<Vec<OwnedFd>, Ended> {
+    run.options.names.open_directories().map_err(|refusal| match refusal {
+        Refusal::Usage(message) | Refusal::Plain(message) | Refusal::Fatal(message) => Ended::Fatal(message),
+    })
+}
+
+/// Flags that concern only names after them, where there were none.
+pub(super) fn tell_unused(run: &Run) {
+    let unused = &run.options.names.unused;
+    if unused.is_empty() {
+        return;
+    }
+    run.error(
+        "The following options were used after any non-optional arguments in archive create or update mode.  These options \
+         are positional and affect only arguments that follow them.  Please, rearrange them properly.",
+    );
+    unused.iter().for_each(|flag| run.note(format_args!("{flag} has no effect")));
+}

@@ -1,0 +1,301 @@
+//! What a worker does about a job: it opens the file, asks for its attributes, and reads it if it is not large. Nothing is
+//! told here, and what is written is decided behind it, in order.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use dio::stream::{Chunk, Input};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::super::options::Options;
+use super::super::quoting::escaped;
+use super::super::run::Run;
+use super::super::warnings::Warning;
+use super::attributes::{Asking, Attributes};
+use super::note::Note;
+use super::small::{Held, Small};
+use super::sparse::{self, Scan};
+use super::walk::{Dir, File, Job};
+use crate::tool::errno_of;
+
+/// Files up to this size are read by the workers; in bytes.
+const WHOLE: u64 = 1 << 20;
+
+/// Something to write, in the order of the archive.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// A member.
+    Member(Box<Member>),
+    /// All that is in a directory has come.
+    Leave(Arc<Dir>),
+    /// Something to tell.
+    Tell(Note),
+}
+
+/// A member, ready to be written.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) path: Vec<u8>,
+    pub(super) stat: Stat,
+    /// Where a symbolic link leads.
+    pub(super) link: Vec<u8>,
+    pub(super) attributes: Attributes,
+    /// The extents that have data, for a file with holes.
+    pub(super) sparse: Option<Vec<(u64, u64)>>,
+    pub(super) contents: Contents,
+    /// Where it is, to be removed in the end.
+    pub(super) place: Option<(Arc<Dir>, std::ffi::CString)>,
+    /// Told before it is written.
+    pub(super) notes: Vec<Note>,
+}
+
+/// What is in a file.
+#[derive(Debug)]
+pub(super) enum Contents {
+    /// Nothing, or nothing that is archived.
+    None,
+    /// All that there was of a small file, and what the file was after it.
+    Held(Held, Option<Stat>),
+    /// The same in the blocks that it was read into.
+    Chunks { chunks: Vec<Chunk>, failed: Option<Errno>, after: Option<Stat> },
+    /// A file that is read when its turn comes.
+    Open(OwnedFd),
+}
+
+/// Which files are wanted, by their name and what they are.
+pub(in super::super) type Wanted<'a> = &'a (dyn Fn(&[u8], &Stat) -> bool + Sync);
+
+/// What all workers share.
+pub(super) struct Preparing<'a> {
+    run: &'a Run,
+    options: &'a Options,
+    asking: Asking,
+    pub(super) small: Small,
+    /// Device and inode of the archive.
+    archive: Option<(u64, u64)>,
+    newer: Wanted<'a>,
+}
+
+impl<'a> Preparing<'a> {
+    /// `archive` is the device and inode of the archive, which does not archive itself; only what is `newer` is archived.
+    pub(super) fn new(run: &'a Run, archive: Option<(u64, u64)>, newer: Wanted<'a>) -> Preparing<'a> {
+        let cached = run.tool.stream_options().mode == dio::Mode::Cached;
+        let asking = Asking::of(&run.options);
+        Preparing { run, options: &run.options, asking, small: Small::new(cached), archive, newer }
+    }
+
+    /// Does what a job asks for.
+    pub(super) fn prepare(&self, job: Job) -> Ready {
+        match job {
+            Job::Tell(note) => Ready::Tell(note),
+            Job::Leave(dir) => Ready::Leave(dir),
+            Job::Enter(dir) => self.directory(&dir),
+            Job::File(file) => {
+                let operand = file.operand.then(|| file.path.clone());
+                match (self.file(file), operand) {
+                    (Ok(member), _) => Ready::Member(Box::new(member)),
+                    (Err(note), Some(path)) => Ready::Tell(Note::Operand(path, Box::new(note))),
+                    (Err(note), None) => Ready::Tell(note),
+                }
+            }
+        }
+    }
+
+    fn directory(&self, dir: &Arc<Dir>) -> Ready {
+        if !(self.newer)(&dir.path, &dir.stat) {
+            return Ready::Tell(Note::Nothing);
+        }
+        let mut member = member(dir.path.clone(), dir.stat);
+        if self.asking.any() {
+            let path = PathBuf::from(format!("/proc/self/fd/{}/.", dir.fd.as_raw_fd()));
+            self.attributes(&path, &mut member);
+        }
+        Ready::Member(Box::new(member))
+    }
+
+    fn attributes(&self, path: &Path, member: &mut Member) {
+        match self.asking.ask(path, &member.stat) {
+            Ok(attributes) => member.attributes = attributes,
+            Err(errno) => member.notes.push(Note::Warn(
+                Warning::FailedRead,
+                format!(
+                    "{}: Warning: Cannot read extended attributes: {}",
+                    escaped(&member.path),
+                    crate::quote::words(errno)
+                ),
+            )),
+        }
+    }
+
+    /// A name that is no directory; an error is why it is not archived.
+    fn file(&self, file: File) -> Result<Member, Note> {
+        let opened = if file.regular { Some(self.open(&file)?) } else { None };
+        let stat = match &opened {
+            Some(fd) => fstat(fd),
+            None => {
+                let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                statat(&file.dir.fd, &file.name, follow)
+            }
+        };
+        let stat = stat.map_err(|errno| self.lost("stat", &file, errno))?;
+        self.refuse(&file, &stat)?;
+        let mut member = member(file.path.clone(), stat);
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if self.asking.any() && kind != FileType::Socket {
+            let name = OsStr::from_bytes(file.name.to_bytes());
+            let path = PathBuf::from(format!("/proc/self/fd/{}", file.dir.fd.as_raw_fd())).join(name);
+            self.attributes(&path, &mut member);
+        }
+        match kind {
+            FileType::RegularFile => {
+                let fd = match opened {
+                    Some(fd) => fd,
+                    None => self.open(&file)?,
+                };
+                self.contents(&file, fd, &mut member)?;
+            }
+            FileType::Symlink => {
+                let link = readlinkat(&file.dir.fd, &file.name, Vec::new());
+                member.link = link.map_err(|errno| self.lost("readlink", &file, errno))?.into_bytes();
+            }
+            _ => {}
+        }
+        member.place = self.options.remove_files.then_some((file.dir, file.name));
+        Ok(member)
+    }
+
+    fn open(&self, file: &File) -> Result<OwnedFd, Note> {
+        let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | follow;
+        openat(&file.dir.fd, &file.name, flags, Mode::empty()).map_err(|errno| self.lost("open", file, errno))
+    }
+
+    fn lost(&self, doing: &str, file: &File, errno: Errno) -> Note {
+        match file.operand {
+            true => Note::unreadable(self.options, doing, &file.path, errno),
+            false => Note::gone(self.options, doing, &file.path, errno),
+        }
+    }
+
+    /// What is not archived although it was found.
+    fn refuse(&self, file: &File, stat: &Stat) -> Result<(), Note> {
+        let shown = || escaped(&file.path);
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Socket => {
+                return Err(Note::Warn(Warning::FileIgnored, format!("{}: socket ignored", shown())));
+            }
+            FileType::RegularFile if self.archive == Some((stat.st_dev, stat.st_ino)) => {
+                let what = format!("{}: file is the archive; not dumped", shown());
+                return Err(Note::Warn(Warning::IgnoreArchive, what));
+            }
+            FileType::Unknown => return Err(Note::Error(format!("{}: Unknown file type; file ignored", shown()))),
+            _ => {}
+        }
+        if !(self.newer)(&file.path, stat) {
+            return Err(Note::Nothing);
+        }
+        if self.is_old(stat) {
+            let what = format!("{}: file is unchanged; not dumped", shown());
+            // GNU tar says so with -v only.
+            return Err(match self.options.verbose {
+                0 => Note::Nothing,
+                _ => Note::Warn(Warning::FileUnchanged, what),
+            });
+        }
+        Ok(())
+    }
+
+    fn is_old(&self, stat: &Stat) -> bool {
+        let Some((limit, only_contents)) = self.options.newer else { return false };
+        let before = |seconds, nanos| (seconds, nanos) < (limit.seconds, u64::from(limit.nanoseconds));
+        before(stat.st_mtime, stat.st_mtime_nsec) && (only_contents || before(stat.st_ctime, stat.st_ctime_nsec))
+    }
+
+    /// Reads a regular file, if it is not large.
+    fn contents(&self, file: &File, fd: OwnedFd, member: &mut Member) -> Result<(), Note> {
+        let size = member.stat.st_size as u64;
+        if let Some(how) = self.options.sparse.filter(|_| size > 0 && sparse::has_holes(&member.stat)) {
+            let found = sparse::extents(fd.as_fd(), &member.stat, how);
+            member.sparse = match found.map_err(|errno| self.lost("read", file, errno))? {
+                Some(extents) => Some(extents),
+                None => Some(self.scan(&fd, file, size)?),
+            };
+            member.contents = Contents::Open(fd);
+            return Ok(());
+        }
+        let small = self.run.tool.stream_options().small;
+        member.contents = match size {
+            0 => Contents::None,
+            // Files of the kernel (proc(5)) say that they have no bytes, and are archived so; what is larger has blocks.
+            _ if size <= small => {
+                let held = self.small.read(fd.as_fd(), size as usize);
+                Contents::Held(held, fstat(&fd).ok())
+            }
+            _ if size <= WHOLE => self.whole(fd, file, size),
+            _ => Contents::Open(fd),
+        };
+        Ok(())
+    }
+
+    /// Reads a file of a few blocks.
+    fn whole(&self, fd: OwnedFd, file: &File, size: u64) -> Contents {
+        let (mut chunks, mut failed) = (Vec::new(), None);
+        let path = OsStr::from_bytes(&file.path);
+        let input = fd.try_clone().and_then(|own| Input::adopt(own, path, self.run.tool.stream_options()));
+        match input {
+            Ok(input) => {
+                let mut source = self.run.tool.source(input);
+                let mut done = 0;
+                while done < size && failed.is_none() {
+                    match source.next_chunk() {
+                        Ok(Some(chunk)) => {
+                            done += chunk.len() as u64;
+                            chunks.push(chunk);
+                        }
+                        Ok(None) => break,
+                        Err(error) => failed = Some(errno_of(&error)),
+                    }
+                }
+                // Pages that stay only cost memory.
+                let _ = source.close();
+            }
+            Err(error) => failed = Some(errno_of(&error)),
+        }
+        Contents::Chunks { chunks, failed, after: fstat(&fd).ok() }
+    }
+
+    /// Looks for blocks of zeros.
+    fn scan(&self, fd: &OwnedFd, file: &File, size: u64) -> Result<Vec<(u64, u64)>, Note> {
+        let failed = |error: std::io::Error| self.lost("read", file, errno_of(&error));
+        let own = fd.try_clone().map_err(failed)?;
+        let path = OsStr::from_bytes(&file.path);
+        let mut input = Input::adopt(own, path, self.run.tool.stream_options()).map_err(failed)?;
+        let mut scan = Scan::default();
+        let mut left = size;
+        while left > 0 {
+            let Some(mut chunk) = input.next_chunk().map_err(failed)? else { break };
+            chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= chunk.len() as u64;
+            scan.feed(&chunk);
+        }
+        input.close().map_err(failed)?;
+        Ok(scan.finish())
+    }
+}
+
+fn member(path: Vec<u8>, stat: Stat) -> Member {
+    Member {
+        path,
+        stat,
+        link: Vec::new(),
+        attributes: Attributes::default(),
+        sparse: None,
+        contents: Contents::None,
+        place: None,
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,389 @@
+//! The writer: members in their order, into the archive.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use dio::file::{Class, Counters, Reason};
+use dio::stream::Input;
+use rustix::fs::{AtFlags, FileType, Stat, fstat, unlinkat};
+use rustix::io::Errno;
+
+use super::super::format::{Encoder, Entry, Format, Kind, padding};
+use super::super::line::Lines;
+use super::super::options::{ArchiveFormat, Options};
+use super::super::quoting::{escaped, shown};
+use super::super::run::{Ended, Run};
+use super::attributes::{Owners, kind_of};
+use super::note::Note;
+use super::prepare::{Contents, Member, Ready};
+use super::small::{Held, Small};
+use super::target::Target;
+use super::walk::Dir;
+use crate::receipt::{FileLine, Role};
+use crate::stop::Stop;
+use crate::tool::errno_of;
+
+/// A file of which a name was archived.
+#[derive(Debug)]
+struct Linked {
+    /// What further names become links to.
+    name: Vec<u8>,
+    /// Names that did not come yet.
+    missing: u64,
+}
+
+/// Writes members.
+pub(super) struct Store<'a> {
+    run: &'a Run,
+    options: &'a Options,
+    target: &'a mut Target,
+    small: &'a Small,
+    encoder: Encoder,
+    lines: Lines,
+    owners: Owners,
+    links: HashMap<(u64, u64), Linked>,
+    /// Files with more names than this may come again.
+    trivial: u64,
+    /// A directory that the format has no place for: what is in it is not archived either, until it is left.
+    refused: Option<Vec<u8>>,
+    /// What is removed when the archive is durable, in the order in which it may be.
+    pub(super) remove: Vec<Removal>,
+}
+
+/// A name to remove.
+#[derive(Debug)]
+pub(in super::super) struct Removal {
+    place: (std::sync::Arc<Dir>, std::ffi::CString),
+    path: Vec<u8>,
+    directory: bool,
+}
+
+/// How the contents of a member turned out.
+enum Read {
+    /// All of it is there, and this is what the file was then, if that could be asked.
+    All(Option<Stat>),
+    /// Something was missing, which was told.
+    Short,
+}
+
+/// The format of the command line.
+pub(in super::super) fn encoder(options: &Options) -> Encoder {
+    let format = match options.format {
+        None | Some(ArchiveFormat::Gnu | ArchiveFormat::OldGnu) => Format::Gnu,
+        Some(ArchiveFormat::Pax) => Format::Pax,
+        Some(ArchiveFormat::Ustar) => Format::Ustar,
+        Some(ArchiveFormat::V7) => Format::V7,
+    };
+    Encoder { format, numeric_owner: options.numeric_owner }
+}
+
+impl<'a> Store<'a> {
+    pub(super) fn new(run: &'a Run, target: &'a mut Target, small: &'a Small) -> Store<'a> {
+        let options = &run.options;
+        // One name leads to a file twice only by links.
+        let trivial = u64::from(!options.names.many && !options.dereference);
+        let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
+        let (lines, refused, remove) = (Lines::new(options), None, Vec::new());
+        Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
+    }
+
+    /// Does what comes next.
+    pub(super) fn take(&mut self, ready: Ready) -> Result<(), Ended> {
+        if let Some(refused) = &self.refused {
+            if matches!(&ready, Ready::Leave(dir) if dir.path == *refused) {
+                self.refused = None;
+            }
+            return Ok(());
+        }
+        match ready {
+            Ready::Tell(note) => note.tell(self.run),
+            Ready::Leave(dir) => self.leave(&dir),
+            Ready::Member(member) => self.member(*member)?,
+        }
+        Ok(())
+    }
+
+    /// Tells the files of which not all names came (`-l`).
+    pub(super) fn finish(&mut self) -> Result<(), Ended> {
+        if self.options.check_links {
+            let mut missing: Vec<&Linked> = self.links.values().filter(|linked| linked.missing > 0).collect();
+            missing.sort_by(|one, other| one.name.cmp(&other.name));
+            for linked in missing {
+                self.run.note(format_args!("Missing links to {}.", crate::quote::marked(&linked.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory must be what it was before it was listed.
+    fn leave(&mut self, dir: &Dir) {
+        match fstat(&dir.fd) {
+            Ok(now) if changed(&dir.stat, &now) && !self.options.remove_files => {
+                Note::changed(&dir.path).tell(self.run);
+            }
+            _ => {}
+        }
+    }
+
+    fn member(&mut self, mut member: Member) -> Result<(), Ended> {
+        std::mem::take(&mut member.notes).into_iter().for_each(|note| note.tell(self.run));
+        let Some(kind) = kind_of(&member.stat) else { return Ok(()) };
+        let mut entry = self.owners.entry(self.options, &member.stat, kind);
+        entry.path = self.run.safe_name(&member.path, false).to_vec();
+        std::mem::take(&mut member.attributes).put(&mut entry);
+        let written = match self.known(&member) {
+            Some(name) => self.hard_link(entry, name, member)?,
+            None => self.fresh(entry, member)?,
+        };
+        if let (true, Some(removal)) = (written.0, written.1) {
+            self.remove.push(removal);
+        }
+        Ok(())
+    }
+
+    /// The name under which the same file was archived.
+    fn known(&mut self, member: &Member) -> Option<Vec<u8>> {
+        let stat = &member.stat;
+        let may_be = !self.options.hard_dereference && (self.trivial < stat.st_nlink || self.options.remove_files);
+        if !may_be || is_directory(stat) {
+            return None;
+        }
+        let linked = self.links.get_mut(&(stat.st_dev, stat.st_ino))?;
+        linked.missing = linked.missing.saturating_sub(1);
+        Some(linked.name.clone())
+    }
+
+    fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<(bool, Option<Removal>), Ended> {
+        entry.kind = Kind::HardLink;
+        entry.link = self.run.safe_name(&name, true).to_vec();
+        let written = self.header(&entry, &member.path)?;
+        if let Contents::Held(held, _) = member.contents {
+            self.small.give_back(held.bytes);
+        }
+        Ok((written, removal(member.place, member.path, false)))
+    }
+
+    /// A file that was not archived yet.
+    fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<(bool, Option<Removal>), Ended> {
+        let Member { path, stat, link, mut sparse, contents, place, .. } = member;
+        entry.link = link;
+        if entry.kind == Kind::Regular {
+            entry.size = stat.st_size as u64;
+        }
+        if matches!(self.encoder.format, Format::Ustar | Format::V7) {
+            // They have no holes: they are archived as zeros.
+            sparse = None;
+        }
+        entry.sparse = sparse;
+        if !self.header(&entry, &path)? {
+            return Ok((false, None));
+        }
+        let read = self.contents(&path, &entry, contents)?;
+        self.count(&path, &stat);
+        let whole = match read {
+            Read::All(Some(now)) if entry.kind == Kind::Regular && changed(&stat, &now) => {
+                Note::changed(&path).tell(self.run);
+                true
+            }
+            Read::All(_) => true,
+            Read::Short => false,
+        };
+        Ok((whole, removal(place, path, is_directory(&stat))))
+    }
+
+    /// A file of which other names may come.
+    fn count(&mut self, path: &[u8], stat: &Stat) {
+        if self.options.hard_dereference || self.trivial >= stat.st_nlink || is_directory(stat) {
+            return;
+        }
+        let name = self.run.safe_name(path, true).to_vec();
+        let missing = stat.st_nlink.saturating_sub(1);
+        self.links.insert((stat.st_dev, stat.st_ino), Linked { name, missing });
+    }
+
+    /// Writes the headers of an entry and lists it; false if the format has no place for it, which is told.
+    fn header(&mut self, entry: &Entry, path: &[u8]) -> Result<bool, Ended> {
+        let blocks = match self.encoder.encode(entry) {
+            Ok(blocks) => blocks,
+            Err(unfit) => {
+                let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+                match unfit.about(entry) {
+                    Some(name) => self.run.error(format_args!("{}{slash}: {unfit}", escaped(name))),
+                    None => self.run.error(unfit),
+                }
+                self.refused = (entry.kind == Kind::Directory).then(|| path.to_vec());
+                return Ok(false);
+            }
+        };
+        self.target.write(&blocks)?;
+        if self.options.verbose > 0 {
+            self.list(entry, path)?;
+        }
+        Ok(true)
+    }
+
+    fn list(&mut self, entry: &Entry, path: &[u8]) -> Result<(), Ended> {
+        let path = if self.options.show_transformed { &entry.path } else { path };
+        let slash: &[u8] = if entry.kind == Kind::Directory && !path.ends_with(b"/") { b"/" } else { b"" };
+        let name = [path, slash].concat();
+        match self.options.verbose {
+            1 => self.run.list(&shown(&name, self.options.quoting)),
+            2 => self.run.list(&self.lines.line(entry, &name)),
+            _ => {
+                self.run.list(&self.lines.line(entry, &name))?;
+                self.lines.attributes(entry).iter().try_for_each(|line| self.run.list(line))
+            }
+        }
+    }
+
+    /// Writes the contents, as long as the header says, and fills their last block.
+    fn contents(&mut self, path: &[u8], entry: &Entry, contents: Contents) -> Result<Read, Ended> {
+        if entry.kind != Kind::Regular {
+            return Ok(Read::All(None));
+        }
+        let read = match contents {
+            Contents::None => Read::All(None),
+            Contents::Held(held, after) => self.held(path, entry.size, held, after)?,
+            Contents::Chunks { chunks, failed, after } => {
+                let mut left = entry.size;
+                for mut chunk in chunks {
+                    chunk.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+                    self.target.write(&chunk)?;
+                    left -= chunk.len() as u64;
+                }
+                self.short(path, entry.size, left, failed)?.unwrap_or(Read::All(after))
+            }
+            Contents::Open(fd) => self.stream(path, entry, &fd)?,
+        };
+        if entry.sparse.is_none() {
+            self.target.zeros(padding(entry.size) as u64)?;
+        }
+        Ok(read)
+    }
+
+    fn held(&mut self, path: &[u8], size: u64, held: Held, after: Option<Stat>) -> Result<Read, Ended> {
+        self.target.write(&held.bytes)?;
+        let count = held.bytes.len() as u64;
+        self.run.tool.progressed(count);
+        let class = if self.small.is_cached() { Class::Cached } else { Class::Uncached };
+        let mut counters = Counters { read_requests: held.requests, ..Counters::default() };
+        counters.read.add(class, count);
+        counters.reasons[Reason::Small as usize] = if self.small.is_cached() { 0 } else { count };
+        self.run.tool.ledger().count(&counters);
+        self.run.tool.ledger().list(|| FileLine {
+            path: PathBuf::from(OsStr::from_bytes(path)),
+            role: Role::Source,
+            mode: class.name(),
+            reason: (class != Class::Cached).then(|| Reason::Small.text()),
+            pages_before: None,
+            pages_after: None,
+        });
+        self.small.give_back(held.bytes);
+        Ok(self.short(path, size, size - count, held.failed)?.unwrap_or(Read::All(after)))
+    }
+
+    /// Puts zeros for what a file did not give, and tells it.
+    fn short(&mut self, path: &[u8], size: u64, left: u64, failed: Option<Errno>) -> Result<Option<Read>, Ended> {
+        if left == 0 {
+            return Ok(None);
+        }
+        match failed {
+            Some(errno) => Note::read_error(self.options, path, size - left, left, errno),
+            None => Note::shrank(self.options, path, left),
+        }
+        .tell(self.run);
+        self.target.zeros(left)?;
+        Ok(Some(Read::Short))
+    }
+
+    /// Reads a file now: all of it, or its extents, of which each fills whole blocks.
+    fn stream(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
+        let whole = [(0, entry.size)];
+        let extents = entry.sparse.as_deref().unwrap_or(&whole);
+        let options = self.run.tool.stream_options();
+        let input = fd.try_clone().and_then(|own| Input::adopt(own, OsStr::from_bytes(path), options));
+        let mut source = match input {
+            Ok(input) => Ok(self.run.tool.source(input)),
+            Err(error) => Err(errno_of(&error)),
+        };
+        let mut at = 0;
+        for (index, &(offset, length)) in extents.iter().enumerate() {
+            let mut left = length;
+            let failed = match &mut source {
+                Err(errno) => Some(*errno),
+                Ok(source) => {
+                    let copied = source.skip(offset - at).map(|_| self.copy(source, &mut left));
+                    match copied {
+                        Ok(Ok(())) => None,
+                        Ok(Err(Copy::Write(ended))) => return Err(ended),
+                        Ok(Err(Copy::Read(error))) | Err(error) => Some(errno_of(&error)),
+                    }
+                }
+            };
+            at = offset + length;
+            if left > 0 {
+                let behind: u64 = extents[index + 1..].iter().map(|(_, length)| length.next_multiple_of(512)).sum();
+                let missing = self.short(path, offset + length, left, failed)?;
+                self.target.zeros(if entry.sparse.is_some() { padding(length) as u64 + behind } else { 0 })?;
+                return Ok(missing.unwrap_or(Read::Short));
+            }
+            if entry.sparse.is_some() {
+                self.target.zeros(padding(length) as u64)?;
+            }
+        }
+        if let Ok(source) = source {
+            // Pages that stay only cost memory.
+            let _ = source.close();
+        }
+        Ok(Read::All(fstat(fd).ok()))
+    }
+
+    /// Copies so many bytes; fewer where the file ends.
+    fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Copy> {
+        while *left > 0 {
+            if Stop::on_signals().asked() {
+                return Err(Copy::Write(Ended::Signal));
+            }
+            let Some(mut chunk) = source.next_chunk().map_err(Copy::Read)? else { break };
+            let count = chunk.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+            chunk.truncate(count);
+            self.target.write(&chunk).map_err(Copy::Write)?;
+            *left -= count as u64;
+        }
+        Ok(())
+    }
+}
+
+enum Copy {
+    Read(io::Error),
+    Write(Ended),
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// Whether a file changed, in GNU tar's sense.
+fn changed(then: &Stat, now: &Stat) -> bool {
+    (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
+}
+
+fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>, directory: bool) -> Option<Removal> {
+    place.map(|place| Removal { place, path, directory })
+}
+
+impl Removal {
+    /// Removes it.
+    pub(in super::super) fn remove(self, run: &Run) {
+        let flags = if self.directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let (dir, name) = &self.place;
+        if let Err(errno) = unlinkat(&dir.fd, name, flags) {
+            let doing = if self.directory { "rmdir" } else { "unlink" };
+            run.cannot(doing, &self.path, errno);
+        }
+    }
+}

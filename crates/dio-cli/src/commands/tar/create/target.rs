@@ -1,0 +1,222 @@
+//! The archive that is written: a file, a pipe, or what compresses on the way there.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+
+use super::super::archive::workers;
+use super::super::format::{BLOCK, end_of_archive};
+use super::super::options::Compression;
+use super::super::program::Compressing;
+use super::super::run::{Ended, Run};
+use crate::codec::pipe::Compressor;
+use crate::codec::{EncodeError, Moved, gzip, zstd};
+use crate::tool::{Sink, die_of_a_closed_pipe, errno_of};
+
+/// The archive.
+#[derive(Debug)]
+pub(in super::super) struct Target {
+    way: Option<Way>,
+    /// The name for messages.
+    name: Vec<u8>,
+    /// Device and inode of the archive, if it is a regular file.
+    identity: Option<(u64, u64)>,
+    /// Bytes of the archive, before compression.
+    position: u64,
+    /// Where it began.
+    start: u64,
+    /// The first block, where that is to be written last, and by others.
+    held: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Plain(Box<Sink>),
+    Program(Box<Compressing>),
+    Compressor(Box<Compressor<Sink>>),
+}
+
+const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+
+impl Target {
+    /// Makes the archive of the command line. A file of that name is emptied.
+    ///
+    /// # Errors
+    /// It cannot be opened; a program for its compression cannot be started.
+    pub(super) fn create(run: &Run) -> Result<Target, Ended> {
+        let path = PathBuf::from(&run.options.archive);
+        let name = path.as_os_str().as_bytes().to_vec();
+        let failed = |error: io::Error| Ended::on(&name, "open", errno_of(&error));
+        let sink = if name == b"-" {
+            if rustix::termios::isatty(io::stdout()) {
+                let what = "Refusing to write archive contents to terminal (missing -f option?)";
+                return Err(Ended::Fatal(what.into()));
+            }
+            run.tool.stdout().map_err(failed)?
+        } else {
+            // To be written past the page cache it has to be readable too, where that is allowed.
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
+            let fd = open(&path, flags, Mode::from_raw_mode(0o666)).map_err(|errno| failed(errno.into()))?;
+            run.tool.output(fd, &path).map_err(failed)?
+        };
+        Target::over(run, sink, name, 0)
+    }
+
+    /// An archive that is written on from where a sink is, `position` bytes from the archive's start.
+    ///
+    /// # Errors
+    /// A program for its compression cannot be started.
+    pub(in super::super) fn over(run: &Run, sink: Sink, name: Vec<u8>, position: u64) -> Result<Target, Ended> {
+        let identity = identity_of(&sink);
+        let way = match &run.options.compression {
+            None => Way::Plain(Box::new(sink)),
+            Some(Compression::Gzip) => {
+                let how = gzip::Encode { workers: workers(), ..gzip::Encode::default() };
+                compressor(&name, sink, move |read, write| gzip::encode(read, write, &how))?
+            }
+            Some(Compression::Zstd) => {
+                let how = zstd::Encode { workers: workers() as u32, ..zstd::Encode::default() };
+                compressor(&name, sink, move |read, write| zstd::encode(read, write, &how))?
+            }
+            Some(Compression::Program(words)) => Way::Program(Box::new(Compressing::start(run, words, sink)?)),
+        };
+        Ok(Target { way: Some(way), name, identity, position, start: position, held: None })
+    }
+
+    /// Keeps the first block that is written back, so that what is behind it stays no part of the archive.
+    pub(in super::super) fn hold_first_block(&mut self) {
+        self.held = Some(Vec::with_capacity(BLOCK));
+    }
+
+    /// The block that was kept back, if there was one.
+    pub(in super::super) fn take_held(&mut self) -> Option<Vec<u8>> {
+        self.held.take().filter(|block| block.len() == BLOCK)
+    }
+
+    /// Device and inode of the archive, if it is a regular file.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        self.identity
+    }
+
+    /// Bytes written, before compression.
+    pub(in super::super) fn written(&self) -> u64 {
+        self.position - self.start
+    }
+
+    /// Writes what comes next.
+    ///
+    /// # Errors
+    /// What writing answers; a closed pipe ends the process unless that is ignored.
+    pub(in super::super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+        if let Some(held) = self.held.as_mut().filter(|held| held.len() < BLOCK) {
+            let part = bytes.len().min(BLOCK - held.len());
+            held.extend_from_slice(&bytes[..part]);
+            bytes = &bytes[part..];
+            self.position += part as u64;
+        }
+        let written = match &mut self.way {
+            Some(Way::Plain(sink)) => sink.write_all(bytes),
+            Some(Way::Program(program)) => program.write_all(bytes),
+            Some(Way::Compressor(compressor)) => compressor.write_all(bytes),
+            None => Ok(()),
+        };
+        self.position += bytes.len() as u64;
+        written.map_err(|error| self.failed(&error))
+    }
+
+    /// Writes so many zeros.
+    ///
+    /// # Errors
+    /// As [`Target::write`].
+    pub(in super::super) fn zeros(&mut self, mut count: u64) -> Result<(), Ended> {
+        while count > 0 {
+            let part = count.min(ZEROS.len() as u64);
+            self.write(&ZEROS[..part as usize])?;
+            count -= part;
+        }
+        Ok(())
+    }
+
+    /// Marks the end of the archive and fills its last record.
+    ///
+    /// # Errors
+    /// As [`Target::write`].
+    pub(in super::super) fn end(&mut self, record: u64) -> Result<(), Ended> {
+        self.zeros(end_of_archive(self.position, (record / 512) as usize))
+    }
+
+    /// Waits for everything; with `durable`, until it is on the storage.
+    ///
+    /// # Errors
+    /// What writing answered.
+    pub(in super::super) fn close(mut self, durable: bool) -> Result<(), Ended> {
+        let sink = match self.way.take() {
+            Some(Way::Plain(sink)) => Ok(*sink),
+            Some(Way::Program(program)) => program.finish()?,
+            Some(Way::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
+            None => return Ok(()),
+        };
+        let closed = sink.and_then(|mut sink| {
+            if durable {
+                sink.sync(false)?;
+                sync_directory(&self.name)?;
+            }
+            sink.close()
+        });
+        closed.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &io::Error) -> Ended {
+        let errno = errno_of(error);
+        die_of_a_closed_pipe(errno);
+        Ended::on(&self.name, "write", errno)
+    }
+
+    /// After a signal: takes away what is not an archive, if it is a file that still has its name.
+    pub(super) fn abandon(mut self) {
+        if let Some(Way::Plain(sink)) = self.way.take() {
+            drop(sink);
+        }
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.name));
+        let is_ours = |identity| rustix::fs::lstat(&path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity);
+        if self.identity.is_some_and(is_ours) && self.start == 0 && self.name != b"-" {
+            // What cannot be removed stays: the status tells that it is not whole.
+            let _ = rustix::fs::unlink(&path);
+        }
+    }
+}
+
+/// An encoder in threads of its own.
+fn compressor<F>(name: &[u8], sink: Sink, encode: F) -> Result<Way, Ended>
+where
+    F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
+{
+    let started = Compressor::new(sink, encode);
+    Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "write", errno_of(&error)))?)))
+}
+
+fn identity_of(sink: &Sink) -> Option<(u64, u64)> {
+    let stat = fstat(sink.descriptor()).ok()?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    regular.then_some((stat.st_dev, stat.st_ino))
+}
+
+/// Makes the name of a new file durable.
+fn sync_directory(name: &[u8]) -> io::Result<()> {
+    if name == b"-" {
+        return Ok(());
+    }
+    let path = Path::new(std::ffi::OsStr::from_bytes(name));
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd: OwnedFd = open(dir, flags, Mode::empty())?;
+    match rustix::fs::fsync(fd.as_fd()) {
+        // Some file systems have nothing to sync there.
+        Err(Errno::INVAL) => Ok(()),
+        other => Ok(other?),
+    }
+}

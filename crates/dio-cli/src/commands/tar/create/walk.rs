@@ -1,0 +1,296 @@
+//! The walk: which names are archived, in their order. It opens and lists directories; files are left to the workers.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+
+use super::super::names::Names;
+use super::super::options::{Omit, Options, Sort};
+use super::super::quoting::escaped;
+use super::super::run::Run;
+use super::super::warnings::Warning;
+use super::note::Note;
+
+/// A directory whose names are archived.
+#[derive(Debug)]
+pub(super) struct Dir {
+    pub(super) fd: OwnedFd,
+    /// Its name, with `/` at the end where something follows; empty for a directory of `-C`.
+    pub(super) path: Vec<u8>,
+    pub(super) stat: Stat,
+    /// The directories it is in.
+    parent: Option<Arc<Dir>>,
+}
+
+impl Dir {
+    /// The name of something in it.
+    fn join(&self, name: &[u8]) -> Vec<u8> {
+        let slash: &[u8] = if self.path.is_empty() || self.path.ends_with(b"/") { b"" } else { b"/" };
+        [&self.path[..], slash, name].concat()
+    }
+}
+
+/// One thing to do, in the order of the archive.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// A name that is no directory, or what it is is not known.
+    File(File),
+    /// A directory comes; what is in it follows.
+    Enter(Arc<Dir>),
+    /// All that is in a directory has come.
+    Leave(Arc<Dir>),
+    /// Something to tell.
+    Tell(Note),
+}
+
+/// A name that is no directory.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) dir: Arc<Dir>,
+    /// What to open in `dir`.
+    pub(super) name: CString,
+    /// The name for messages, and before what leads out of the directory is removed, in the archive.
+    pub(super) path: Vec<u8>,
+    /// It was named on the command line.
+    pub(super) operand: bool,
+    /// The directory says that it is a regular file.
+    pub(super) regular: bool,
+}
+
+/// A directory being listed: the names to come, last first.
+#[derive(Debug)]
+struct Frame {
+    dir: Arc<Dir>,
+    names: Vec<(CString, FileType)>,
+}
+
+/// Walks through the operands.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    run: &'a Run,
+    options: &'a Options,
+    /// The directories of `-C`.
+    roots: Vec<Arc<Dir>>,
+    next_name: usize,
+    stack: Vec<Frame>,
+    /// What was found and not asked for yet, last first.
+    ready: Vec<Job>,
+}
+
+/// What a directory without a description of its own has.
+fn root(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
+    let stat = fstat(&fd)?;
+    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, parent: None }))
+}
+
+impl<'a> Walk<'a> {
+    /// A walk through the names of the command line, relative to `directories`.
+    ///
+    /// # Errors
+    /// A directory cannot be asked.
+    pub(super) fn new(run: &'a Run, directories: Vec<OwnedFd>) -> Result<Walk<'a>, Errno> {
+        let roots = directories.into_iter().map(root).collect::<Result<_, _>>()?;
+        Ok(Walk { run, options: &run.options, roots, next_name: 0, stack: Vec::new(), ready: Vec::new() })
+    }
+
+    /// The next thing to do.
+    pub(super) fn next(&mut self) -> Option<Job> {
+        loop {
+            if let Some(job) = self.ready.pop() {
+                return Some(job);
+            }
+            let Some(frame) = self.stack.last_mut() else {
+                let names: &Names = &self.options.names;
+                let name = names.list.get(self.next_name)?;
+                self.next_name += 1;
+                self.operand(&name.bytes, name.directory, name.matching.recursion);
+                continue;
+            };
+            match frame.names.pop() {
+                Some((name, kind)) => {
+                    let dir = Arc::clone(&frame.dir);
+                    self.entry(dir, name, kind);
+                }
+                None => {
+                    let frame = self.stack.pop().expect("it was looked at just now");
+                    return Some(Job::Leave(frame.dir));
+                }
+            }
+        }
+    }
+
+    fn operand(&mut self, path: &[u8], directory: usize, recursion: bool) {
+        let dir = Arc::clone(&self.roots[directory]);
+        // A name of the command line has no NUL; one of a list can have.
+        let Ok(name) = CString::new(path) else {
+            self.ready.push(Job::Tell(Note::cannot("stat", path, Errno::NOENT)));
+            return;
+        };
+        if self.options.names.exclude.matches(path) || !self.confirmed(path) {
+            return;
+        }
+        match statat(&dir.fd, &name, self.stat_flags()) {
+            Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
+            Err(errno) => {
+                let note = Box::new(self.unreadable("stat", path, errno));
+                self.ready.push(Job::Tell(Note::Operand(path.to_vec(), note)));
+            }
+        }
+    }
+
+    fn entry(&mut self, dir: Arc<Dir>, name: CString, kind: FileType) {
+        let path = dir.join(name.to_bytes());
+        if self.options.names.exclude.matches(&path) || !self.confirmed(&path) {
+            return;
+        }
+        let followed = kind == FileType::Symlink && self.options.dereference;
+        let kind = match kind == FileType::Unknown || followed {
+            true => match statat(&dir.fd, &name, self.stat_flags()) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(errno) => return self.ready.push(Job::Tell(self.gone("stat", &path, errno))),
+            },
+            false => kind,
+        };
+        self.found(dir, name, path, false, kind, true);
+    }
+
+    fn stat_flags(&self) -> AtFlags {
+        if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW }
+    }
+
+    fn confirmed(&self, path: &[u8]) -> bool {
+        !self.options.interactive || self.run.confirm("add", path)
+    }
+
+    /// A name to archive.
+    fn found(&mut self, dir: Arc<Dir>, name: CString, path: Vec<u8>, operand: bool, kind: FileType, recursion: bool) {
+        if kind == FileType::Directory {
+            return self.directory(&dir, &name, path, operand, recursion);
+        }
+        let regular = kind == FileType::RegularFile;
+        self.ready.push(Job::File(File { dir, name, path, operand, regular }));
+    }
+
+    fn directory(&mut self, within: &Arc<Dir>, name: &CStr, path: Vec<u8>, operand: bool, recursion: bool) {
+        let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
+        let opened = openat(&within.fd, name, flags, Mode::empty()).and_then(|fd| Ok((fstat(&fd)?, fd)));
+        let (stat, fd) = match opened {
+            Ok(opened) => opened,
+            Err(errno) => {
+                let note = match operand {
+                    true => Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno))),
+                    false => self.gone("open", &path, errno),
+                };
+                return self.ready.push(Job::Tell(note));
+            }
+        };
+        if self.loops(within, &stat) {
+            return self.ready.push(Job::Tell(Note::cannot("open", &path, Errno::LOOP)));
+        }
+        let elsewhere = !operand && self.options.one_file_system && stat.st_dev != within.stat.st_dev;
+        let dir = Arc::new(Dir { fd, path, stat, parent: Some(Arc::clone(within)) });
+        self.descend(dir, recursion, elsewhere);
+    }
+
+    /// With `-h`, a link can lead to a directory that one is in.
+    fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
+        let mut above = Some(within).filter(|_| self.options.dereference);
+        while let Some(dir) = above {
+            if dir.parent.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
+                return true;
+            }
+            above = dir.parent.as_ref();
+        }
+        false
+    }
+
+    /// Archives a directory, and what is in it as far as it is wanted.
+    fn descend(&mut self, dir: Arc<Dir>, recursion: bool, elsewhere: bool) {
+        let mut names = Vec::new();
+        let mut notes = Vec::new();
+        let shown = escaped(&dir.path);
+        let tagged = |tag: &[u8], what: &str| {
+            let message = format!("{shown}: contains a cache directory tag {}; {what}", escaped(tag));
+            Note::Warn(Warning::Cachedir, message)
+        };
+        let verbose = self.options.verbose > 0;
+        match self.mark(&dir).filter(|_| recursion && !elsewhere) {
+            Some((tag, Omit::All)) => {
+                self.ready.extend(verbose.then(|| Job::Tell(tagged(&tag, "directory not dumped"))));
+                return;
+            }
+            Some((tag, omit)) => {
+                notes.extend(verbose.then(|| tagged(&tag, "contents not dumped")));
+                let keeps = omit == Omit::Contents;
+                names.extend(CString::new(tag).ok().filter(|_| keeps).map(|name| (name, FileType::Unknown)));
+            }
+            None if elsewhere => {
+                let message = format!("{shown}: file is on a different filesystem; not dumped");
+                notes.extend(verbose.then_some(Note::Warn(Warning::Xdev, message)));
+            }
+            None if recursion => match list(&dir.fd, self.options.sort) {
+                Ok(found) => names = found,
+                Err(errno) => notes.push(self.unreadable("read", &dir.path, errno)),
+            },
+            None => {}
+        }
+        names.reverse();
+        // Last first: the directory itself comes before what there is to tell of it.
+        self.ready.extend(notes.into_iter().rev().map(Job::Tell));
+        self.ready.push(Job::Enter(Arc::clone(&dir)));
+        self.stack.push(Frame { dir, names });
+    }
+
+    /// What marks a directory of which something is left out.
+    fn mark(&self, dir: &Dir) -> Option<(Vec<u8>, Omit)> {
+        let marks = |name: &[u8], cachedir: bool| match cachedir {
+            true => is_cachedir(dir, name),
+            false => statat(&dir.fd, OsStr::from_bytes(name), AtFlags::empty()).is_ok(),
+        };
+        let tag = self.options.tags.iter().find(|tag| marks(&tag.name, tag.cachedir))?;
+        Some((tag.name.clone(), tag.omit))
+    }
+
+    /// What cannot be read is an error, unless it was said that it is none.
+    fn unreadable(&self, doing: &str, path: &[u8], errno: Errno) -> Note {
+        Note::unreadable(self.options, doing, path, errno)
+    }
+
+    /// The same for a name that a directory had: it may have been removed since.
+    fn gone(&self, doing: &str, path: &[u8], errno: Errno) -> Note {
+        Note::gone(self.options, doing, path, errno)
+    }
+}
+
+/// Whether a file of that name is the tag of a cache (the Cache Directory Tagging Specification).
+fn is_cachedir(dir: &Dir, name: &[u8]) -> bool {
+    const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let Ok(fd) = openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) else { return false };
+    let mut start = [0; SIGNATURE.len()];
+    rustix::io::read(&fd, &mut start).is_ok_and(|count| start[..count] == *SIGNATURE)
+}
+
+/// The names in a directory, with the types it says they have.
+fn list(fd: &OwnedFd, sort: Sort) -> Result<Vec<(CString, FileType)>, Errno> {
+    let mut found: Vec<(CString, FileType, u64)> = Vec::new();
+    let mut buffer = Vec::with_capacity(64 << 10);
+    let mut listing = RawDir::new(fd, buffer.spare_capacity_mut());
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            found.push((entry.file_name().to_owned(), entry.file_type(), entry.ino()));
+        }
+    }
+    match sort {
+        Sort::None => {}
+        Sort::Name => found.sort_by(|(one, ..), (other, ..)| one.cmp(other)),
+        Sort::Inode => found.sort_by_key(|(.., inode)| *inode),
+    }
+    Ok(found.into_iter().map(|(name, kind, _)| (name, kind)).collect())
+}

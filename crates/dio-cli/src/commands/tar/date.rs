@@ -1,0 +1,100 @@
+//! Dates on the command line (`--mtime`, `-N`), or files that have them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+
+use super::options::Refusal;
+use super::quoting::escaped;
+use crate::quote::{marked, words};
+
+/// A time: seconds since 1970 and nanoseconds, from 0 to 999,999,999.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment {
+    /// Seconds, negative before 1970.
+    pub(super) seconds: i64,
+    /// Nanoseconds after them.
+    pub(super) nanoseconds: u32,
+}
+
+/// Reads a date: `@SECONDS`, one of ISO 8601 with or without a time and a zone, `now`, or the name of a file (which begins
+/// with `/` or `.`) for the time when it was written. GNU tar knows more ways to write a date, and takes the year −292 billion
+/// for what it does not understand; here that is an error.
+///
+/// # Errors
+/// The text is no date; the file cannot be asked.
+pub(super) fn parse(text: &OsStr) -> Result<Moment, Refusal> {
+    if matches!(text.as_bytes().first(), Some(b'/' | b'.')) {
+        let stat = rustix::fs::stat(text);
+        let stat = stat
+            .map_err(|errno| Refusal::Fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno))))?;
+        return Ok(Moment { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 });
+    }
+    let unknown = || Refusal::Plain(format!("unknown date format {}", marked(text.as_bytes())));
+    let text = text.to_str().map(str::trim).ok_or_else(unknown)?;
+    match text.strip_prefix('@') {
+        Some(seconds) => since_1970(seconds),
+        None => moment(text),
+    }
+    .ok_or_else(unknown)
+}
+
+fn of(timestamp: Timestamp) -> Option<Moment> {
+    let nanoseconds = timestamp.as_nanosecond();
+    let seconds = i64::try_from(nanoseconds.div_euclid(1_000_000_000)).ok()?;
+    Some(Moment { seconds, nanoseconds: nanoseconds.rem_euclid(1_000_000_000) as u32 })
+}
+
+fn moment(text: &str) -> Option<Moment> {
+    if text == "now" {
+        return of(Timestamp::now());
+    }
+    let zulu = text.strip_suffix(" UTC").map(|time| format!("{}Z", time.replacen(' ', "T", 1)));
+    let timestamp = text.parse::<Timestamp>().ok();
+    if let Some(timestamp) = timestamp.or_else(|| zulu?.parse().ok()) {
+        return of(timestamp);
+    }
+    let civil: DateTime = match text.parse::<DateTime>() {
+        Ok(time) => time,
+        Err(_) => text.parse::<Date>().ok()?.at(0, 0, 0, 0),
+    };
+    of(civil.to_zoned(TimeZone::system()).ok()?.timestamp())
+}
+
+/// `SECONDS[.FRACTION]`.
+fn since_1970(text: &str) -> Option<Moment> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let (whole, fraction) = digits.split_once(['.', ',']).unwrap_or((digits, ""));
+    if whole.is_empty() || !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let seconds: i64 = whole.parse().ok()?;
+    let nanoseconds: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    Some(match (negative, nanoseconds) {
+        (false, _) => Moment { seconds, nanoseconds },
+        (true, 0) => Moment { seconds: -seconds, nanoseconds },
+        (true, _) => Moment { seconds: -seconds - 1, nanoseconds: 1_000_000_000 - nanoseconds },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read() {
+        let read = |text: &str| parse(OsStr::new(text)).ok().map(|moment| (moment.seconds, moment.nanoseconds));
+        assert_eq!(read("@0"), Some((0, 0)));
+        assert_eq!(read("@1700000000.25"), Some((1_700_000_000, 250_000_000)));
+        assert_eq!(read("@-1.5"), Some((-2, 500_000_000)));
+        assert_eq!(read("2020-01-02T03:04:05Z"), Some((1_577_934_245, 0)));
+        assert_eq!(read("2020-01-02 03:04:05 UTC"), Some((1_577_934_245, 0)));
+        assert_eq!(read("2020-01-02 03:04:05+01:00"), Some((1_577_930_645, 0)));
+        assert!(read("2020-01-02").is_some() && read("2020-01-02 03:04:05").is_some());
+        assert_eq!((read("foo"), read("@x"), read("")), (None, None, None));
+        assert!(read("/").is_some() && read("/nothing here").is_none());
+    }
+}

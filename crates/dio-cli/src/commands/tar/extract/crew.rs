@@ -1,0 +1,168 @@
+//! The threads that write small files while the archive is read on.
+//!
+//! Files are independent of each other unless they have the same name, or one is where the other's directory is; then
+//! whoever hands them out waits until those before are written, so that the outcome is that of one thread.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{CStr, CString};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use super::file::{Context, Job};
+use super::root::Dir;
+
+/// Files and bytes that wait to be written or are being written.
+const MOST_JOBS: usize = 256;
+const MOST_BYTES: usize = 32 << 20;
+
+/// More threads than these only wait for each other in the kernel.
+const MOST_THREADS: usize = 4;
+
+/// A file: the directory it is in, and its name there.
+type Key = ((u64, u64), CString);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    /// Files that wait or are being written; invariant: each once.
+    files: HashSet<Key>,
+    /// The same by path.
+    paths: HashSet<Vec<u8>>,
+    /// How many of them are in each directory.
+    parents: HashMap<Vec<u8>, usize>,
+    bytes: usize,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Something was put into `waiting`, or it was closed.
+    more: Condvar,
+    /// Something was finished.
+    less: Condvar,
+}
+
+/// The threads.
+#[derive(Debug)]
+pub(super) struct Crew<'s> {
+    shared: &'s Shared,
+    threads: Vec<ScopedJoinHandle<'s, ()>>,
+    context: &'s Context<'s>,
+}
+
+impl<'s> Crew<'s> {
+    /// Threads that write files; none where they cannot be had, and then the caller's does it.
+    pub(super) fn new<'e>(scope: &'s Scope<'s, 'e>, shared: &'s Shared, context: &'s Context<'s>) -> Crew<'s> {
+        let count = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        let start = |_| Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok();
+        Crew { shared, threads: (0..count).map_while(start).collect(), context }
+    }
+
+    /// Hands over a file. The caller has made sure that it does not meet another one, see [`Crew::meets`].
+    pub(super) fn take(&self, job: Job) {
+        if self.threads.is_empty() {
+            return job.write(self.context);
+        }
+        let mut state = self.shared.lock();
+        while !state.files.is_empty() && (state.files.len() >= MOST_JOBS || state.bytes + job.bytes() > MOST_BYTES) {
+            state = self.shared.less.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.bytes += job.bytes();
+        state.files.insert((job.dir.id, job.name.clone()));
+        *state.parents.entry(job.parent().to_vec()).or_default() += 1;
+        state.paths.insert(job.path.0.clone());
+        state.waiting.push_back(job);
+        drop(state);
+        self.shared.more.notify_one();
+    }
+
+    /// Whether something not yet written has this name, or is in the directory of this path.
+    pub(super) fn meets(&self, dir: &Dir, name: &CStr, path: &[u8]) -> bool {
+        let state = self.shared.lock();
+        !state.files.is_empty()
+            && (state.parents.contains_key(path) || state.files.contains(&(dir.id, name.to_owned())))
+    }
+
+    /// Whether something not yet written has one of the directories of `path`, or `path` itself, as its name.
+    pub(super) fn is_under(&self, path: &[u8]) -> bool {
+        let state = self.shared.lock();
+        if state.paths.is_empty() {
+            return false;
+        }
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        ends.chain([path.len()]).any(|end| state.paths.contains(&path[..end]))
+    }
+
+    /// Waits until everything handed over is written.
+    pub(super) fn settle(&self) {
+        let mut state = self.shared.lock();
+        while !state.files.is_empty() {
+            state = self.shared.less.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Crew<'_> {
+    /// Waits for the threads, which finish what they were given.
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.more.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic has been told by the thread itself.
+            if thread.join().is_err() {
+                self.context.run.fail();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, context: &Context<'_>) {
+        loop {
+            let mut state = self.lock();
+            let job = loop {
+                match state.waiting.pop_front() {
+                    Some(job) => break job,
+                    None if state.closed => return,
+                    None => state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(state);
+            // Taken off the list even where writing panics: others wait for it.
+            let _done = Done { shared: self, key: Some((job.dir.id, job.name.clone())), job: Some(job.outline()) };
+            job.write(context);
+        }
+    }
+}
+
+/// What is to be taken off the lists for a job: its path, its parent and its bytes.
+pub(super) type Outline = (Vec<u8>, Vec<u8>, usize);
+
+struct Done<'a> {
+    shared: &'a Shared,
+    key: Option<Key>,
+    job: Option<Outline>,
+}
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        let (Some(key), Some((path, parent, bytes))) = (self.key.take(), self.job.take()) else { return };
+        let mut state = self.shared.lock();
+        state.bytes -= bytes;
+        state.files.remove(&key);
+        state.paths.remove(&path);
+        if let Some(count) = state.parents.get_mut(&parent) {
+            *count -= 1;
+            if *count == 0 {
+                state.parents.remove(&parent);
+            }
+        }
+        drop(state);
+        self.shared.less.notify_all();
+    }
+}

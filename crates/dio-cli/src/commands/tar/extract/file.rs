@@ -1,0 +1,453 @@
+//! Writing regular files: small ones by the crew, each in one go, large ones as streams while the archive is read.
+
+use std::ffi::CString;
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use dio::file::{Class, Counters, Reason};
+use dio::residency::resident_pages;
+use dio::{Mode, OpenOptions};
+use rustix::fs::{FallocateFlags, Timespec, fallocate, ftruncate};
+use rustix::io::Errno;
+
+use super::super::format::{Archive, Entries, FormatError};
+use super::super::run::Run;
+use super::super::warnings::Warning;
+use super::How;
+use super::crew::Outline;
+use super::evict::Evictor;
+use super::meta::{Meta, Object};
+use super::names::Clean;
+use super::place::{Place, Refusal, Wanted};
+use super::root::{Dir, Root};
+use super::words::Words;
+use crate::receipt::{FileLine, Role, main_way};
+use crate::stop::Stop;
+use crate::tool::{Sink, errno_of};
+
+/// Files with more bytes than this are streams.
+pub(super) const HELD: u64 = 2 << 20;
+
+/// Memory of a file begins where every device takes it.
+const ALIGNMENT: usize = 4096;
+
+/// Space that is allocated ahead where nobody knows how much of a file will come.
+const AHEAD: u64 = 64 << 20;
+
+/// What the writing of all files shares.
+#[derive(Debug)]
+pub(super) struct Context<'r> {
+    pub(super) run: &'r Run,
+    pub(super) how: How,
+    pub(super) evictor: Evictor,
+}
+
+/// A file to write.
+#[derive(Debug)]
+pub(super) struct Job {
+    /// Its name in messages.
+    pub(super) shown: Vec<u8>,
+    pub(super) root: Arc<Root>,
+    pub(super) path: Clean,
+    pub(super) dir: Arc<Dir>,
+    pub(super) name: CString,
+    pub(super) meta: Meta,
+    pub(super) mtime: Timespec,
+    pub(super) size: u64,
+    /// Where its data belongs, if not all of it from the start on.
+    pub(super) sparse: Option<Vec<(u64, u64)>>,
+    /// Its data, unless it is written as a stream.
+    pub(super) body: Body,
+}
+
+/// Bytes at an address that direct I/O takes.
+#[derive(Debug, Default)]
+pub(super) struct Body {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Body {
+    /// Room for `length` bytes.
+    pub(super) fn new(length: usize) -> Body {
+        if length == 0 {
+            return Body::default();
+        }
+        let mut memory = Vec::<u8>::with_capacity(length + ALIGNMENT);
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        memory.resize(start + length, 0);
+        Body { memory, start }
+    }
+}
+
+impl Body {
+    /// Leaves out all but the first `length` bytes.
+    fn truncate(&mut self, length: usize) {
+        self.memory.truncate(self.start + length);
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..]
+    }
+}
+
+impl DerefMut for Body {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..]
+    }
+}
+
+/// How writing a stream ended, beside well.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The archive cannot be read on.
+    Archive(FormatError),
+    /// A signal asks to end.
+    Stopped,
+}
+
+impl Job {
+    /// The directory it is in.
+    pub(super) fn parent(&self) -> &[u8] {
+        self.path.split().map_or(&[], |(parent, _)| parent)
+    }
+
+    /// Bytes of memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// What the crew remembers of it.
+    pub(super) fn outline(&self) -> Outline {
+        (self.path.0.clone(), self.parent().to_vec(), self.bytes())
+    }
+
+    fn words<'a>(&'a self, context: &'a Context<'_>) -> Words<'a> {
+        Words { run: context.run, name: &self.shown }
+    }
+
+    fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<Place<'a>> {
+        let wanted = Wanted { old: context.how.old, mtime: self.mtime, long };
+        Place::make(&self.dir, &self.name, wanted).map_err(|refusal| tell(refusal, words, "open")).ok()
+    }
+
+    /// Writes a file whose data is at hand. What goes wrong is told.
+    pub(super) fn write(self, context: &Context<'_>) {
+        let words = self.words(context);
+        let Some(place) = self.place(context, &words, false) else { return };
+        let counters = match self.put(context, &place) {
+            Ok(counters) => counters,
+            Err(errno) => {
+                words.cannot("write", errno);
+                return place.give_up();
+            }
+        };
+        self.finish(context, &words, place, Some(&counters));
+    }
+
+    /// The same for one of which the archive has only the first `count` bytes: what there is may be all that is left of
+    /// it. Its mode and time say that it is not whole.
+    pub(super) fn write_beginning(mut self, context: &Context<'_>, count: usize) {
+        self.body.truncate(count);
+        if let Some(extents) = &mut self.sparse {
+            let mut left = count as u64;
+            for (_, length) in extents {
+                *length = left.min(*length);
+                left -= *length;
+            }
+        }
+        let words = self.words(context);
+        let Some(place) = self.place(context, &words, false) else { return };
+        match self.put(context, &place) {
+            Ok(_) => drop(place.keep()),
+            Err(errno) => {
+                words.cannot("write", errno);
+                place.give_up();
+            }
+        }
+    }
+
+    /// Sets what is set on a complete file, and gives it its name.
+    fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: Place<'_>, counters: Option<&Counters>) {
+        self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
+        match place.keep() {
+            Ok(fd) => {
+                context.evictor.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
+                if let Some(counters) = counters {
+                    self.forget(context, fd.as_fd(), counters);
+                    self.account(context, fd.as_fd(), counters);
+                }
+            }
+            Err(errno) => words.cannot("open", errno),
+        }
+    }
+
+    /// Drops the pages of a file that passed through the cache, in time.
+    fn forget(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
+        let plain = counters.written.get(Class::Uncached);
+        if plain == 0 || counters.reasons[Reason::Small as usize] == 0 {
+            return;
+        }
+        if context.how.superuser || self.meta.mode & 0o400 != 0 {
+            context.evictor.wait_for_sync(fd, &self.root, &self.path, plain);
+        } else {
+            // It could not be opened again.
+            context.evictor.drop_written(fd);
+        }
+    }
+
+    fn put(&self, context: &Context<'_>, place: &Place<'_>) -> Result<Counters, Errno> {
+        let options = context.run.tool.stream_options();
+        let plain = options.mode == Mode::Cached || self.body.len() as u64 <= options.small;
+        let whole = [(0, self.body.len() as u64)];
+        let extents = self.sparse.as_deref().unwrap_or(&whole);
+        if self.sparse.is_some() {
+            ftruncate(&place.fd, self.size)?;
+        }
+        if !plain && !self.body.is_empty() {
+            return self.put_directly(context, place, extents);
+        }
+        let (mut from, mut counters) = (0, Counters::default());
+        for &(offset, length) in extents {
+            let bytes = &self.body[from..from + length as usize];
+            put_all(&place.fd, bytes, offset, &mut counters.write_requests)?;
+            from += bytes.len();
+        }
+        let cached = options.mode == Mode::Cached;
+        counters.written.add(if cached { Class::Cached } else { Class::Uncached }, from as u64);
+        if !cached {
+            counters.reasons[Reason::Small as usize] = from as u64;
+        }
+        Ok(counters)
+    }
+
+    fn put_directly(
+        &self,
+        context: &Context<'_>,
+        place: &Place<'_>,
+        extents: &[(u64, u64)],
+    ) -> Result<Counters, Errno> {
+        let options = context.run.tool.stream_options();
+        context.run.tool.ledger().count_buffers(self.body.len() as u64);
+        let own = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
+        let shown = Path::new(std::ffi::OsStr::from_bytes(&self.shown));
+        let file = OpenOptions::new().read(true).write(true).mode(options.mode).need(options.need).adopt(own, shown);
+        let written = file.and_then(|file| {
+            let mut from = 0;
+            for &(offset, length) in extents {
+                file.write_at(&self.body[from..from + length as usize], offset)?;
+                from += length as usize;
+            }
+            file.settle()?;
+            Ok(file.counters())
+        });
+        context.run.tool.ledger().release_buffers(self.body.len() as u64);
+        written.map_err(|error| error.errno())
+    }
+
+    /// Puts the file into the account of the run.
+    fn account(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
+        context.run.tool.ledger().count(counters);
+        context.run.tool.ledger().list(|| {
+            let (mode, reason) = match counters.written.total() {
+                0 => ("none", None),
+                _ => main_way(&counters.written, counters),
+            };
+            let path = std::ffi::OsStr::from_bytes(&self.shown).into();
+            let pages_after = resident_pages(fd).ok();
+            FileLine { path, role: Role::Target, mode, reason, pages_before: Some(0), pages_after }
+        });
+    }
+
+    /// Writes a file whose data is the rest of the entry, as a stream. What goes wrong with the file is told; the rest
+    /// of the entry may then be passed over.
+    pub(super) fn stream<A: Archive>(
+        &self,
+        context: &Context<'_>,
+        entries: &mut Entries<A>,
+        remaining: Option<u64>,
+        stop: &Stop,
+    ) -> Result<(), Trouble> {
+        let words = self.words(context);
+        let Some(place) = self.place(context, &words, true) else { return Ok(()) };
+        let mut sink = match self.open_sink(context, &place, entries.stored_left(), remaining) {
+            Ok(sink) => sink,
+            Err(error) => {
+                words.cannot("write", errno_of(&error));
+                place.give_up();
+                return Ok(());
+            }
+        };
+        let moved = self.pour(context, entries, &mut sink, stop);
+        let end = sink.position();
+        let closed = sink.close();
+        let cut = |length| ftruncate(&place.fd, length).map_err(io::Error::from);
+        match moved.and_then(|()| closed.map_err(Pouring::Target)) {
+            Ok(()) => {
+                self.finish(context, &words, place, None);
+                Ok(())
+            }
+            Err(Pouring::Target(error)) => {
+                words.cannot("write", errno_of(&error));
+                place.give_up();
+                Ok(())
+            }
+            Err(Pouring::Archive(error)) => {
+                // What there is may be all that is left of it. Its mode and time say that it is not whole.
+                if cut(end).is_ok() {
+                    let _ = place.keep();
+                } else {
+                    place.give_up();
+                }
+                Err(Trouble::Archive(error))
+            }
+            Err(Pouring::Stopped) => {
+                place.give_up();
+                Err(Trouble::Stopped)
+            }
+        }
+    }
+
+    /// Opens the stream. Space is allocated before, so that writes lie inside the file and may overtake each other, but
+    /// not more than the archive has bytes left, whatever the entry claims.
+    fn open_sink(
+        &self,
+        context: &Context<'_>,
+        place: &Place<'_>,
+        stored: u64,
+        remaining: Option<u64>,
+    ) -> io::Result<Sink> {
+        if self.sparse.is_some() {
+            ftruncate(&place.fd, self.size)?;
+        } else {
+            let length = stored.min(remaining.unwrap_or(AHEAD));
+            match fallocate(&place.fd, FallocateFlags::empty(), 0, length) {
+                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(errno.into()),
+                // The file system cannot, so it is done without.
+                _ => {}
+            }
+        }
+        let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;
+        context.run.tool.output(own, Path::new(std::ffi::OsStr::from_bytes(&self.shown)))
+    }
+
+    fn pour<A: Archive>(
+        &self,
+        context: &Context<'_>,
+        entries: &mut Entries<A>,
+        sink: &mut Sink,
+        stop: &Stop,
+    ) -> Result<(), Pouring> {
+        let whole = [(0, entries.stored_left())];
+        for &(offset, length) in self.sparse.as_deref().unwrap_or(&whole) {
+            if self.sparse.is_some() {
+                sink.seek(offset).map_err(Pouring::Target)?;
+            }
+            pour(context, entries, sink, length, stop)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why pouring ended early.
+#[derive(Debug)]
+pub(super) enum Pouring {
+    /// The archive cannot be read on.
+    Archive(FormatError),
+    /// The target cannot be written.
+    Target(io::Error),
+    /// A signal asks to end.
+    Stopped,
+}
+
+/// Bytes between two looks at signals and the progress line.
+const STEP: usize = 1 << 20;
+
+/// Moves `length` bytes of the entry's data.
+pub(super) fn pour<A: Archive>(
+    context: &Context<'_>,
+    entries: &mut Entries<A>,
+    to: &mut dyn Write,
+    length: u64,
+    stop: &Stop,
+) -> Result<(), Pouring> {
+    let mut left = length;
+    while left > 0 {
+        if stop.asked() {
+            return Err(Pouring::Stopped);
+        }
+        // Whoever feeds a pipe may have been ended by the same signal.
+        let cut = |error| if stop.asked() { Pouring::Stopped } else { Pouring::Archive(error) };
+        let bytes = entries.fill_stored().map_err(cut)?;
+        let count = usize::try_from(left).map_or(bytes.len(), |left| bytes.len().min(left)).min(STEP);
+        if count == 0 {
+            // The reader of the archive promises as many bytes as the map of a file has.
+            break;
+        }
+        to.write_all(&bytes[..count]).map_err(Pouring::Target)?;
+        entries.consume_stored(count);
+        context.run.tool.progressed(count as u64);
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+/// Moves `length` bytes of an entry's data, with the holes of a sparse file as zeros.
+pub(super) fn pour_whole<A: Archive>(
+    context: &Context<'_>,
+    entries: &mut Entries<A>,
+    to: &mut dyn Write,
+    sparse: bool,
+    stop: &Stop,
+) -> Result<(), Pouring> {
+    if !sparse {
+        let length = entries.stored_left();
+        return pour(context, entries, to, length, stop);
+    }
+    let mut buffer = vec![0; STEP];
+    loop {
+        if stop.asked() {
+            return Err(Pouring::Stopped);
+        }
+        match entries.read_content(&mut buffer).map_err(Pouring::Archive)? {
+            0 => return Ok(()),
+            count => to.write_all(&buffer[..count]).map_err(Pouring::Target)?,
+        }
+    }
+}
+
+/// Tells why a member has no place.
+pub(super) fn tell(refusal: Refusal, words: &Words<'_>, doing: &str) {
+    match refusal {
+        Refusal::Skipped => words.skipped(),
+        Refusal::Newer => {
+            let name = crate::quote::marked(words.name);
+            words.run.warn(Warning::IgnoreNewer, format_args!("Current {name} is newer or same age"));
+        }
+        Refusal::Unlink(errno) => words.cannot("unlink", errno),
+        Refusal::Open(errno) => words.cannot(doing, errno),
+    }
+}
+
+fn put_all(fd: &OwnedFd, mut rest: &[u8], mut offset: u64, requests: &mut u64) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        match rustix::io::pwrite(fd, rest, offset) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                rest = &rest[count..];
+                offset += count as u64;
+                *requests += 1;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

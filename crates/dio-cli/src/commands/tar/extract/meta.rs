@@ -1,0 +1,171 @@
+//! Owner, permissions, extended attributes, ACLs and times of what was extracted.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    fremovexattr, fsetxattr, fstat, futimens, lsetxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use super::root::own_path;
+use super::words::Words;
+
+const ACL_ACCESS: &CStr = c"system.posix_acl_access";
+const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
+
+/// Permission bits, and the bits beside them.
+const PERMISSIONS: u32 = 0o777;
+const SPECIAL: u32 = 0o7000;
+
+/// What is set on a file once its contents are there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meta {
+    /// The mode it gets, the umask applied. Without `whole`, only the permissions of it count.
+    pub(crate) mode: u32,
+    /// Set-id and sticky bits are set as well; otherwise they stay as they are.
+    pub(crate) whole: bool,
+    /// User and group, where they are to be kept.
+    pub(crate) owner: Option<(u32, u32)>,
+    /// When it was changed, where that is to be kept.
+    pub(crate) mtime: Option<Timespec>,
+    /// Extended attributes.
+    pub(crate) xattrs: Vec<(CString, Vec<u8>)>,
+    /// ACLs, access and default; the inner `None` removes.
+    pub(crate) acls: Option<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+}
+
+/// How a file is reached.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Object<'a> {
+    /// Open for reading or writing.
+    Open(BorrowedFd<'a>),
+    /// Open only as a place (`O_PATH`): found, but not followed where it is a link.
+    Place(BorrowedFd<'a>),
+}
+
+impl Meta {
+    /// Only times and attributes: a symbolic link has no mode of its own.
+    pub(super) fn apply_to_link(&self, dir: impl AsFd, name: &CStr, words: &Words<'_>) {
+        if let Some((uid, gid)) = self.owner {
+            let set = chownat(&dir, name, user(uid), group(gid), AtFlags::SYMLINK_NOFOLLOW);
+            words.owner(uid, gid, set);
+        }
+        for (attribute, value) in &self.xattrs {
+            // The name is taken through the descriptor of the directory, which nobody can exchange.
+            let path = [own_path(&dir).into_bytes(), name.to_bytes().to_vec()].join(&b'/');
+            let set = CString::new(path).map_err(|_| Errno::INVAL);
+            let set = set.and_then(|path| lsetxattr(&*path, &**attribute, value, XattrFlags::empty()));
+            words.attribute("lsetxattr", attribute, set);
+        }
+        if let Some(mtime) = self.mtime {
+            words.times(utimensat(dir, name, &stamps(mtime), AtFlags::SYMLINK_NOFOLLOW));
+        }
+    }
+
+    /// Sets everything on a file or directory. What fails is told and the rest still set.
+    pub(super) fn apply(&self, object: Object<'_>, directory: bool, words: &Words<'_>) {
+        let mut mode = self.mode;
+        if let Some((uid, gid)) = self.owner {
+            let set = object.set_owner(uid, gid);
+            if set.is_err() {
+                // What the bits lent its owner or group, they must not lend another.
+                mode &= !0o6000;
+            }
+            words.owner(uid, gid, set);
+        }
+        for (name, value) in &self.xattrs {
+            words.attribute("setxattrat", name, object.set_attribute(name, value));
+        }
+        words.mode(mode, self.set_mode(object, mode, directory));
+        if let Some((access, default)) = &self.acls {
+            words.acl(object.set_acl(ACL_ACCESS, access.as_deref()));
+            if directory {
+                words.acl(object.set_acl(ACL_DEFAULT, default.as_deref()));
+            }
+        }
+        if let Some(mtime) = self.mtime {
+            words.times(object.set_times(mtime));
+        }
+    }
+
+    fn set_mode(&self, object: Object<'_>, mode: u32, directory: bool) -> Result<(), Errno> {
+        let mode = match self.whole {
+            true => mode,
+            // A directory may have inherited a set-group-id bit.
+            false if directory => fstat(object.fd())?.st_mode & SPECIAL | mode & PERMISSIONS,
+            false => mode & PERMISSIONS,
+        };
+        object.set_mode(mode)
+    }
+}
+
+fn stamps(mtime: Timespec) -> Timestamps {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
+    Timestamps { last_access: omit, last_modification: mtime }
+}
+
+/// The number that means nobody (`chown(2)`) leaves the user, or the group, as it is.
+fn user(uid: u32) -> Option<Uid> {
+    (uid != u32::MAX).then(|| Uid::from_raw(uid))
+}
+
+fn group(gid: u32) -> Option<Gid> {
+    (gid != u32::MAX).then(|| Gid::from_raw(gid))
+}
+
+impl<'a> Object<'a> {
+    fn fd(self) -> BorrowedFd<'a> {
+        match self {
+            Object::Open(fd) | Object::Place(fd) => fd,
+        }
+    }
+
+    /// Its owner; `fchownat(2)` takes a place by an empty name.
+    fn set_owner(self, uid: u32, gid: u32) -> Result<(), Errno> {
+        let (uid, gid) = (user(uid), group(gid));
+        match self {
+            Object::Open(fd) => fchown(fd, uid, gid),
+            Object::Place(fd) => chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH),
+        }
+    }
+
+    pub(super) fn set_mode(self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_bits_retain(mode);
+        match self {
+            Object::Open(fd) => fchmod(fd, mode),
+            // No call takes the mode of a place on older kernels; this name leads to that inode and no other.
+            Object::Place(fd) => chmodat(CWD, own_path(fd), mode, AtFlags::empty()),
+        }
+    }
+
+    fn set_times(self, mtime: Timespec) -> Result<(), Errno> {
+        match self {
+            Object::Open(fd) => futimens(fd, &stamps(mtime)),
+            Object::Place(fd) => utimensat(CWD, own_path(fd), &stamps(mtime), AtFlags::empty()),
+        }
+    }
+
+    fn set_attribute(self, name: &CStr, value: &[u8]) -> Result<(), Errno> {
+        match self {
+            Object::Open(fd) => fsetxattr(fd, name, value, XattrFlags::empty()),
+            Object::Place(fd) => rustix::fs::setxattr(own_path(fd), name, value, XattrFlags::empty()),
+        }
+    }
+
+    /// Sets an ACL, or takes it away.
+    fn set_acl(self, name: &CStr, acl: Option<&[u8]>) -> Result<(), Errno> {
+        let Some(acl) = acl else {
+            let removed = match self {
+                Object::Open(fd) => fremovexattr(fd, name),
+                Object::Place(fd) => rustix::fs::removexattr(own_path(fd), name),
+            };
+            return match removed {
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
+                other => other,
+            };
+        };
+        self.set_attribute(name, acl)
+    }
+}

@@ -1,0 +1,290 @@
+//! `-x`: extracting from an archive.
+//!
+//! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place` makes files and decides
+//! about those that exist; `file` fills them, small ones by the threads of `crew`, large ones as streams; `special` makes
+//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what is set, `evict` what
+//! leaves the page cache; `words` are GNU's.
+//!
+//! Without `-P` nothing outside the target directory is made, changed or removed: every system call that does so takes one
+//! component of a name, in a directory that was found beneath, and follows no link.
+
+mod crew;
+mod dirs;
+mod evict;
+mod file;
+mod meta;
+mod names;
+mod owners;
+mod place;
+mod root;
+mod special;
+mod tree;
+mod words;
+mod xattrs;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::Timespec;
+
+use super::archive::Archive;
+use super::format::{Entries, Entry, Kind, Time};
+use super::line::Lines;
+use super::list::{ended, tell};
+use super::options::{Existing, Options, Refusal};
+use super::quoting::escaped;
+use super::run::{Ended, Run};
+use super::select::Selection;
+use super::totals;
+use crate::stop::Stop;
+
+use crew::{Crew, Shared};
+use evict::Evictor;
+use file::{Context, Pouring};
+use names::Clean;
+use place::OldFiles;
+use root::Root;
+use tree::Tree;
+
+pub(super) use owners::Owners;
+
+/// What is done with members, decided once.
+#[derive(Debug)]
+pub(super) struct How {
+    old: OldFiles,
+    superuser: bool,
+    absolute: bool,
+    keep_directory_symlink: bool,
+    no_overwrite_dir: bool,
+    /// Set-id and sticky bits are set, and the umask is not applied.
+    same_permissions: bool,
+    same_owner: bool,
+    numeric_owner: bool,
+    touch: bool,
+    umask: u32,
+    xattrs: bool,
+    acls: bool,
+}
+
+impl How {
+    fn of(options: &Options) -> How {
+        let superuser = rustix::process::geteuid().is_root();
+        // The umask can only be read by setting it; no file is made in between.
+        let umask = rustix::process::umask(rustix::fs::Mode::empty());
+        rustix::process::umask(umask);
+        How {
+            old: old_files(options.existing),
+            superuser,
+            absolute: options.absolute_names,
+            keep_directory_symlink: options.existing.keep_directory_symlink,
+            no_overwrite_dir: options.existing.no_overwrite_dir,
+            same_permissions: options.same_permissions.unwrap_or(superuser),
+            same_owner: options.same_owner.unwrap_or(superuser),
+            numeric_owner: options.numeric_owner,
+            touch: options.touch,
+            umask: umask.bits(),
+            xattrs: options.xattrs,
+            acls: options.acls,
+        }
+    }
+}
+
+fn old_files(existing: Existing) -> OldFiles {
+    match existing {
+        Existing { recursive_unlink: true, .. } => OldFiles::UnlinkAll,
+        Existing { keep_old: true, .. } => OldFiles::Keep,
+        Existing { skip_old: true, .. } => OldFiles::Skip,
+        Existing { keep_newer: true, .. } => OldFiles::KeepNewer,
+        Existing { overwrite: true, .. } => OldFiles::Overwrite,
+        Existing { unlink_first: true, .. } => OldFiles::UnlinkFirst,
+        _ => OldFiles::Replace,
+    }
+}
+
+/// Extracts what the command line names.
+///
+/// # Errors
+/// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
+pub(super) fn run(run: &Run) -> Result<(), Ended> {
+    let began = Instant::now();
+    crate::tool::allow_descriptors(2048);
+    let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
+        Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
+    })?;
+    let how = How::of(&run.options);
+    let root = |fd: OwnedFd| Root::open(fd.as_fd(), c".", how.absolute).map(Arc::new);
+    let roots = directories.into_iter().map(root).collect::<Result<Vec<_>, _>>();
+    let roots = roots.map_err(|errno| Ended::on(".", "open", errno))?;
+    let mut archive = super::archive::open(run)?;
+    let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
+    let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
+    let context = Context { run, how, evictor: Evictor::default() };
+    let shared = Shared::default();
+    let mut selection = Selection::new(&run.options);
+    let outcome = std::thread::scope(|scope| {
+        let crew = Crew::new(scope, &shared, &context);
+        let tree = Tree::new(&context, crew);
+        let mut extraction =
+            Extraction { context: &context, roots: &roots, length, tree, lines: Lines::new(&run.options) };
+        let outcome = extraction.members(&mut entries, &mut selection);
+        extraction.tree.finish();
+        outcome
+    });
+    finish_storage(&context);
+    let read = entries.offset();
+    let closed = entries.into_inner().close(run, outcome.is_ok() && !selection.complete());
+    outcome?;
+    selection.finish(run);
+    if run.options.totals {
+        run.note_bare(totals::line("read", read.next_multiple_of(run.options.record), began.elapsed()));
+    }
+    closed
+}
+
+/// Makes what was extracted durable, and drops what waits in the page cache.
+fn finish_storage(context: &Context<'_>) {
+    let tool = &context.run.tool;
+    if tool.stream_options().mode == dio::Mode::Cached {
+        return;
+    }
+    match context.evictor.finish() {
+        Ok(()) => tool.set_durable(),
+        Err(errno) => context.run.error(format_args!("Cannot sync: {}", crate::quote::words(errno))),
+    }
+}
+
+/// One pass over the archive.
+struct Extraction<'s> {
+    context: &'s Context<'s>,
+    roots: &'s [Arc<Root>],
+    /// Bytes of the archive, where that is known.
+    length: Option<u64>,
+    tree: Tree<'s>,
+    lines: Lines,
+}
+
+impl Extraction<'_> {
+    fn members(&mut self, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<(), Ended> {
+        let stop = Stop::on_signals();
+        loop {
+            if stop.asked() {
+                return Err(Ended::Signal);
+            }
+            let next = entries.next_entry();
+            for notice in entries.take_notices() {
+                tell(self.context.run, &notice, true);
+            }
+            let entry = match next {
+                Ok(Some(entry)) => entry,
+                Err(_) if stop.asked() => return Err(Ended::Signal),
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(ended(self.context.run, error)),
+            };
+            if let Some(directory) = selection.choose(&entry.path) {
+                self.member(entries, entry, directory)?;
+            }
+            if selection.complete() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn member(&mut self, entries: &mut Entries<Archive>, entry: Entry, directory: usize) -> Result<(), Ended> {
+        let run = self.context.run;
+        match entry.kind {
+            Kind::Label => return Ok(()),
+            Kind::Continuation => {
+                let name = escaped(&entry.path);
+                run.error(format_args!("{name}: Cannot extract -- file is continued from another volume"));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let name = placed(run, bare(&entry.path), false);
+        if !run.options.absolute_names && names::has_dot_dot(&entry.path) {
+            run.error(format_args!("{}: Member name contains '..'", escaped(bare(&entry.path))));
+            return Ok(());
+        }
+        if name.is_empty() {
+            return Ok(());
+        }
+        if run.options.interactive && !run.confirm("extract", &name) {
+            return Ok(());
+        }
+        tell_member(run, &mut self.lines, &entry, &name)?;
+        if run.options.to_stdout {
+            return if entry.kind == Kind::Regular { self.to_stdout(entries, entry.sparse.is_some()) } else { Ok(()) };
+        }
+        let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
+        let member = tree::Member {
+            root: Arc::clone(&self.roots[directory]),
+            path: Clean::of(&name),
+            shown: name,
+            link,
+            remaining: self.length.map(|length| length.saturating_sub(entries.offset())),
+            entry,
+        };
+        match self.tree.member(member, entries) {
+            Ok(()) => Ok(()),
+            Err(file::Trouble::Stopped) => Err(Ended::Signal),
+            Err(file::Trouble::Archive(error)) => Err(ended(self.context.run, error)),
+        }
+    }
+
+    /// `-O`: the contents go to standard output.
+    fn to_stdout(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
+        let run = self.context.run;
+        let failed = |error: &std::io::Error| {
+            run.tool.write_failed(error);
+            run.fail();
+            Ended::Told
+        };
+        let mut sink = run.tool.stdout().map_err(|error| failed(&error))?;
+        match file::pour_whole(self.context, entries, &mut sink, sparse, Stop::on_signals()) {
+            Ok(()) => sink.close().map_err(|error| failed(&error)),
+            Err(Pouring::Target(error)) => Err(failed(&error)),
+            Err(Pouring::Archive(error)) => Err(ended(self.context.run, error)),
+            Err(Pouring::Stopped) => Err(Ended::Signal),
+        }
+    }
+}
+
+/// The name that a member gets: harmless, without the first components, in the top directory.
+pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+    let options = &run.options;
+    let left = names::without_components(run.safe_name(path, link), options.strip_components, options.absolute_names);
+    match &options.one_top_level {
+        Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
+        _ => left.to_vec(),
+    }
+}
+
+/// A name without slashes at its end.
+pub(super) fn bare(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    &path[..end]
+}
+
+/// Lists a member that is dealt with (`-v`).
+pub(super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u8]) -> Result<(), Ended> {
+    let options = &run.options;
+    if options.verbose == 0 {
+        return Ok(());
+    }
+    let name = if options.show_transformed { name } else { &entry.path };
+    let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+    line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
+    run.list(&line)?;
+    let more = if options.verbose > 2 { lines.attributes(entry) } else { Vec::new() };
+    more.iter().try_for_each(|line| run.list(line))
+}
+
+/// Whether a name is in the top directory already (`--one-top-level`).
+fn is_within(path: &[u8], top: &[u8]) -> bool {
+    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+fn timespec(time: Time) -> Timespec {
+    Timespec { tv_sec: time.seconds, tv_nsec: time.nanos.into() }
+}

@@ -1,0 +1,265 @@
+//! Where a file appears, and what happens to what has its name already.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fstat, linkat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::root::{Dir, own_path};
+
+/// What happens to existing files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OldFiles {
+    /// They are replaced.
+    #[default]
+    Replace,
+    /// `-k`: they are errors.
+    Keep,
+    /// `--skip-old-files`: they stay.
+    Skip,
+    /// `--keep-newer-files`: they stay unless they are older.
+    KeepNewer,
+    /// `--overwrite`: they are written into.
+    Overwrite,
+    /// `-U`: they are removed first.
+    UnlinkFirst,
+    /// `-U --recursive-unlink`: with all they hold.
+    UnlinkAll,
+}
+
+/// What stands in the way of a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Nothing any more: try again.
+    Clear,
+    /// It stays, and that is right.
+    Skip,
+    /// It stays, which is an error.
+    Blocked,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The old file stays, as was asked for.
+    Skipped,
+    /// The old file is newer, or just as old.
+    Newer,
+    /// It could not be removed beforehand.
+    Unlink(Errno),
+    /// It could not be made.
+    Open(Errno),
+}
+
+/// A file that is being written, and how it gets its name.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) fd: OwnedFd,
+    dir: &'a Dir,
+    name: &'a CStr,
+    naming: Naming,
+}
+
+#[derive(Debug)]
+enum Naming {
+    /// It has its name.
+    There,
+    /// It has none yet (`O_TMPFILE`).
+    None,
+    /// It has another one until it is complete.
+    Temporary(CString),
+}
+
+/// Size of a file, and what is to be known about the member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) old: OldFiles,
+    pub(super) mtime: Timespec,
+    /// It takes long to write, so it gets its name when it is complete.
+    pub(super) long: bool,
+}
+
+impl<'a> Place<'a> {
+    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into.
+    pub(super) fn make(dir: &'a Dir, name: &'a CStr, wanted: Wanted) -> Result<Place<'a>, Refusal> {
+        prepare(dir, name, wanted)?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let private = Mode::from_bits_retain(0o600);
+        let there = |fd| Place { fd, dir, name, naming: Naming::There };
+        if wanted.old == OldFiles::Overwrite {
+            match openat(dir, name, flags | OFlags::TRUNC, private) {
+                Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
+                Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
+                // A device or pipe is no place for the contents of a file.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if !wanted.long {
+            match openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, private) {
+                Ok(fd) => return Ok(there(fd)),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(Refusal::Open(errno)),
+            }
+        }
+        match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => match judge(dir, name, &stat, wanted) {
+                Way::Clear => {}
+                Way::Skip => return Err(Refusal::Skipped),
+                Way::Blocked => return Err(Refusal::Open(Errno::EXIST)),
+            },
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(Refusal::Open(errno)),
+        }
+        Place::make_apart(dir, name, flags.difference(OFlags::NONBLOCK)).map_err(Refusal::Open)
+    }
+
+    /// A file without a name, or with one that nobody looks for.
+    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags) -> Result<Place<'a>, Errno> {
+        let private = Mode::from_bits_retain(0o600);
+        match openat(dir, c".", flags.difference(OFlags::NOFOLLOW) | OFlags::TMPFILE, private) {
+            Ok(fd) => Ok(Place { fd, dir, name, naming: Naming::None }),
+            // Without O_TMPFILE (open(2)) it is hidden by its name only.
+            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
+                let temporary = temporary_name();
+                let fd = openat(dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, private)?;
+                Ok(Place { fd, dir, name, naming: Naming::Temporary(temporary) })
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The file is complete: it takes its name, and the place of what had it.
+    pub(super) fn keep(self) -> Result<OwnedFd, Errno> {
+        let temporary = match &self.naming {
+            Naming::There => return Ok(self.fd),
+            Naming::Temporary(temporary) => temporary.clone(),
+            Naming::None => {
+                let own = own_path(&self.fd);
+                match linkat(CWD, &own, self.dir, self.name, AtFlags::SYMLINK_FOLLOW) {
+                    Ok(()) => return Ok(self.fd),
+                    Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno),
+                }
+                let temporary = temporary_name();
+                linkat(CWD, &own, self.dir, &*temporary, AtFlags::SYMLINK_FOLLOW)?;
+                temporary
+            }
+        };
+        let renamed = renameat(self.dir, &*temporary, self.dir, self.name);
+        if renamed.is_err() {
+            // The error that is told is that of renaming.
+            let _ = unlinkat(self.dir, &*temporary, AtFlags::empty());
+        }
+        renamed.map(|()| self.fd)
+    }
+
+    /// The file did not become complete: it goes, unless it was written under its name.
+    pub(super) fn give_up(self) {
+        match self.naming {
+            Naming::There => {}
+            Naming::None => {}
+            Naming::Temporary(temporary) => {
+                let _ = unlinkat(self.dir, &*temporary, AtFlags::empty());
+            }
+        }
+    }
+}
+
+fn is_regular(fd: &OwnedFd) -> bool {
+    fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+/// A name that nothing in an archive has by accident.
+fn temporary_name() -> CString {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let pid = rustix::process::getpid().as_raw_nonzero();
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!(".dio-tar-{pid}-{:x}-{next}", now.tv_sec ^ now.tv_nsec.rotate_left(20));
+    CString::new(name).expect("digits and letters")
+}
+
+/// What is done before a member is made: older files go (`-U`), newer ones stay (`--keep-newer-files`).
+pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted) -> Result<(), Refusal> {
+    match wanted.old {
+        OldFiles::UnlinkFirst => match remove(dir, name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Refusal::Unlink(errno)),
+        },
+        OldFiles::UnlinkAll => match remove_all(dir, name, 0) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Refusal::Unlink(errno)),
+        },
+        OldFiles::KeepNewer => match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if is_newer(&stat, wanted.mtime) => Err(Refusal::Newer),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Whether an existing file, which is no directory, is newer than the member or as old.
+fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
+    FileType::from_raw_mode(stat.st_mode) != FileType::Directory
+        && (stat.st_mtime as i64, stat.st_mtime_nsec as i64) >= (mtime.tv_sec, mtime.tv_nsec as i64)
+}
+
+/// Whether what exists may be replaced. An empty directory is removed; a file stays until it is replaced.
+fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted) -> Way {
+    match wanted.old {
+        OldFiles::Skip => return Way::Skip,
+        OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return Way::Blocked,
+        OldFiles::KeepNewer if is_newer(stat, wanted.mtime) => return Way::Blocked,
+        _ => {}
+    }
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory if unlinkat(dir, name, AtFlags::REMOVEDIR).is_err() => Way::Blocked,
+        _ => Way::Clear,
+    }
+}
+
+/// The same, and the old file is removed: for what cannot be made beside it.
+pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted) -> Way {
+    let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return Way::Blocked };
+    let way = judge(dir, name, &stat, wanted);
+    if way != Way::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        return way;
+    }
+    if unlinkat(dir, name, AtFlags::empty()).is_ok() { Way::Clear } else { Way::Blocked }
+}
+
+/// Removes a file or an empty directory.
+fn remove(dir: &Dir, name: &CStr) -> Result<(), Errno> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => unlinkat(dir, name, AtFlags::REMOVEDIR),
+        other => other,
+    }
+}
+
+/// Directories inside each other that are removed; deeper ones are an error, not an overflow of the stack.
+const DEEPEST: u32 = 1000;
+
+/// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor.
+fn remove_all(dir: impl AsFd, name: &CStr, depth: u32) -> Result<(), Errno> {
+    match unlinkat(&dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        other => return other,
+    }
+    if depth > DEEPEST {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inside = openat(&dir, name, flags, Mode::empty())?;
+    let names: Vec<CString> = rustix::fs::Dir::read_from(&inside)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.file_name().to_owned()))
+        .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
+        .collect();
+    for inner in names {
+        remove_all(&inside, &inner, depth + 1)?;
+    }
+    unlinkat(dir, name, AtFlags::REMOVEDIR)
+}

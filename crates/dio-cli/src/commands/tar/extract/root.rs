@@ -1,0 +1,279 @@
+//! The directory that is extracted into, and how names are found in it.
+//!
+//! Every name of an archive is resolved beneath the directory: `openat2(2)` with `RESOLVE_BENEATH`, so that symbolic links
+//! are followed as far as they stay inside and refused (EXDEV) where they leave it, whoever made them. Where the kernel, or
+//! a filter of system calls, does not know it, the same is done by hand, one component at a time. Directories are then named
+//! by descriptor: what is made, changed or removed is always one component of a directory that was found beneath.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::io::Errno;
+
+/// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
+const MOST_LINKS: u32 = 40;
+
+/// Bytes of a path from which on the kernel takes it no more (`PATH_MAX`, with the NUL at its end).
+pub(super) const LONGEST: usize = 4096;
+
+/// Attempts at a resolution that another process keeps disturbing (`openat2(2)`: EAGAIN).
+const ATTEMPTS: u32 = 64;
+
+/// A directory that is open to be worked in, not to be read.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    fd: OwnedFd,
+    /// Device and inode: the same directory whatever it was called.
+    pub(crate) id: (u64, u64),
+}
+
+impl AsFd for Dir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Dir {
+    /// An open directory.
+    pub(super) fn of(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
+        let stat = fstat(&fd)?;
+        Ok(Arc::new(Dir { id: (stat.st_dev, stat.st_ino), fd }))
+    }
+}
+
+/// The directory that names start from.
+#[derive(Debug)]
+pub(crate) struct Root {
+    dir: Arc<Dir>,
+    /// `-P`: names may lead anywhere.
+    anywhere: bool,
+    /// `openat2` is not to be had.
+    by_hand: AtomicBool,
+}
+
+impl Root {
+    /// Opens a directory by a name that the user gave; `anywhere` lets the names in it lead out of it.
+    ///
+    /// # Errors
+    /// What `open(2)` answers.
+    pub(crate) fn open(from: impl AsFd, path: &CStr, anywhere: bool) -> Result<Root, Errno> {
+        let fd = openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Root { dir: Dir::of(fd)?, anywhere, by_hand: AtomicBool::new(false) })
+    }
+
+    /// The directory itself.
+    pub(crate) fn dir(&self) -> &Arc<Dir> {
+        &self.dir
+    }
+
+    /// Opens what `path`, relative to this directory, leads to.
+    ///
+    /// # Errors
+    /// EXDEV where it leads out of the directory; what `openat2(2)` answers.
+    pub(crate) fn find(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        // `openat2` refuses what `O_PATH` has no use for.
+        let terminal = if flags.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | terminal;
+        let path = if path.is_empty() { b"." } else { path };
+        if self.anywhere {
+            return openat(&*self.dir, path, flags, Mode::empty());
+        }
+        if !self.by_hand.load(Ordering::Relaxed) {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            for _ in 0..ATTEMPTS {
+                match openat2(&*self.dir, path, flags, Mode::empty(), resolve) {
+                    Err(Errno::AGAIN | Errno::INTR) => {}
+                    // Refused by a filter, as container runtimes install, or unknown before Linux 5.6.
+                    Err(Errno::NOSYS | Errno::PERM) => {
+                        self.by_hand.store(true, Ordering::Relaxed);
+                        return self.walk(path, flags);
+                    }
+                    other => return other,
+                }
+            }
+        }
+        self.walk(path, flags)
+    }
+
+    /// Opens the directory that `path` leads to, to work in.
+    ///
+    /// # Errors
+    /// As [`Root::find`].
+    pub(crate) fn find_dir(&self, path: &[u8]) -> Result<Arc<Dir>, Errno> {
+        if path.is_empty() {
+            return Ok(Arc::clone(&self.dir));
+        }
+        Dir::of(self.find(path, OFlags::PATH | OFlags::DIRECTORY)?)
+    }
+
+    /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone through, never to
+    /// whatever is above it now, so no renaming at the same time leads out.
+    fn walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        if path.len() >= LONGEST {
+            return Err(Errno::NAMETOOLONG);
+        }
+        let mut through: Vec<OwnedFd> = Vec::new();
+        let mut links = 0;
+        // The next component is the last.
+        let mut left = Vec::new();
+        push(&mut left, path)?;
+        let step = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        while let Some(component) = left.pop() {
+            let here = through.last().map_or(self.dir.as_fd(), AsFd::as_fd);
+            match component.to_bytes() {
+                b"." => continue,
+                b".." => {
+                    through.pop().ok_or(Errno::XDEV)?;
+                    continue;
+                }
+                _ => {}
+            }
+            let last = left.is_empty();
+            if last && flags.contains(OFlags::NOFOLLOW) {
+                return openat(here, &*component, flags, Mode::empty());
+            }
+            let found = openat(here, &*component, step, Mode::empty())?;
+            let kind = rustix::fs::FileType::from_raw_mode(fstat(&found)?.st_mode);
+            match kind {
+                rustix::fs::FileType::Symlink => {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Errno::LOOP);
+                    }
+                    let target = readlinkat(&found, c"", Vec::new())?;
+                    push(&mut left, target.to_bytes())?;
+                }
+                rustix::fs::FileType::Directory => through.push(found),
+                _ if last => return reopen(here, &component, flags),
+                _ => return Err(Errno::NOTDIR),
+            }
+        }
+        let here = through.last().map_or(self.dir.as_fd(), AsFd::as_fd);
+        openat(here, c".", flags, Mode::empty())
+    }
+}
+
+/// A file that was seen not to be a link; if it has become one since, that is refused.
+fn reopen(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Puts the components of `path` on a stack, the first on top.
+fn push(stack: &mut Vec<CString>, path: &[u8]) -> Result<(), Errno> {
+    if path.first() == Some(&b'/') {
+        return Err(Errno::XDEV);
+    }
+    if path.last() == Some(&b'/') {
+        stack.push(c".".to_owned());
+    }
+    for component in path.rsplit(|&byte| byte == b'/').filter(|component| !component.is_empty()) {
+        stack.push(CString::new(component).map_err(|_| Errno::INVAL)?);
+    }
+    Ok(())
+}
+
+/// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
+/// become of its name.
+pub(super) fn own_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::CWD;
+
+    use super::*;
+
+    /// Both ways of resolving give the same answers.
+    #[test]
+    fn names_stay_beneath() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (inside, outside) = (scratch.path().join("in"), scratch.path().join("out"));
+        std::fs::create_dir_all(inside.join("d/e")).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::fs::write(inside.join("d/f"), "f").unwrap();
+        std::fs::write(outside.join("secret"), "s").unwrap();
+        for (name, target) in [
+            ("l", "d"),
+            ("d/up", ".."),
+            ("d/e/upup", "../.."),
+            ("d/e/out", "../../.."),
+            ("abs", outside.to_str().unwrap()),
+            ("rel", "../out"),
+            ("loop", "loop"),
+            ("file", "d/f"),
+            ("through", "d/e/../../d/./e"),
+            ("magic", "/proc/self/root"),
+            ("slash", "d/"),
+            ("fileslash", "d/f/"),
+        ] {
+            symlink(target, inside.join(name)).unwrap();
+        }
+        let path = CString::new(inside.to_str().unwrap()).unwrap();
+        let kernel = Root::open(CWD, &path, false).unwrap();
+        let hand = Root::open(CWD, &path, false).unwrap();
+        hand.by_hand.store(true, Ordering::Relaxed);
+        let id = |root: &Root, name: &str, flags| root.find(name.as_bytes(), flags).map(|fd| fstat(fd).unwrap().st_ino);
+        for name in [
+            "",
+            ".",
+            "d",
+            "d/",
+            "d/e",
+            "d/e/",
+            "l",
+            "l/e",
+            "l/f",
+            "l/up/d",
+            "d/e/upup/d/f",
+            "d/e/upup",
+            "d/e/out",
+            "d/e/out/out",
+            "abs",
+            "abs/secret",
+            "rel",
+            "rel/secret",
+            "loop",
+            "loop/x",
+            "file",
+            "file/x",
+            "through",
+            "through/..",
+            "..",
+            "../in",
+            "d/../d",
+            "d/../..",
+            "magic",
+            "magic/etc",
+            "none",
+            "none/x",
+            "d/f/",
+            "slash",
+            "slash/e",
+            "fileslash",
+            "d//e",
+            "/",
+            "/d",
+        ] {
+            for flags in [
+                OFlags::PATH,
+                OFlags::RDONLY,
+                OFlags::PATH | OFlags::DIRECTORY,
+                OFlags::PATH | OFlags::NOFOLLOW,
+                OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+            ] {
+                assert_eq!(id(&kernel, name, flags), id(&hand, name, flags), "{name:?} {flags:?}");
+            }
+        }
+        let everything = OFlags::PATH | OFlags::DIRECTORY;
+        for refused in ["abs", "rel", "d/e/out", "..", "../in", "/", "magic"] {
+            assert_eq!(id(&kernel, refused, everything), Err(Errno::XDEV), "{refused}");
+        }
+        assert!(id(&kernel, "l/up/d", everything).is_ok());
+    }
+}

@@ -1,0 +1,137 @@
+//! Links, named pipes and devices.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, makedev, mknodat, openat, statat, symlinkat};
+use rustix::io::Errno;
+
+use super::super::format::Kind;
+use super::file::tell;
+use super::meta::Object;
+use super::names::Clean;
+use super::place::{self, Way};
+use super::root::Dir;
+use super::tree::{Member, Tree, hard_link_to, symlink_to};
+use super::words::Words;
+
+/// Attempts at making something whose place is cleared in between.
+const ATTEMPTS: u32 = 3;
+
+impl Tree<'_> {
+    /// Makes something by one system call, and clears its place where it is taken. True if it was made.
+    fn make(
+        &mut self,
+        member: &Member,
+        (dir, name): (&Dir, &CStr),
+        words: &Words<'_>,
+        doing: &str,
+        make: impl Fn() -> Result<(), Errno>,
+    ) -> bool {
+        let wanted = self.wanted(member);
+        if let Err(refusal) = place::prepare(dir, name, wanted) {
+            tell(refusal, words, doing);
+            return false;
+        }
+        for _ in 0..ATTEMPTS {
+            match make() {
+                Ok(()) => return true,
+                Err(Errno::EXIST) => {}
+                Err(errno) => {
+                    words.cannot(doing, errno);
+                    return false;
+                }
+            }
+            // An empty directory may be one that something is on its way to.
+            self.crew.settle();
+            match place::clear(dir, name, wanted) {
+                Way::Clear => self.forget_paths(),
+                Way::Skip => {
+                    words.skipped();
+                    return false;
+                }
+                Way::Blocked => break,
+            }
+        }
+        words.cannot(doing, Errno::EXIST);
+        false
+    }
+
+    /// A symbolic link is made as it is, wherever it leads: nothing is ever found through one that leads out.
+    pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+        let target = &member.entry.link;
+        let doing = symlink_to(target);
+        let Ok(link) = CString::new(target.as_slice()) else {
+            return words.cannot(doing, Errno::INVAL);
+        };
+        // Paths that led elsewhere, or nowhere, may lead through it now.
+        self.forget_paths();
+        if !self.make(member, (dir, name), words, &doing, || symlinkat(&*link, dir, name)) {
+            return;
+        }
+        let meta = self.meta(&member.entry);
+        match place_of(dir, name, FileType::Symlink) {
+            Ok(_) => meta.apply_to_link(dir, name, words),
+            Err(errno) => words.cannot("stat", errno),
+        }
+    }
+
+    /// A hard link leads to what was extracted, or was there, beneath the target directory; to a symbolic link itself,
+    /// never to what that leads to.
+    pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+        let doing = hard_link_to(&member.link);
+        let path = Clean::of(&member.link);
+        let Some((parent, target)) = path.split() else {
+            return words.cannot(doing, Errno::PERM);
+        };
+        if self.crew.is_under(&path.0) {
+            self.crew.settle();
+        }
+        let from = match member.root.find_dir(parent) {
+            Ok(from) => from,
+            Err(errno) => return words.cannot(doing, errno),
+        };
+        if self.crew.meets(&from, &target, &path.0) {
+            self.crew.settle();
+        }
+        let same = || {
+            let stat = |dir: &Dir, name: &CStr| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+            stat(&from, &target).is_ok_and(|one| stat(dir, name).is_ok_and(|two| identity(one) == identity(two)))
+        };
+        if same() {
+            return;
+        }
+        self.make(member, (dir, name), words, &doing, || linkat(&*from, &*target, dir, name, AtFlags::empty()));
+    }
+
+    /// A named pipe or a device.
+    pub(super) fn node(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+        let (kind, doing) = match member.entry.kind {
+            Kind::Fifo => (FileType::Fifo, "mkfifo"),
+            Kind::Character => (FileType::CharacterDevice, "mknod"),
+            _ => (FileType::BlockDevice, "mknod"),
+        };
+        let (major, minor) = member.entry.device;
+        let device = if kind == FileType::Fifo { 0 } else { makedev(major, minor) };
+        let private = Mode::from_bits_retain(0o600);
+        if !self.make(member, (dir, name), words, doing, || mknodat(dir, name, kind, private, device)) {
+            return;
+        }
+        let meta = self.meta(&member.entry);
+        match place_of(dir, name, kind) {
+            Ok(fd) => meta.apply(Object::Place(fd.as_fd()), false, words),
+            Err(errno) => words.cannot("stat", errno),
+        }
+    }
+}
+
+/// What was made just now, as a place, if it is still of that kind.
+fn place_of(dir: &Dir, name: &CStr, kind: FileType) -> Result<std::os::fd::OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&fd)?.st_mode) {
+        found if found == kind => Ok(fd),
+        _ => Err(Errno::STALE),
+    }
+}

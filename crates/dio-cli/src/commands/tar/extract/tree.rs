@@ -1,0 +1,330 @@
+//! Members in the target directory: what each becomes, and the directories they are in.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::io::Errno;
+
+use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text};
+use super::crew::Crew;
+use super::dirs::Dirs;
+use super::file::{Body, Context, HELD, Job, Trouble, tell};
+use super::meta::Meta;
+use super::names::Clean;
+use super::owners::Owners;
+use super::place::{self, OldFiles, Wanted, Way};
+use super::root::{Dir, LONGEST, Root};
+use super::timespec;
+use super::words::Words;
+use super::xattrs::Masks;
+use crate::stop::Stop;
+
+/// Directories that are kept open.
+const MOST_OPEN: usize = 256;
+
+/// A member that is to be extracted.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) root: Arc<Root>,
+    pub(super) path: Clean,
+    /// The name in messages.
+    pub(super) shown: Vec<u8>,
+    /// Where a hard link leads, in the target directory.
+    pub(super) link: Vec<u8>,
+    /// Bytes that the archive has left, where that is known.
+    pub(super) remaining: Option<u64>,
+    pub(super) entry: Entry,
+}
+
+/// The target directory while it is filled.
+pub(super) struct Tree<'s> {
+    pub(super) context: &'s Context<'s>,
+    pub(super) crew: Crew<'s>,
+    dirs: Dirs,
+    owners: Owners,
+    masks: Masks,
+    /// Directories found lately, by the root and the path they were found by; forgotten when a link is made or something
+    /// removed, since paths may lead elsewhere then.
+    open: HashMap<(usize, Vec<u8>), Arc<Dir>>,
+}
+
+impl<'s> Tree<'s> {
+    pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>) -> Tree<'s> {
+        let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
+        Tree { context, crew, dirs, owners, masks, open: HashMap::new() }
+    }
+
+    /// Waits for the crew and sets the attributes of directories.
+    pub(super) fn finish(self) {
+        self.crew.settle();
+        self.dirs.finish(self.context.run, &self.context.evictor);
+    }
+
+    /// Extracts a member. What goes wrong with it alone is told.
+    pub(super) fn member<A: Archive>(&mut self, member: Member, entries: &mut Entries<A>) -> Result<(), Trouble> {
+        let words = Words { run: self.context.run, name: &member.shown };
+        let doing = match member.entry.kind {
+            Kind::Directory => "mkdir",
+            Kind::Fifo => "mkfifo",
+            Kind::Character | Kind::Block => "mknod",
+            _ => "open",
+        };
+        let Some((parent, name)) = member.path.split() else {
+            self.existing_directory(&member, &words, doing);
+            return Ok(());
+        };
+        let dir = match self.directory(&member.root, parent) {
+            Ok(dir) => dir,
+            Err(errno) => {
+                self.no_parent(&member, &words, doing, errno);
+                return Ok(());
+            }
+        };
+        if self.crew.meets(&dir, &name, &member.path.0) {
+            self.crew.settle();
+        }
+        if member.entry.kind != Kind::Directory {
+            // What is found by this path may be about to be replaced.
+            self.open.remove(&key(&member.root, &member.path.0));
+        }
+        match member.entry.kind {
+            Kind::Directory => self.make_directory(&member, &dir, &name, &words),
+            Kind::Regular => return self.file(member, dir, name, entries),
+            Kind::HardLink => self.hard_link(&member, &dir, &name, &words),
+            Kind::Symlink => self.symlink(&member, &dir, &name, &words),
+            Kind::Fifo | Kind::Character | Kind::Block => self.node(&member, &dir, &name, &words),
+            Kind::Label | Kind::Continuation => {}
+        }
+        Ok(())
+    }
+
+    /// There is no directory for a member, and none could be made.
+    fn no_parent(&self, member: &Member, words: &Words<'_>, doing: &str, errno: Errno) {
+        match member.entry.kind {
+            Kind::HardLink => words.cannot(hard_link_to(&member.link), errno),
+            Kind::Symlink => words.cannot(symlink_to(&member.entry.link), errno),
+            _ => words.cannot(doing, errno),
+        }
+    }
+
+    pub(super) fn wanted(&self, member: &Member) -> Wanted {
+        Wanted { old: self.context.how.old, mtime: timespec(member.entry.mtime), long: false }
+    }
+
+    /// Forgets which directories paths lead to.
+    pub(super) fn forget_paths(&mut self) {
+        self.open.clear();
+    }
+
+    /// Finds a directory, and makes those on the way that are missing.
+    pub(super) fn directory(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
+        if path.is_empty() {
+            return Ok(Arc::clone(root.dir()));
+        }
+        if let Some(dir) = self.open.get(&key(root, path)) {
+            return Ok(Arc::clone(dir));
+        }
+        if self.crew.is_under(path) {
+            self.crew.settle();
+        }
+        let dir = match root.find_dir(path) {
+            Err(Errno::NOENT) => self.make_parents(root, path)?,
+            other => other?,
+        };
+        self.remember(root, path, &dir);
+        Ok(dir)
+    }
+
+    fn remember(&mut self, root: &Arc<Root>, path: &[u8], dir: &Arc<Dir>) {
+        if self.open.len() >= MOST_OPEN {
+            self.open.clear();
+        }
+        self.open.insert(key(root, path), Arc::clone(dir));
+    }
+
+    /// Makes a directory that no member describes, and those above it.
+    fn make_parents(&self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
+        let ends = path.iter().enumerate().filter(|&(at, &byte)| byte == b'/' && at > 0).map(|(at, _)| at);
+        let mode = 0o777 & !self.context.how.umask | if self.context.how.superuser { 0 } else { 0o300 };
+        let (mut dir, mut fresh) = (Arc::clone(root.dir()), false);
+        for end in ends.chain([path.len()]) {
+            if end >= LONGEST {
+                return Err(Errno::NAMETOOLONG);
+            }
+            let clean = Clean::of(&path[..end]);
+            // Nothing is in a new directory, so it need not be looked for.
+            let found = if fresh { Err(Errno::NOENT) } else { root.find_dir(&clean.0) };
+            dir = match (found, clean.split()) {
+                (Err(Errno::NOENT), Some((_, name))) => {
+                    let made = mkdirat(&*dir, &*name, Mode::from_bits_retain(mode));
+                    fresh = made.is_ok();
+                    match made {
+                        Ok(()) => open_made(&dir, &name)?,
+                        Err(Errno::EXIST) => root.find_dir(&clean.0)?,
+                        Err(errno) => return Err(errno),
+                    }
+                }
+                (found, _) => found?,
+            };
+        }
+        Ok(dir)
+    }
+
+    /// A member that is the target directory itself, or leads up (`-P`): its attributes are set.
+    fn existing_directory(&mut self, member: &Member, words: &Words<'_>, doing: &str) {
+        if member.entry.kind != Kind::Directory {
+            return words.cannot(doing, Errno::EXIST);
+        }
+        match member.root.find_dir(&member.path.0) {
+            Ok(dir) if matches!(self.context.how.old, OldFiles::Replace | OldFiles::Overwrite) => {
+                self.delay(member, &dir);
+            }
+            Ok(_) => {}
+            Err(errno) => words.cannot(doing, errno),
+        }
+    }
+
+    fn delay(&mut self, member: &Member, dir: &Dir) {
+        let mut meta = self.meta(&member.entry);
+        if self.context.how.no_overwrite_dir {
+            // Its time is set all the same, as by GNU tar.
+            let Ok(stat) = fstat(dir) else { return };
+            meta = Meta { mode: stat.st_mode & 0o7777, whole: true, mtime: meta.mtime, ..Meta::default() };
+        }
+        self.dirs.delay(dir.id, &member.root, &member.shown, &member.path, meta);
+    }
+
+    fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+        let wanted = self.wanted(member);
+        if let Err(refusal) = place::prepare(dir, name, wanted) {
+            return tell(refusal, words, "mkdir");
+        }
+        // Nobody else works in it, whatever it will allow, until all is there.
+        let private = Mode::from_bits_retain(0o700);
+        for _ in 0..2 {
+            match mkdirat(dir, name, private) {
+                Ok(()) => return self.made_directory(member, dir, name, words),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return words.cannot("mkdir", errno),
+            }
+            let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(errno) => return words.cannot("mkdir", errno),
+            };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            let keeps = self.context.how.keep_directory_symlink && kind == FileType::Symlink;
+            if keeps && member.root.find_dir(&member.path.0).is_ok() {
+                return;
+            }
+            if kind == FileType::Directory && matches!(wanted.old, OldFiles::Replace | OldFiles::Overwrite) {
+                return match open_made(dir, name) {
+                    Ok(found) => self.delay(member, &found),
+                    Err(errno) => words.cannot("mkdir", errno),
+                };
+            }
+            self.crew.settle();
+            match place::clear(dir, name, wanted) {
+                Way::Clear => self.forget_paths(),
+                Way::Skip => return words.skipped(),
+                Way::Blocked if kind == FileType::Directory || wanted.old == OldFiles::Keep => return,
+                Way::Blocked => return words.cannot("mkdir", Errno::EXIST),
+            }
+        }
+        words.cannot("mkdir", Errno::EXIST);
+    }
+
+    fn made_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
+        match open_made(dir, name) {
+            Ok(made) => {
+                let meta = self.meta(&member.entry);
+                self.dirs.delay(made.id, &member.root, &member.shown, &member.path, meta);
+                self.remember(&member.root, &member.path.0, &made);
+            }
+            Err(errno) => words.cannot("mkdir", errno),
+        }
+    }
+
+    /// A regular file: small ones are handed over, large ones written as the archive is read.
+    fn file<A: Archive>(
+        &mut self,
+        member: Member,
+        dir: Arc<Dir>,
+        name: CString,
+        entries: &mut Entries<A>,
+    ) -> Result<(), Trouble> {
+        let meta = self.meta(&member.entry);
+        let Member { root, path, shown, remaining, entry, .. } = member;
+        let stored = entries.stored_left();
+        let large = stored > HELD;
+        let mut body = Body::new(if large { 0 } else { stored as usize });
+        let mut filled = 0;
+        let mut broken = None;
+        while !large && filled < body.len() {
+            match entries.read_stored(&mut body[filled..]) {
+                Ok(count) => filled += count,
+                Err(error) => {
+                    broken = Some(error);
+                    break;
+                }
+            }
+        }
+        self.context.run.tool.progressed(filled as u64);
+        let mtime = timespec(entry.mtime);
+        let job = Job { shown, root, path, dir, name, meta, mtime, size: entry.size, sparse: entry.sparse, body };
+        if large {
+            return job.stream(self.context, entries, remaining, Stop::on_signals());
+        }
+        match broken {
+            None => self.crew.take(job),
+            Some(error) => {
+                job.write_beginning(self.context, filled);
+                return Err(Trouble::Archive(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is set on a member when it is complete.
+    pub(super) fn meta(&mut self, entry: &Entry) -> Meta {
+        let how = &self.context.how;
+        let umask = if how.same_permissions { 0 } else { how.umask };
+        let owner = how.same_owner.then(|| match how.numeric_owner {
+            true => (entry.uid, entry.gid),
+            false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
+        });
+        let acl = |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| acl_from_text(text, how.numeric_owner));
+        let acls = how.acls && (entry.acl_access.is_some() || entry.acl_default.is_some());
+        Meta {
+            mode: entry.mode & !umask,
+            whole: how.same_permissions,
+            owner,
+            mtime: (!how.touch).then(|| timespec(entry.mtime)),
+            xattrs: if how.xattrs { self.masks.chosen(&entry.xattrs) } else { Vec::new() },
+            acls: acls.then(|| (acl(&entry.acl_access), acl(&entry.acl_default))),
+        }
+    }
+}
+
+fn key(root: &Arc<Root>, path: &[u8]) -> (usize, Vec<u8>) {
+    (Arc::as_ptr(root).addr(), path.to_vec())
+}
+
+/// Opens a directory that was made or found just now; not through a link.
+fn open_made(dir: &Dir, name: &CStr) -> Result<Arc<Dir>, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat(dir.as_fd(), name, flags, Mode::empty())?;
+    Dir::of(made)
+}
+
+/// What cannot be done, in GNU's words.
+pub(super) fn hard_link_to(link: &[u8]) -> String {
+    format!("hard link to {}", crate::quote::marked(link))
+}
+
+/// The same for a symbolic link.
+pub(super) fn symlink_to(link: &[u8]) -> String {
+    format!("create symlink to {}", crate::quote::marked(link))
+}

@@ -1,0 +1,109 @@
+//! What is told of a member, in GNU's words.
+
+use std::ffi::CStr;
+use std::fmt::Display;
+
+use rustix::io::Errno;
+
+use super::super::quoting::escaped;
+use super::super::run::Run;
+use super::super::warnings::Warning;
+use crate::quote::words;
+
+/// Tells of one member.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words<'a> {
+    pub(super) run: &'a Run,
+    /// Its name in the target directory.
+    pub(super) name: &'a [u8],
+}
+
+impl Words<'_> {
+    /// An error about the member.
+    pub(super) fn error(&self, what: impl Display) {
+        self.run.error(format_args!("{}: {what}", escaped(self.name)));
+    }
+
+    /// A warning about it, which changes nothing.
+    pub(super) fn warn(&self, kind: Warning, what: impl Display) {
+        self.run.warn(kind, format_args!("{}: {what}", escaped(self.name)));
+    }
+
+    /// An existing file stays, as was asked for; that is told with `-v`.
+    pub(super) fn skipped(&self) {
+        match self.run.options.verbose {
+            0 => self.warn(Warning::ExistingFile, "skipping existing file"),
+            _ => self.run.note(format_args!("{}: skipping existing file", escaped(self.name))),
+        }
+    }
+
+    /// It could not be done what `what` says.
+    pub(super) fn cannot(&self, what: impl Display, errno: Errno) {
+        match errno {
+            Errno::XDEV => self.error(format_args!("Cannot {what}: A symbolic link leads out of the target directory")),
+            errno => self.error(format_args!("Cannot {what}: {}", words(errno))),
+        }
+    }
+
+    pub(super) fn owner(&self, uid: u32, gid: u32, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            self.cannot(format_args!("change ownership to uid {uid}, gid {gid}"), errno);
+        }
+    }
+
+    pub(super) fn mode(&self, mode: u32, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            self.cannot(format_args!("change mode to {}", permissions(mode)), errno);
+        }
+    }
+
+    pub(super) fn times(&self, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            self.cannot("utime", errno);
+        }
+    }
+
+    /// Attributes are told but do not fail, as in GNU tar.
+    pub(super) fn attribute(&self, call: &str, name: &CStr, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            let (name, file) = (name.to_string_lossy(), String::from_utf8_lossy(self.name));
+            let text = format!("{call}: Cannot set '{name}' extended attribute for file '{file}': {}", words(errno));
+            self.run.warn(Warning::XattrWrite, text);
+        }
+    }
+
+    pub(super) fn acl(&self, set: Result<(), Errno>) {
+        if let Err(errno) = set {
+            self.warn(Warning::XattrWrite, format_args!("Warning: Cannot set its ACL: {}", words(errno)));
+        }
+    }
+}
+
+/// A mode as `ls -l` shows it, without the type.
+pub(crate) fn permissions(mode: u32) -> String {
+    let bit = |bit: u32, c: char| if mode & bit != 0 { c } else { '-' };
+    let last = |x: u32, special: u32, both: char, only: char| match (mode & x != 0, mode & special != 0) {
+        (true, true) => both,
+        (false, true) => only,
+        (true, false) => 'x',
+        (false, false) => '-',
+    };
+    let (user, group) = (last(0o100, 0o4000, 's', 'S'), last(0o10, 0o2000, 's', 'S'));
+    let other = last(1, 0o1000, 't', 'T');
+    [bit(0o400, 'r'), bit(0o200, 'w'), user, bit(0o40, 'r'), bit(0o20, 'w'), group, bit(4, 'r'), bit(2, 'w'), other]
+        .iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_shown_as_ls_does() {
+        for (mode, text) in [(0o644, "rw-r--r--"), (0o7777, "rwsrwsrwt"), (0o7000, "--S--S--T"), (0o4755, "rwsr-xr-x")]
+        {
+            assert_eq!(permissions(mode), text);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Where the bytes of an archive come from.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use crate::tool::Source;
+
+/// An archive that is read from front to back, parts of it without being looked at.
+pub trait Archive: BufRead {
+    /// Passes over up to `bytes` bytes; returns how many there were, less only at the end.
+    ///
+    /// # Errors
+    /// What reading answers.
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        let mut left = bytes;
+        while left > 0 {
+            let there = match self.fill_buf() {
+                Ok(there) => there.len(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if there == 0 {
+                break;
+            }
+            let taken = usize::try_from(left).map_or(there, |left| left.min(there));
+            self.consume(taken);
+            left -= taken as u64;
+        }
+        Ok(bytes - left)
+    }
+}
+
+impl Archive for Source {
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        self.skip(bytes)
+    }
+}
+
+impl<R: Read + ?Sized> Archive for BufReader<R> {}
+impl<T: AsRef<[u8]>> Archive for Cursor<T> {}
+impl Archive for &[u8] {}
+
+impl<A: Archive + ?Sized> Archive for Box<A> {
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        (**self).pass(bytes)
+    }
+}
+
+impl<A: Archive + ?Sized> Archive for &mut A {
+    fn pass(&mut self, bytes: u64) -> io::Result<u64> {
+        (**self).pass(bytes)
+    }
+}

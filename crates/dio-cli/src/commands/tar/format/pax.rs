@@ -1,0 +1,356 @@
+//! Extended headers of PAX: `LENGTH KEYWORD=VALUE\n` records, and what they change in an entry.
+
+use super::sparse::PaxSparse;
+use super::text::escaped;
+use super::{About, Entry, Notice, Time};
+
+/// The records of an extended header, in their order: the map of a sparse file in its first form repeats keywords.
+pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Reads the records of an extended header. What comes after a record that makes no sense is left out, and that is told.
+pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) -> Records {
+    let mut records = Vec::new();
+    // A NUL where a record should start is padding that some writers count as content.
+    while !bytes.is_empty() && bytes[0] != 0 {
+        match record(bytes) {
+            Ok((length, keyword, value)) => {
+                records.push((keyword.to_vec(), value.to_vec()));
+                bytes = &bytes[length..];
+            }
+            Err(text) => {
+                notices.push(Notice::error(offset, text));
+                break;
+            }
+        }
+    }
+    records
+}
+
+/// The first record: its length, keyword and value.
+fn record(bytes: &[u8]) -> Result<(usize, &[u8], &[u8]), &'static str> {
+    let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    let digits = bytes[blanks..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return Err("Malformed extended header: missing length");
+    }
+    let after = blanks + digits;
+    let length = decimal(&bytes[blanks..after])
+        .and_then(|length| usize::try_from(length).ok())
+        .filter(|length| *length <= bytes.len())
+        .ok_or("Extended header length is out of allowed range")?;
+    let gap = bytes[after..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    if gap == 0 {
+        return Err("Malformed extended header: missing blank after length");
+    }
+    let body = bytes.get(after + gap..length).ok_or("Extended header length is out of allowed range")?;
+    let equals = memchr::memchr(b'=', body).ok_or("Malformed extended header: missing equal sign")?;
+    let (keyword, value) = (&body[..equals], &body[equals + 1..]);
+    let value = value.strip_suffix(b"\n").ok_or("Malformed extended header: missing newline")?;
+    Ok((length, keyword, value))
+}
+
+/// A number of decimal digits and nothing else.
+pub(super) fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A time: seconds, maybe negative, with a fraction. Digits beyond nanoseconds are cut off, towards the past.
+pub(super) fn time(text: &[u8]) -> Option<Time> {
+    let (negative, digits) = text.strip_prefix(b"-").map_or((false, text), |rest| (true, rest));
+    let mut parts = digits.splitn(2, |byte| *byte == b'.');
+    let whole = i64::try_from(decimal(parts.next()?)?).ok()?;
+    let fraction = parts.next().unwrap_or_default();
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let nanos = (0..9).fold(0, |nanos, at| nanos * 10 + fraction.get(at).map_or(0, |digit| u32::from(digit - b'0')));
+    let beyond = fraction.get(9..).is_some_and(|rest| rest.iter().any(|digit| *digit != b'0'));
+    if !negative {
+        return Some(Time { seconds: whole, nanos });
+    }
+    let nanos = nanos + u32::from(beyond);
+    Some(match nanos {
+        0 => Time { seconds: -whole, nanos: 0 },
+        1_000_000_000 => Time { seconds: -whole - 1, nanos: 0 },
+        nanos => Time { seconds: -whole - 1, nanos: 1_000_000_000 - nanos },
+    })
+}
+
+/// What extended headers say of an entry beside what goes into the [`Entry`] itself.
+#[derive(Default)]
+pub(super) struct Extended {
+    /// Bytes in the archive.
+    pub(super) size: Option<u64>,
+    pub(super) sparse: PaxSparse,
+}
+
+/// Applies the records to an entry, the later ones over the earlier ones. An empty value takes an earlier one away.
+pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notices: &mut Vec<Notice>) -> Extended {
+    let mut extended = Extended::default();
+    let mut aside = Aside::default();
+    for (keyword, value) in records {
+        let understood = if value.is_empty() {
+            undo(keyword, entry, header, &mut extended);
+            true
+        } else {
+            standard(keyword, value, entry, &mut extended)
+                .or_else(|| vendor(keyword, value, entry, &mut aside))
+                .unwrap_or_else(|| extended.sparse.take(keyword, value))
+        };
+        if !understood {
+            notices.push(strange(keyword, value, header.position));
+        }
+    }
+    for (name, value) in aside.libarchive {
+        if !entry.xattrs.iter().any(|(there, _)| *there == name) {
+            entry.xattrs.push((name, value));
+        }
+    }
+    extended
+}
+
+/// What can only be dealt with after the other records.
+#[derive(Default)]
+struct Aside {
+    /// Extended attributes as libarchive writes them, beside those of `SCHILY.xattr` in most archives.
+    libarchive: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// The notice on a record that is not understood, or makes no sense.
+fn strange(keyword: &[u8], value: &[u8], offset: u64) -> Notice {
+    let known = [&b"size"[..], b"uid", b"gid", b"mtime", b"atime", b"ctime"];
+    if known.contains(&keyword) || keyword.starts_with(b"GNU.sparse.") {
+        let shown = &value[..value.len().min(80)];
+        let text = format!("Malformed extended header: invalid {}={}", escaped(keyword), escaped(shown));
+        return Notice::error(offset, text);
+    }
+    let text = format!("Ignoring unknown extended header keyword '{}'", escaped(keyword));
+    Notice { offset, about: About::Keyword, text }
+}
+
+/// The keywords of POSIX; `None` where it is another, `Some(false)` where the value makes no sense.
+fn standard(keyword: &[u8], value: &[u8], entry: &mut Entry, extended: &mut Extended) -> Option<bool> {
+    let text = || super::header::text(value).to_vec();
+    let id = || decimal(value).and_then(|id| u32::try_from(id).ok());
+    match keyword {
+        b"path" => entry.path = text(),
+        b"linkpath" => entry.link = text(),
+        b"uname" => entry.uname = text(),
+        b"gname" => entry.gname = text(),
+        b"comment" | b"charset" | b"hdrcharset" => {}
+        b"uid" => match id() {
+            Some(uid) => entry.uid = uid,
+            None => return Some(false),
+        },
+        b"gid" => match id() {
+            Some(gid) => entry.gid = gid,
+            None => return Some(false),
+        },
+        b"size" => match decimal(value).filter(|size| i64::try_from(*size).is_ok()) {
+            Some(size) => extended.size = Some(size),
+            None => return Some(false),
+        },
+        b"mtime" | b"atime" | b"ctime" => {
+            let Some(time) = time(value) else { return Some(false) };
+            match keyword[0] {
+                b'm' => entry.mtime = time,
+                b'a' => entry.atime = Some(time),
+                _ => entry.ctime = Some(time),
+            }
+        }
+        _ => return None,
+    }
+    Some(true)
+}
+
+/// Attributes, ACLs and contexts.
+fn vendor(keyword: &[u8], value: &[u8], entry: &mut Entry, aside: &mut Aside) -> Option<bool> {
+    match keyword {
+        b"SCHILY.acl.access" => entry.acl_access = Some(value.to_vec()),
+        b"SCHILY.acl.default" => entry.acl_default = Some(value.to_vec()),
+        b"RHT.security.selinux" => entry.selinux = Some(super::header::text(value).to_vec()),
+        // What star and libarchive say of a file that no extraction can use.
+        b"SCHILY.dev" | b"SCHILY.ino" | b"SCHILY.nlink" | b"SCHILY.fflags" | b"LIBARCHIVE.creationtime" => {}
+        _ => {
+            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
+                set(&mut entry.xattrs, plain_name(name), value.to_vec());
+            } else if let Some(name) = keyword.strip_prefix(b"LIBARCHIVE.xattr.") {
+                let name = from_percent(name).filter(|name| is_name(name));
+                match (name, from_base64(value)) {
+                    (Some(name), Some(value)) => set(&mut aside.libarchive, name, value),
+                    _ => return Some(false),
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+    Some(true)
+}
+
+/// Whether it can be the name of an attribute.
+fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && !name.contains(&0)
+}
+
+fn set(attributes: &mut Vec<(Vec<u8>, Vec<u8>)>, name: Vec<u8>, value: Vec<u8>) {
+    // Thousands of attributes of one name would make this slow; the last of them are next to each other then.
+    match attributes.iter_mut().rev().take(1024).find(|(there, _)| *there == name) {
+        Some((_, old)) => *old = value,
+        None => attributes.push((name, value)),
+    }
+}
+
+/// An empty value: what the header itself says is right.
+fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extended) {
+    match keyword {
+        b"path" => entry.path.clone_from(&header.path),
+        b"linkpath" => entry.link.clone_from(&header.link),
+        b"uname" => entry.uname.clone_from(&header.uname),
+        b"gname" => entry.gname.clone_from(&header.gname),
+        b"uid" => entry.uid = header.uid,
+        b"gid" => entry.gid = header.gid,
+        b"size" => extended.size = None,
+        b"mtime" => entry.mtime = header.mtime,
+        b"atime" => entry.atime = header.atime,
+        b"ctime" => entry.ctime = header.ctime,
+        b"SCHILY.acl.access" => entry.acl_access = None,
+        b"SCHILY.acl.default" => entry.acl_default = None,
+        _ => {
+            // An attribute whose value is empty is an attribute all the same.
+            if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
+                set(&mut entry.xattrs, plain_name(name), Vec::new());
+            }
+        }
+    }
+}
+
+/// The name of an attribute out of a keyword, where GNU tar writes `%3D` for an equals sign and `%25` for a per cent sign.
+fn plain_name(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let [first, after @ ..] = rest {
+        let (byte, behind) = match rest {
+            [b'%', b'3', b'D', behind @ ..] => (b'=', behind),
+            [b'%', b'2', b'5', behind @ ..] => (b'%', behind),
+            _ => (*first, after),
+        };
+        out.push(byte);
+        rest = behind;
+    }
+    out
+}
+
+/// Text with `%XX` for bytes.
+fn from_percent(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            out.push(*first);
+            rest = after;
+        }
+    }
+    Some(out)
+}
+
+/// Base 64 (RFC 4648), with or without padding.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let mut out = Vec::with_capacity(end / 4 * 3 + 2);
+    for group in text[..end].chunks(4) {
+        if group.len() == 1 {
+            return None;
+        }
+        let mut bits = 0u32;
+        for byte in group {
+            let digit = match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            };
+            bits = bits << 6 | u32::from(digit);
+        }
+        bits <<= 6 * (4 - group.len() as u32);
+        out.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(bytes: &[u8]) -> (Records, Vec<String>) {
+        let mut notices = Vec::new();
+        let records = parse(bytes, 0, &mut notices);
+        (records, notices.into_iter().map(|notice| notice.text).collect())
+    }
+
+    #[test]
+    fn records_are_read_by_their_length() {
+        let (records, notices) = parsed(b"8 a=b=c\n8 k=\n\n=\n5 x=\n");
+        assert_eq!(notices, [""; 0]);
+        assert_eq!(
+            records,
+            [(b"a".to_vec(), b"b=c".to_vec()), (b"k".to_vec(), b"\n\n=".to_vec()), (b"x".to_vec(), b"".to_vec())]
+        );
+    }
+
+    #[test]
+    fn records_that_make_no_sense_end_the_header() {
+        for (bytes, text) in [
+            (&b"x=1\n"[..], "Malformed extended header: missing length"),
+            (b"99 x=1\n", "Extended header length is out of allowed range"),
+            (b"99999999999999999999999 x=1\n", "Extended header length is out of allowed range"),
+            (b"1 x=1\n", "Extended header length is out of allowed range"),
+            (b"6x=11\n", "Malformed extended header: missing blank after length"),
+            (b"6 x11\n", "Malformed extended header: missing equal sign"),
+            (b"6 x=111\n", "Malformed extended header: missing newline"),
+        ] {
+            let (records, notices) = parsed(&[b"6 a=1\n", bytes].concat());
+            assert_eq!((records.len(), notices), (1, vec![text.to_owned()]), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_to_the_nanosecond() {
+        let at = |seconds, nanos| Some(Time { seconds, nanos });
+        assert_eq!(time(b"1795315885.859447504"), at(1_795_315_885, 859_447_504));
+        assert_eq!(time(b"1.5"), at(1, 500_000_000));
+        assert_eq!(time(b"1."), at(1, 0));
+        assert_eq!(time(b"-1.5"), at(-2, 500_000_000));
+        assert_eq!(time(b"-1"), at(-1, 0));
+        assert_eq!(time(b"-0.0000000001"), at(-1, 999_999_999));
+        assert_eq!(time(b"1.9999999999"), at(1, 999_999_999));
+        assert_eq!(time(b"-0.9999999999"), at(-1, 0));
+        for bad in [&b""[..], b"-", b"x", b"1.x", b"+1", b"99999999999999999999999", b"9223372036854775808"] {
+            assert_eq!(time(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn libarchive_attributes_are_decoded() {
+        assert_eq!(from_base64(b"aGVsbG8"), Some(b"hello".to_vec()));
+        assert_eq!(from_base64(b"aGVsbG8="), Some(b"hello".to_vec()));
+        assert_eq!(from_base64(b"AA"), Some(vec![0]));
+        assert_eq!(from_base64(b""), Some(vec![]));
+        assert_eq!(from_base64(b"A"), None);
+        assert_eq!(from_base64(b"a b="), None);
+        assert_eq!(from_percent(b"user.%E2%82%ac"), Some("user.€".as_bytes().to_vec()));
+        assert_eq!(from_percent(b"user.%E"), None);
+    }
+}

@@ -1,0 +1,545 @@
+//! Entries out of an archive, one after the other.
+
+use std::io::{self, Read};
+
+use super::header::{self, Block, Checked};
+use super::pax::{self, Records};
+use super::sparse::{self, Form};
+use super::text::escaped;
+use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSIONS, Notice};
+
+/// The entries of an archive.
+///
+/// [`Entries::next_entry`] gives the next one; then its content can be read, whole or in part. What is not read is passed
+/// over by the next call.
+#[derive(Debug)]
+pub struct Entries<A> {
+    archive: A,
+    /// Bytes of the archive that are behind.
+    offset: u64,
+    /// Bytes of the content in the archive that are still to come, and the padding after them.
+    left: u64,
+    padding: u64,
+    expand: Expand,
+    globals: Records,
+    ignore_zeros: bool,
+    seen_header: bool,
+    /// Whether what came last was no header, and that has been told.
+    skipping: bool,
+    ended: bool,
+    /// Where the end of the archive begins, once it was seen, and whether there was a block of NULs.
+    end: Option<u64>,
+    end_is_marked: bool,
+    notices: Vec<Notice>,
+}
+
+/// Where reading of the whole content, holes included, is.
+#[derive(Debug, Default)]
+struct Expand {
+    extents: Option<std::vec::IntoIter<(u64, u64)>>,
+    extent: Option<(u64, u64)>,
+    at: u64,
+    size: u64,
+}
+
+/// Headers that come before the one they extend.
+#[derive(Default)]
+struct Pending {
+    records: Records,
+    is_pax: bool,
+    /// With the blocks that they take.
+    long_name: Option<(Vec<u8>, u64)>,
+    long_link: Option<(Vec<u8>, u64)>,
+    position: Option<u64>,
+    bytes: u64,
+}
+
+impl<A: Archive> Entries<A> {
+    /// Reads the archive from where it stands.
+    pub fn new(archive: A) -> Entries<A> {
+        Entries {
+            archive,
+            offset: 0,
+            left: 0,
+            padding: 0,
+            expand: Expand::default(),
+            globals: Records::new(),
+            ignore_zeros: false,
+            seen_header: false,
+            skipping: false,
+            ended: false,
+            end: None,
+            end_is_marked: false,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Whether blocks of NULs are passed over instead of ending the archive (`-i`).
+    #[must_use]
+    pub fn ignoring_zeros(mut self, ignore: bool) -> Entries<A> {
+        self.ignore_zeros = ignore;
+        self
+    }
+
+    /// What is to be told so far; each is handed out once.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Bytes of the archive that are behind.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Where the end of the archive begins: its blocks of NULs, or where the file ends without any. `None` before
+    /// [`Entries::next_entry`] has answered `None`.
+    pub fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    /// Whether a block of NULs was there to say that the archive ends.
+    pub fn end_is_marked(&self) -> bool {
+        self.end_is_marked
+    }
+
+    /// The archive, to read what is behind its end.
+    pub fn into_inner(self) -> A {
+        self.archive
+    }
+
+    /// The next entry, `None` at the end of the archive.
+    ///
+    /// # Errors
+    /// What reading answers; an archive that ends amid an entry, or says what cannot be: nothing can be read after that.
+    /// Blocks that are no headers are passed over, which [`Entries::take_notices`] tells of.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, FormatError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let entry = self.find_entry();
+        self.ended = !matches!(entry, Ok(Some(_)));
+        entry
+    }
+
+    fn find_entry(&mut self) -> Result<Option<Entry>, FormatError> {
+        self.pass(self.left.saturating_add(self.padding))?;
+        (self.left, self.padding) = (0, 0);
+        let mut pending = Pending::default();
+        loop {
+            let at = self.offset;
+            let mut bytes = [0; BLOCK];
+            match self.read_block(&mut bytes)? {
+                BLOCK => {}
+                0..BLOCK if at == 0 => {
+                    self.end = Some(0);
+                    self.tell(0, "This does not look like a tar archive");
+                    return Ok(None);
+                }
+                // What is no archive ends with whatever it likes.
+                count if pending.position.is_none() && (count == 0 || self.skipping) => {
+                    self.end = Some(at);
+                    return Ok(None);
+                }
+                _ => return Err(self.truncated()),
+            }
+            let block = match header::check(&bytes) {
+                Checked::Good => Block::new(&bytes),
+                Checked::Zero if self.ignore_zeros => continue,
+                Checked::Zero => {
+                    (self.end, self.end_is_marked) = (Some(at), true);
+                    self.look_for_second_zero()?;
+                    return Ok(None);
+                }
+                Checked::Bad => {
+                    self.tell_bad(at);
+                    pending = Pending::default();
+                    continue;
+                }
+            };
+            let Some(size) = block.size() else {
+                self.tell_bad(at);
+                pending = Pending::default();
+                continue;
+            };
+            (self.seen_header, self.skipping) = (true, false);
+            pending.position.get_or_insert(at);
+            if matches!(block.typeflag(), b'x' | b'X' | b'g' | b'L' | b'K') {
+                if let Some(label) = self.extension(&block, at, size, &mut pending)? {
+                    return Ok(Some(label));
+                }
+                continue;
+            }
+            return self.assemble(&block, at, size, pending).map(Some);
+        }
+    }
+
+    /// Tells of blocks that are no headers, once for all that follow each other.
+    fn tell_bad(&mut self, offset: u64) {
+        if !self.seen_header && !self.skipping {
+            self.tell(offset, "This does not look like a tar archive");
+        }
+        if !std::mem::replace(&mut self.skipping, true) {
+            self.tell(offset, "Skipping to next header");
+        }
+    }
+
+    fn tell(&mut self, offset: u64, text: impl Into<String>) {
+        self.notices.push(Notice::error(offset, text));
+    }
+
+    /// An archive ends with two blocks of NULs.
+    fn look_for_second_zero(&mut self) -> Result<(), FormatError> {
+        let at = self.offset;
+        let mut bytes = [0; BLOCK];
+        let zero = self.read_block(&mut bytes)? == BLOCK && bytes.iter().all(|byte| *byte == 0);
+        if !zero {
+            let text = format!("A lone zero block at {}", at / BLOCK as u64);
+            self.notices.push(Notice { offset: at, about: About::LoneZero, text });
+        }
+        Ok(())
+    }
+
+    /// A header that extends the next one, or all that follow; the label of the volume, if it has one.
+    fn extension(
+        &mut self,
+        block: &Block,
+        at: u64,
+        size: u64,
+        pending: &mut Pending,
+    ) -> Result<Option<Entry>, FormatError> {
+        let held: usize = self.globals.iter().map(|(keyword, value)| keyword.len() + value.len()).sum();
+        pending.bytes = pending.bytes.saturating_add(size).saturating_add(BLOCK as u64);
+        if pending.bytes.saturating_add(held as u64) > MAX_EXTENSIONS {
+            let what = format!("The headers of one entry have more than {MAX_EXTENSIONS} bytes");
+            return Err(FormatError::Damaged { offset: at, what });
+        }
+        let content = self.read_all(size)?;
+        let blocks = (self.offset - at) / BLOCK as u64;
+        match block.typeflag() {
+            b'L' => pending.long_name = Some((header::text(&content).to_vec(), blocks)),
+            b'K' => pending.long_link = Some((header::text(&content).to_vec(), blocks)),
+            b'g' => {
+                let mut label = None;
+                for record in pax::parse(&content, at, &mut self.notices) {
+                    if record.0 == b"GNU.volume.label" {
+                        label = Some(self.label(block, at, header::text(&record.1)));
+                        continue;
+                    }
+                    self.globals.retain(|(keyword, _)| *keyword != record.0);
+                    self.globals.push(record);
+                }
+                return Ok(label);
+            }
+            _ => {
+                pending.records = pax::parse(&content, at, &mut self.notices);
+                pending.is_pax = true;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The name of the volume, which PAX archives have in a header for all entries.
+    fn label(&mut self, block: &Block, at: u64, name: &[u8]) -> Entry {
+        let Entry { mtime, .. } = block.entry(at, &mut self.notices);
+        Entry {
+            path: name.to_vec(),
+            kind: Kind::Label,
+            format: Format::Pax,
+            typeflag: b'V',
+            mtime,
+            position: at,
+            header: at,
+            ordinal: at / BLOCK as u64,
+            ..Entry::default()
+        }
+    }
+
+    /// The entry of a header and of those before it.
+    fn assemble(&mut self, block: &Block, at: u64, size: u64, pending: Pending) -> Result<Entry, FormatError> {
+        let mut plain = block.entry(at, &mut self.notices);
+        plain.position = pending.position.unwrap_or(at);
+        plain.header = at;
+        plain.ordinal = at / BLOCK as u64;
+        let long = [(pending.long_name, &mut plain.path), (pending.long_link, &mut plain.link)];
+        for (name, field) in long {
+            if let Some((name, blocks)) = name {
+                *field = name;
+                plain.ordinal = plain.ordinal.saturating_sub(blocks);
+            }
+        }
+        if pending.is_pax {
+            plain.format = Format::Pax;
+        }
+        let mut entry = plain.clone();
+        let mut records = self.globals.clone();
+        records.extend(pending.records);
+        let mut extended = pax::apply(&records, &mut entry, &plain, &mut self.notices);
+        let name = extended.sparse.name.as_ref().unwrap_or(&entry.path);
+        if matches!(entry.typeflag, 0 | b'0' | b'7') && name.ends_with(b"/") {
+            // This is how writers older than ustar wrote directories.
+            entry.kind = Kind::Directory;
+        }
+        // A hard link has no content, whatever its size says: old writers put the size of the file there.
+        let size = if entry.kind == Kind::HardLink { 0 } else { extended.size.unwrap_or(size) };
+        if i64::try_from(size).is_err() || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(FormatError::Damaged { offset: at, what: format!("An entry of {size} bytes cannot be") });
+        }
+        entry.stored = size;
+        self.left = size;
+        self.padding = size.next_multiple_of(BLOCK as u64) - size;
+        if entry.kind == Kind::Regular {
+            entry.size = size;
+            let damaged = |what| FormatError::Damaged { offset: at, what };
+            if block.is_old_sparse() {
+                self.old_sparse(block, &mut entry).map_err(|error| self.or_damaged(at, error))?;
+            } else {
+                let form = extended.sparse.form().map_err(damaged)?;
+                self.pax_sparse(form, &extended.sparse, &mut entry).map_err(|error| self.or_damaged(at, error))?;
+            }
+        } else if let Some(name) = extended.sparse.name.take() {
+            entry.path = name;
+        }
+        self.tell_odd(&entry);
+        self.expand =
+            Expand { extents: entry.sparse.clone().map(Vec::into_iter), extent: None, at: 0, size: entry.size };
+        Ok(entry)
+    }
+
+    /// Tells of entries that are taken for something else than they claim to be.
+    fn tell_odd(&mut self, entry: &Entry) {
+        if entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S') {
+            let shown = escaped(&[entry.typeflag]);
+            let text = format!("{}: Unknown file type '{shown}', extracted as normal file", escaped(&entry.path));
+            self.notices.push(Notice { offset: entry.header, about: About::Type, text });
+        }
+    }
+
+    fn or_damaged(&self, offset: u64, problem: Problem) -> FormatError {
+        match problem {
+            Problem::Refused(what) => FormatError::Damaged { offset, what },
+            Problem::Format(error) => error,
+        }
+    }
+
+    /// The map of an old GNU header, and of the headers that go on with it.
+    fn old_sparse(&mut self, block: &Block, entry: &mut Entry) -> Result<(), Problem> {
+        let bytes = block.header.as_bytes();
+        let real = super::number::parse(&bytes[483..495]).ok().and_then(|size| u64::try_from(size).ok());
+        entry.size = real.ok_or("The size of a sparse file makes no sense")?;
+        let mut extents = Vec::new();
+        let mut listed = sparse::old_extents(&bytes[386..482], &mut extents)?;
+        let mut more = bytes[482] != 0;
+        while more {
+            let mut next = [0; BLOCK];
+            if self.read_block(&mut next)? < BLOCK {
+                return Err(Problem::Format(self.truncated()));
+            }
+            if listed {
+                listed = sparse::old_extents(&next[..504], &mut extents)?;
+            } else {
+                // Nothing sound goes on after the list has ended.
+                return Err("The map of a sparse file makes no sense".into());
+            }
+            more = next[504] != 0;
+        }
+        sparse::check(&extents, entry.size, entry.stored)?;
+        entry.sparse = Some(extents);
+        Ok(())
+    }
+
+    /// The map that an extended header has, or announces.
+    fn pax_sparse(&mut self, form: Form, said: &sparse::PaxSparse, entry: &mut Entry) -> Result<(), Problem> {
+        if let Some(name) = &said.name {
+            entry.path.clone_from(name);
+        }
+        let extents = match form {
+            Form::None => return Ok(()),
+            Form::Here(extents) => extents,
+            Form::InContent => self.map_in_content(entry)?,
+        };
+        entry.size = said.size.ok_or("A sparse file without its size")?;
+        sparse::check(&extents, entry.size, entry.stored)?;
+        entry.sparse = Some(extents);
+        Ok(())
+    }
+
+    fn map_in_content(&mut self, entry: &mut Entry) -> Result<Vec<(u64, u64)>, Problem> {
+        let mut lines = sparse::Lines::default();
+        loop {
+            let mut block = [0; BLOCK];
+            self.left = self.left.checked_sub(BLOCK as u64).ok_or("The map of a sparse file does not end")?;
+            if self.read_block(&mut block)? < BLOCK {
+                return Err(Problem::Format(self.truncated()));
+            }
+            if let Some(extents) = lines.take(&block)? {
+                entry.stored = self.left;
+                return Ok(extents);
+            }
+        }
+    }
+
+    /// Reads the content of the entry with its holes; 0 at its end.
+    ///
+    /// # Errors
+    /// What reading answers; an archive that ends within it.
+    pub fn read_content(&mut self, buffer: &mut [u8]) -> Result<usize, FormatError> {
+        if self.expand.extents.is_none() {
+            return self.read_stored(buffer);
+        }
+        loop {
+            let expand = &mut self.expand;
+            if expand.extent.is_none_or(|(offset, length)| expand.at >= offset + length) {
+                expand.extent = expand.extents.as_mut().and_then(Iterator::next);
+            }
+            let (offset, length) = expand.extent.unwrap_or((expand.size, 0));
+            let until = if expand.at < offset { offset } else { offset + length };
+            let some = usize::try_from(until.saturating_sub(expand.at)).map_or(buffer.len(), |n| n.min(buffer.len()));
+            if some == 0 {
+                if buffer.is_empty() || expand.extent.is_none() {
+                    return Ok(0);
+                }
+                // An extent of no bytes.
+                expand.extent = None;
+                continue;
+            }
+            if expand.at < offset {
+                buffer[..some].fill(0);
+                expand.at += some as u64;
+                return Ok(some);
+            }
+            let read = self.read_stored(&mut buffer[..some])?;
+            self.expand.at += read as u64;
+            return Ok(read);
+        }
+    }
+
+    /// Reads the data of the entry as the archive has it: of a sparse file, one extent after the other; 0 at its end.
+    ///
+    /// # Errors
+    /// What reading answers; an archive that ends within it.
+    pub fn read_stored(&mut self, buffer: &mut [u8]) -> Result<usize, FormatError> {
+        let some = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        if some == 0 {
+            return Ok(0);
+        }
+        let read = loop {
+            match self.archive.read(&mut buffer[..some]) {
+                Ok(read) => break read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        self.took(read)
+    }
+
+    /// The next bytes of the data as they lie in the buffer of the archive; empty at its end. To be followed by
+    /// [`Entries::consume_stored`].
+    ///
+    /// # Errors
+    /// What reading answers; an archive that ends within the data.
+    pub fn fill_stored(&mut self) -> Result<&[u8], FormatError> {
+        if self.left == 0 {
+            return Ok(&[]);
+        }
+        let truncated = self.truncated();
+        let there = loop {
+            match self.archive.fill_buf() {
+                Ok(there) => break there.len(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if there == 0 {
+            return Err(truncated);
+        }
+        let there = self.archive.fill_buf()?;
+        let some = usize::try_from(self.left).map_or(there.len(), |left| left.min(there.len()));
+        Ok(&there[..some])
+    }
+
+    /// Goes on behind `count` bytes of what [`Entries::fill_stored`] gave.
+    ///
+    /// # Panics
+    /// When it gave fewer.
+    pub fn consume_stored(&mut self, count: usize) {
+        assert!(count as u64 <= self.left, "more than there is of this entry");
+        self.archive.consume(count);
+        self.offset += count as u64;
+        self.left -= count as u64;
+    }
+
+    /// Bytes of the data in the archive that have not been read yet.
+    pub fn stored_left(&self) -> u64 {
+        self.left
+    }
+
+    fn took(&mut self, read: usize) -> Result<usize, FormatError> {
+        if read == 0 {
+            return Err(self.truncated());
+        }
+        self.offset += read as u64;
+        self.left -= read as u64;
+        Ok(read)
+    }
+
+    fn truncated(&self) -> FormatError {
+        FormatError::Truncated { offset: self.offset }
+    }
+
+    fn pass(&mut self, bytes: u64) -> Result<(), FormatError> {
+        let passed = self.archive.pass(bytes)?;
+        self.offset += passed;
+        if passed < bytes { Err(self.truncated()) } else { Ok(()) }
+    }
+
+    /// Reads a block; returns how much of it there was, less only at the end of the archive.
+    fn read_block(&mut self, block: &mut [u8; BLOCK]) -> Result<usize, FormatError> {
+        let mut filled = 0;
+        while filled < BLOCK {
+            match self.archive.read(&mut block[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(filled)
+    }
+
+    /// The content of an extension, and its padding passed over. Memory grows with what is there, not with what is claimed.
+    fn read_all(&mut self, size: u64) -> Result<Vec<u8>, FormatError> {
+        let mut content = Vec::new();
+        (&mut self.archive).take(size).read_to_end(&mut content)?;
+        self.offset += content.len() as u64;
+        if (content.len() as u64) < size {
+            return Err(self.truncated());
+        }
+        self.pass(size.next_multiple_of(BLOCK as u64) - size)?;
+        Ok(content)
+    }
+}
+
+/// Why the map of a sparse file cannot be had.
+enum Problem {
+    Refused(String),
+    Format(FormatError),
+}
+
+impl From<String> for Problem {
+    fn from(what: String) -> Problem {
+        Problem::Refused(what)
+    }
+}
+
+impl From<&str> for Problem {
+    fn from(what: &str) -> Problem {
+        Problem::Refused(what.to_owned())
+    }
+}
+
+impl From<FormatError> for Problem {
+    fn from(error: FormatError) -> Problem {
+        Problem::Format(error)
+    }
+}

@@ -1,0 +1,228 @@
+//! Maps of sparse files: the old GNU form, and the three that PAX headers carry (0.0, 0.1, 1.0).
+
+use super::pax::decimal;
+use super::{BLOCK, MAX_EXTENTS, number};
+
+/// Why a map is refused.
+pub(super) type Refused = String;
+
+/// What the records of an extended header say of a sparse file.
+#[derive(Default)]
+pub(super) struct PaxSparse {
+    /// The size with the holes.
+    pub(super) size: Option<u64>,
+    /// The name; the header has one that says what the file is for those that do not know of sparse files.
+    pub(super) name: Option<Vec<u8>>,
+    major: Option<u64>,
+    minor: Option<u64>,
+    /// Of 0.0, where an offset stands before its length.
+    offset: Option<u64>,
+    extents: Vec<(u64, u64)>,
+    has_map: bool,
+}
+
+/// The form of a map.
+pub(super) enum Form {
+    /// No sparse file.
+    None,
+    /// The map is in the records.
+    Here(Vec<(u64, u64)>),
+    /// The map begins the content.
+    InContent,
+}
+
+impl PaxSparse {
+    /// Takes a record; `false` when it is no record of this, or makes no sense.
+    pub(super) fn take(&mut self, keyword: &[u8], value: &[u8]) -> bool {
+        let Some(keyword) = keyword.strip_prefix(b"GNU.sparse.") else { return false };
+        let number = || decimal(value).filter(|number| i64::try_from(*number).is_ok());
+        let into = |field: &mut Option<u64>| {
+            *field = number();
+            field.is_some()
+        };
+        match keyword {
+            b"size" | b"realsize" => into(&mut self.size),
+            b"major" => into(&mut self.major),
+            b"minor" => into(&mut self.minor),
+            b"name" => {
+                self.name = Some(super::header::text(value).to_vec());
+                true
+            }
+            b"numblocks" => {
+                // The number of extents is what counts; this only begins the list anew.
+                self.extents.clear();
+                self.has_map = true;
+                number().is_some()
+            }
+            b"offset" => {
+                self.has_map = true;
+                into(&mut self.offset)
+            }
+            b"numbytes" => match (self.offset.take(), number()) {
+                (Some(offset), Some(length)) if self.extents.len() < MAX_EXTENTS => {
+                    self.extents.push((offset, length));
+                    true
+                }
+                _ => false,
+            },
+            b"map" => self.take_map(value),
+            _ => false,
+        }
+    }
+
+    /// The map of 0.1: `offset,length,offset,length…`.
+    fn take_map(&mut self, value: &[u8]) -> bool {
+        self.extents.clear();
+        self.has_map = true;
+        let mut numbers = value.split(|byte| *byte == b',');
+        while let Some(offset) = numbers.next() {
+            let (Some(offset), Some(length)) = (decimal(offset), numbers.next().and_then(decimal)) else {
+                return false;
+            };
+            if self.extents.len() >= MAX_EXTENTS {
+                return false;
+            }
+            self.extents.push((offset, length));
+        }
+        true
+    }
+
+    /// Which form it is, and the map where it is in the records.
+    pub(super) fn form(&mut self) -> Result<Form, Refused> {
+        match (self.major, self.minor) {
+            (Some(1), Some(0)) => Ok(Form::InContent),
+            (Some(major), minor) if major > 0 => {
+                Err(format!("Sparse files of version {major}.{} are not supported", minor.unwrap_or(0)))
+            }
+            _ if self.has_map => Ok(Form::Here(std::mem::take(&mut self.extents))),
+            _ => Ok(Form::None),
+        }
+    }
+}
+
+/// Extents out of the fields of an old GNU header: up to `fields` pairs of twelve bytes. `Ok(false)` when the list has ended.
+pub(super) fn old_extents(fields: &[u8], extents: &mut Vec<(u64, u64)>) -> Result<bool, Refused> {
+    for field in fields.chunks_exact(24) {
+        if field[12] == 0 {
+            return Ok(false);
+        }
+        let number = |field: &[u8]| number::parse(field).ok().and_then(|number| u64::try_from(number).ok());
+        let (Some(offset), Some(length)) = (number(&field[..12]), number(&field[12..])) else {
+            return Err("The map of a sparse file makes no sense".to_owned());
+        };
+        if extents.len() >= MAX_EXTENTS {
+            return Err(too_many());
+        }
+        extents.push((offset, length));
+    }
+    Ok(true)
+}
+
+pub(super) fn too_many() -> Refused {
+    format!("The map of a sparse file has more than {MAX_EXTENTS} extents")
+}
+
+/// The map of 1.0, read as its blocks come: decimal numbers, each on a line; first how many extents there are.
+#[derive(Default)]
+pub(super) struct Lines {
+    expected: Option<usize>,
+    number: Vec<u8>,
+    offset: Option<u64>,
+    extents: Vec<(u64, u64)>,
+}
+
+impl Lines {
+    /// Takes a block; the map once it is whole. The rest of the last block is padding.
+    pub(super) fn take(&mut self, block: &[u8; BLOCK]) -> Result<Option<Vec<(u64, u64)>>, Refused> {
+        for byte in block {
+            if *byte != b'\n' {
+                self.number.push(*byte);
+                if self.number.len() > 20 {
+                    return Err("The map of a sparse file makes no sense".to_owned());
+                }
+                continue;
+            }
+            let number = decimal(&self.number).ok_or("The map of a sparse file makes no sense")?;
+            self.number.clear();
+            match self.expected {
+                None => {
+                    let count = usize::try_from(number).ok().filter(|count| *count <= MAX_EXTENTS);
+                    self.expected = Some(count.ok_or_else(too_many)?);
+                }
+                Some(_) => match self.offset.take() {
+                    None => self.offset = Some(number),
+                    Some(offset) => self.extents.push((offset, number)),
+                },
+            }
+            if self.expected == Some(self.extents.len()) {
+                return Ok(Some(std::mem::take(&mut self.extents)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Holds a map against the sizes: extents in order and apart, within the file, and with exactly the data that is there.
+pub(super) fn check(extents: &[(u64, u64)], size: u64, stored: u64) -> Result<(), Refused> {
+    let (mut end, mut data) = (0u64, 0u64);
+    for &(offset, length) in extents {
+        let next = offset.checked_add(length).filter(|next| *next <= size && offset >= end);
+        end = next.ok_or_else(|| {
+            format!(
+                "The map of a sparse file of {size} bytes has {length} bytes at {offset}, beyond its end or overlapping"
+            )
+        })?;
+        // No overflow: what has been added so far lies apart within `size`.
+        data += length;
+    }
+    if data != stored {
+        return Err(format!("The map of a sparse file has {data} bytes of data, the archive {stored}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_must_be_sound() {
+        assert_eq!(check(&[(0, 10), (512, 88), (600, 0)], 600, 98), Ok(()));
+        assert_eq!(check(&[], 600, 0), Ok(()));
+        for (extents, size, stored) in [
+            (&[(0u64, 10u64), (5, 10)][..], 100u64, 20u64),
+            (&[(50, 10), (0, 10)], 100, 20),
+            (&[(95, 10)], 100, 10),
+            (&[(u64::MAX, 10)], 100, 10),
+            (&[(0, 10)], 100, 11),
+            (&[(0, 10)], 100, 9),
+            (&[(101, 0)], 100, 0),
+        ] {
+            assert!(check(extents, size, stored).is_err(), "{extents:?} {size} {stored}");
+        }
+    }
+
+    fn lines(text: &[u8]) -> Result<Option<Vec<(u64, u64)>>, Refused> {
+        let mut lines = Lines::default();
+        for part in text.chunks(BLOCK) {
+            let mut block = [0; BLOCK];
+            block[..part.len()].copy_from_slice(part);
+            if let Some(map) = lines.take(&block)? {
+                return Ok(Some(map));
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn maps_of_lines_end_where_they_say() {
+        assert_eq!(lines(b"0\n"), Ok(Some(vec![])));
+        assert_eq!(lines(b"2\n0\n512\n1024\n1\n99\n"), Ok(Some(vec![(0, 512), (1024, 1)])));
+        assert_eq!(lines(b"2\n0\n5\n"), Err("The map of a sparse file makes no sense".to_owned()));
+        let many = format!("300\n{}", (0..300).map(|n| format!("{}\n1\n", n * 2)).collect::<String>());
+        assert_eq!(lines(many.as_bytes()).unwrap().unwrap().len(), 300);
+        assert!(lines(b"99999999999\n").is_err());
+        assert!(lines(b"-1\n").is_err());
+        assert!(lines(b"1\n\n").is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Names as GNU tar shows them: the quoting style `escape` of gnulib.
+
+use std::fmt::Write;
+
+/// A name with the escapes of C for what cannot be printed, and for the backslash itself. Bytes that are not text of the
+/// user's locale become octal escapes.
+#[must_use]
+pub fn escaped(name: &[u8]) -> String {
+    escaped_in(name, crate::locale::is_utf8())
+}
+
+fn escaped_in(name: &[u8], utf8: bool) -> String {
+    let mut out = String::with_capacity(name.len());
+    for part in name.utf8_chunks() {
+        for c in part.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                c if c.is_control() || !(utf8 || c.is_ascii()) => {
+                    c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| push(&mut out, byte));
+                }
+                c => out.push(c),
+            }
+        }
+        part.invalid().iter().for_each(|&byte| push(&mut out, byte));
+    }
+    out
+}
+
+fn push(out: &mut String, byte: u8) {
+    match byte {
+        7 => out.push_str("\\a"),
+        8 => out.push_str("\\b"),
+        9 => out.push_str("\\t"),
+        10 => out.push_str("\\n"),
+        11 => out.push_str("\\v"),
+        12 => out.push_str("\\f"),
+        13 => out.push_str("\\r"),
+        byte => write!(out, "\\{byte:03o}").expect("a string takes everything"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_as_in_c() {
+        assert_eq!(escaped_in(b"a b'\"c", true), "a b'\"c");
+        assert_eq!(escaped_in(b"a\nb\t\\\x1b\x7f", true), "a\\nb\\t\\\\\\033\\177");
+        assert_eq!(escaped_in("é".as_bytes(), true), "é");
+        assert_eq!(escaped_in("é".as_bytes(), false), "\\303\\251");
+        assert_eq!(escaped_in(b"\xff", true), "\\377");
+    }
+}

@@ -1,0 +1,267 @@
+//! A member as `tar -tv` shows it: `-rw-r--r-- owner/group  size date name`.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::format::{Entry, Kind, Time};
+use super::options::{Options, Quoting};
+use super::pattern::{Matching, Pattern};
+use super::quoting::shown;
+
+/// What the columns have at least, in bytes; they grow with what was shown, as GNU tar's do.
+const OWNER_AND_SIZE: usize = 19;
+const DATE: usize = 16;
+
+/// Makes the lines of a list.
+#[derive(Debug)]
+pub(super) struct Lines {
+    quoting: Quoting,
+    numeric_owner: bool,
+    full_time: bool,
+    acls: bool,
+    xattrs: bool,
+    masks: Masks,
+    zone: TimeZone,
+    owner_and_size: usize,
+    date: usize,
+}
+
+impl Lines {
+    /// As the options want them.
+    pub(super) fn new(options: &Options) -> Lines {
+        Lines {
+            quoting: options.quoting,
+            numeric_owner: options.numeric_owner,
+            full_time: options.full_time,
+            acls: options.acls,
+            xattrs: options.xattrs,
+            masks: Masks::new(options),
+            zone: if options.utc { TimeZone::UTC } else { TimeZone::system() },
+            owner_and_size: OWNER_AND_SIZE,
+            date: DATE,
+        }
+    }
+
+    /// The line of a member that is called `name`.
+    pub(super) fn line(&mut self, entry: &Entry, name: &[u8]) -> Vec<u8> {
+        let mut line = permissions(entry).to_vec();
+        line.extend(self.mark(entry));
+        line.push(b' ');
+        let size = match entry.kind {
+            Kind::Character | Kind::Block => format!("{},{}", entry.device.0, entry.device.1),
+            Kind::Regular => entry.size.to_string(),
+            _ => entry.stored.to_string(),
+        };
+        let start = line.len();
+        self.owner(&mut line, &entry.uname, entry.uid);
+        line.push(b'/');
+        self.owner(&mut line, &entry.gname, entry.gid);
+        let owner = line.len() - start;
+        self.owner_and_size = self.owner_and_size.max(owner + 1 + size.len());
+        let width = self.owner_and_size - owner;
+        write!(line, "{size:>width$} ").expect("a vector takes everything");
+        let date = self.time(entry.mtime);
+        self.date = self.date.max(date.len());
+        write!(line, "{date:<0$} ", self.date).expect("a vector takes everything");
+        line.extend(self.name(name));
+        self.end(&mut line, entry);
+        line
+    }
+
+    /// A name alone.
+    pub(super) fn name(&self, name: &[u8]) -> Vec<u8> {
+        shown(name, self.quoting)
+    }
+
+    /// What the line has behind the name.
+    fn end(&self, line: &mut Vec<u8>, entry: &Entry) {
+        match entry.kind {
+            Kind::Symlink => {
+                line.extend(b" -> ");
+                line.extend(self.name(&entry.link));
+            }
+            Kind::HardLink => {
+                line.extend(b" link to ");
+                line.extend(self.name(&entry.link));
+            }
+            Kind::Label => line.extend(b"--Volume Header--"),
+            Kind::Continuation => line.extend(b"--Continued from another volume--"),
+            _ if is_unknown(entry) => {
+                line.extend(b" unknown file type ");
+                line.extend(crate::quote::marked([entry.typeflag]).bytes());
+            }
+            _ => {}
+        }
+    }
+
+    /// What stands behind the permissions when attributes or lists are shown: whether there are some.
+    fn mark(&self, entry: &Entry) -> Option<u8> {
+        let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
+        match () {
+            () if self.acls && acl.is_some_and(|acl| !acl.is_empty()) => Some(b'+'),
+            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.choose(name)) => Some(b'*'),
+            () if self.acls || self.xattrs => Some(b' '),
+            () => None,
+        }
+    }
+
+    /// The lists and attributes of a member, a line each.
+    pub(super) fn attributes(&self, entry: &Entry) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        let short = |acl: &Option<Vec<u8>>, prefix: &[u8]| {
+            let entries = acl.iter().flat_map(|acl| acl.split(|byte| matches!(byte, b'\n' | b',')));
+            let entries = entries.filter(|entry| !entry.is_empty()).map(|entry| [prefix, entry].concat());
+            entries.collect::<Vec<_>>()
+        };
+        let mut entries = short(&entry.acl_access, b"");
+        entries.extend(short(&entry.acl_default, b"default:"));
+        if self.acls && !entries.is_empty() {
+            lines.push([b"  a: ", &entries.join(&b","[..])[..]].concat());
+        }
+        for (name, value) in entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.choose(name)) {
+            lines.push([format!("  x: {} ", value.len()).as_bytes(), &shown(name, self.quoting)].concat());
+        }
+        lines
+    }
+
+    fn owner(&self, line: &mut Vec<u8>, name: &[u8], id: u32) {
+        if name.is_empty() || self.numeric_owner {
+            line.extend(id.to_string().bytes());
+        } else {
+            line.extend(name);
+        }
+    }
+
+    /// A time in the zone of the user; seconds since 1970 where it is beyond all calendars.
+    fn time(&self, time: Time) -> String {
+        let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
+        let local = self.zone.to_datetime(stamp);
+        let day = format!(
+            "{:04}-{:02}-{:02} {:02}:{:02}",
+            local.year(),
+            local.month(),
+            local.day(),
+            local.hour(),
+            local.minute()
+        );
+        if !self.full_time {
+            return day;
+        }
+        let mut full = format!("{day}:{:02}", local.second());
+        if time.nanos != 0 {
+            full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
+        }
+        full
+    }
+}
+
+/// Which attributes are shown: those that extraction would set.
+#[derive(Debug)]
+struct Masks {
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+impl Masks {
+    fn new(options: &Options) -> Masks {
+        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
+        let of = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
+        Masks { include: of(&options.xattrs_include), exclude: of(&options.xattrs_exclude) }
+    }
+
+    /// By default those of users.
+    fn choose(&self, name: &[u8]) -> bool {
+        let included = match self.include.is_empty() {
+            true => name.starts_with(b"user."),
+            false => self.include.iter().any(|mask| mask.matches(name)),
+        };
+        included && !self.exclude.iter().any(|mask| mask.matches(name))
+    }
+}
+
+fn is_unknown(entry: &Entry) -> bool {
+    entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S')
+}
+
+/// The kind of a member and its permissions, as `ls` shows them.
+fn permissions(entry: &Entry) -> [u8; 10] {
+    let kind = match entry.kind {
+        Kind::Regular if is_unknown(entry) => b'?',
+        Kind::Regular if entry.typeflag == b'7' => b'C',
+        Kind::Regular => b'-',
+        Kind::HardLink => b'h',
+        Kind::Symlink => b'l',
+        Kind::Character => b'c',
+        Kind::Block => b'b',
+        Kind::Directory => b'd',
+        Kind::Fifo => b'p',
+        Kind::Label => b'V',
+        Kind::Continuation => b'M',
+    };
+    let mut shown = *b"?---------";
+    shown[0] = kind;
+    for (at, letter) in (0..9).zip(b"rwxrwxrwx") {
+        if entry.mode & (0o400 >> at) != 0 {
+            shown[at + 1] = *letter;
+        }
+    }
+    for (at, bit, with, without) in [(3, 0o4000, b's', b'S'), (6, 0o2000, b's', b'S'), (9, 0o1000, b't', b'T')] {
+        if entry.mode & bit != 0 {
+            shown[at] = if shown[at] == b'x' { with } else { without };
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines() -> Lines {
+        Lines {
+            quoting: Quoting::Escape,
+            numeric_owner: false,
+            full_time: false,
+            acls: false,
+            xattrs: false,
+            masks: Masks { include: Vec::new(), exclude: Vec::new() },
+            zone: TimeZone::UTC,
+            owner_and_size: OWNER_AND_SIZE,
+            date: DATE,
+        }
+    }
+
+    /// The right-hand sides are what GNU tar prints.
+    #[test]
+    fn columns_grow_and_stay() {
+        let mut lines = lines();
+        let entry =
+            |size| Entry { mode: 0o644, uname: b"root".into(), gname: b"root".into(), size, ..Entry::default() };
+        let mut shown = |entry: &Entry| String::from_utf8(lines.line(entry, b"f")).unwrap();
+        assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root         0 1970-01-01 00:00 f");
+        assert_eq!(shown(&entry(123_456_789_012)), "-rw-r--r-- root/root 123456789012 1970-01-01 00:00 f");
+        assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root            0 1970-01-01 00:00 f");
+        let device = Entry { kind: Kind::Block, device: (8, 17), ..entry(0) };
+        assert_eq!(shown(&device), "brw-r--r-- root/root         8,17 1970-01-01 00:00 f");
+    }
+
+    #[test]
+    fn times_are_full_where_they_are_wanted() {
+        let mut lines = lines();
+        let time = Time { seconds: -1, nanos: 120_000_000 };
+        assert_eq!(lines.time(time), "1969-12-31 23:59");
+        lines.full_time = true;
+        assert_eq!(lines.time(time), "1969-12-31 23:59:59.12");
+        assert_eq!(lines.time(Time { seconds: i64::MAX, nanos: 0 }), i64::MAX.to_string());
+    }
+
+    #[test]
+    fn special_bits_are_shown_with_and_without_execution() {
+        let shown = |mode| String::from_utf8(permissions(&Entry { mode, ..Entry::default() }).to_vec()).unwrap();
+        assert_eq!(shown(0o7777), "-rwsrwsrwt");
+        assert_eq!(shown(0o7666), "-rwSrwSrwT");
+        assert_eq!(shown(0o421), "-r---w---x");
+    }
+}

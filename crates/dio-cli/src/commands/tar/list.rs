@@ -1,0 +1,103 @@
+//! `-t`: listing an archive.
+
+use std::time::Instant;
+
+use super::archive::{self, Archive};
+use super::format::{About, BLOCK, Entries, FormatError, Notice};
+use super::line::Lines;
+use super::options::Options;
+use super::run::{Ended, Run};
+use super::select::Selection;
+use super::totals;
+use super::warnings::Warning;
+use crate::tool::errno_of;
+
+/// Lists the members that are meant.
+///
+/// # Errors
+/// The archive cannot be read or ends amid a member; the list cannot be written.
+pub(super) fn run(run: &Run) -> Result<(), Ended> {
+    let began = Instant::now();
+    let options = &run.options;
+    let mut entries = Entries::new(archive::open(run)?).ignoring_zeros(options.ignore_zeros);
+    let mut selection = Selection::new(options);
+    let listed = list(run, &mut entries, &mut selection);
+    let complete = listed?;
+    let read = entries.offset();
+    entries.into_inner().close(run, complete)?;
+    selection.finish(run);
+    if options.totals {
+        run.note_bare(totals::line("read", read.next_multiple_of(options.record), began.elapsed()));
+    }
+    Ok(())
+}
+
+/// Lists them; whether the end of the archive was met.
+fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>) -> Result<bool, Ended> {
+    let options = &run.options;
+    let mut lines = Lines::new(options);
+    loop {
+        if selection.complete() {
+            return Ok(false);
+        }
+        let next = entries.next_entry();
+        let notices = entries.take_notices();
+        if matches!(next, Ok(None)) && options.block_number {
+            let block = entries.end().unwrap_or(entries.offset()) / BLOCK as u64;
+            let what = if entries.end_is_marked() { "Block of NULs" } else { "End of File" };
+            run.list(format!("block {block}: ** {what} **").as_bytes())?;
+        }
+        for notice in notices {
+            tell(run, &notice, false);
+        }
+        let Some(entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
+        if selection.choose(&entry.path).is_none() {
+            if options.show_omitted && entry.path.ends_with(b"/") {
+                let name = &entry.path[..entry.path.len() - 1];
+                run.note(format_args!("{}: Omitting", super::quoting::escaped(name)));
+            }
+            continue;
+        }
+        let name = name_of(options, &entry.path);
+        let mut line =
+            if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
+        line.extend(if options.verbose > 0 { lines.line(&entry, name) } else { lines.name(name) });
+        run.list(&line)?;
+        if options.verbose > 1 {
+            lines.attributes(&entry).iter().try_for_each(|line| run.list(line))?;
+        }
+    }
+}
+
+/// The name that is shown: that of the archive, or what `--strip-components` leaves of it.
+fn name_of<'n>(options: &Options, name: &'n [u8]) -> &'n [u8] {
+    if !options.show_transformed {
+        return name;
+    }
+    let left = (0..options.strip_components).fold(name, |rest, _| {
+        let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
+        memchr::memchr(b'/', rest).map_or(rest, |slash| &rest[slash + 1..])
+    });
+    // Of a directory nothing but the slash behind its name may be left.
+    if left.is_empty() && name.ends_with(b"/") { b"/" } else { left }
+}
+
+/// Tells what the reader of the archive has noticed. `extracting` says that members of unknown types are taken for files.
+pub(super) fn tell(run: &Run, notice: &Notice, extracting: bool) {
+    match notice.about {
+        About::Error => run.error(notice),
+        About::LoneZero => run.warn(Warning::AloneZeroBlock, notice),
+        About::Keyword => run.warn(Warning::UnknownKeyword, notice),
+        About::Type if extracting => run.warn(Warning::UnknownCast, notice),
+        About::Type => {}
+    }
+}
+
+/// Why reading the archive ends early.
+pub(super) fn ended(run: &Run, error: FormatError) -> Ended {
+    use std::os::unix::ffi::OsStrExt;
+    match error {
+        FormatError::Read(error) => Ended::on(run.options.archive.as_bytes(), "read", errno_of(&error)),
+        error => Ended::Fatal(error.to_string()),
+    }
+}

@@ -1,0 +1,91 @@
+//! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
+//!
+//! `args` defines the flags, `old` brings those without dashes into that form, `options` validates them with `names`
+//! (operands, lists, directories), `pattern`, `date`, `owner` and `warnings`. `run` is one run: messages, list, status. `archive`
+//! opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
+//! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
+
+mod append;
+mod archive;
+mod args;
+mod create;
+mod date;
+mod diff;
+mod extract;
+pub mod format;
+mod line;
+mod list;
+mod names;
+mod old;
+mod options;
+mod owner;
+mod pattern;
+mod program;
+mod quoting;
+mod run;
+mod select;
+mod totals;
+mod warnings;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::tool::{self, Tool};
+
+pub use args::TarArgs;
+
+use options::{Operation, Options, Refusal};
+use run::{Ended, Run};
+
+const NAME: &str = "tar";
+
+/// Runs `dio tar`.
+///
+/// Returns 0 if everything was done, 1 if files differ or changed while they were read, else 2.
+#[must_use]
+pub fn run(args: TarArgs) -> ExitCode {
+    let io = args.io.clone();
+    let options = match Options::of(args) {
+        Ok(options) => options,
+        Err(refusal) => return refuse(&refusal),
+    };
+    let mut run = match Run::new(Tool::new(NAME, &io), options) {
+        Ok(run) => run,
+        Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
+        Err(_) => return ExitCode::from(2),
+    };
+    let ended = match run.options.operation {
+        Operation::Create => create::run(&run),
+        Operation::List => list::run(&run),
+        Operation::Extract => extract::run(&run),
+        Operation::Append | Operation::Update | Operation::Catenate => append::run(&mut run),
+        Operation::Diff => diff::run(&run),
+    };
+    run.finish(ended)
+}
+
+/// The command line, `dio tar` and all, with letters of old as options that can be declared.
+///
+/// # Errors
+/// The status, if an argument is missing; that is told.
+pub fn modern(mut args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
+    let own = old::modern(args.split_off(2)).map_err(|refusal| refuse(&refusal))?;
+    args.extend(own);
+    Ok(args)
+}
+
+/// Tells why nothing is done.
+fn refuse(refusal: &Refusal) -> ExitCode {
+    let name = tool::called_as(NAME);
+    let mut err = std::io::stderr().lock();
+    // Nobody can be told that standard error is closed.
+    let _ = match refusal {
+        Refusal::Usage(message) => writeln!(err, "{name}: {message}\nTry '{name} --help' for more information."),
+        Refusal::Plain(message) => writeln!(err, "{name}: {message}"),
+        Refusal::Fatal(message) => {
+            writeln!(err, "{name}: {message}\n{name}: Error is not recoverable: exiting now")
+        }
+    };
+    ExitCode::from(2)
+}

@@ -1,0 +1,168 @@
+//! Compression by another program (`-I`, `-j`, `-J` …): a process with a pipe at either end. The archive itself is read and
+//! written by dio.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+
+use dio::stream::Input;
+use rustix::io::Errno;
+
+use super::run::{Ended, Run};
+use crate::tool::{Sink, Source, errno_of};
+
+/// A program that decompresses what a thread feeds it with.
+#[derive(Debug)]
+pub(super) struct Decompressing {
+    from: Source,
+    child: Child,
+    feeder: JoinHandle<io::Result<()>>,
+}
+
+/// Starts a program with a pipe at either end.
+fn start(program: &[OsString], more: Option<&str>) -> Result<(Child, ChildStdin, OwnedFd), Ended> {
+    let (name, arguments) = program.split_first().ok_or(Ended::Told)?;
+    let mut command = Command::new(name);
+    command.args(arguments).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let failed =
+        |errno| Ended::Fatal(format!("{}: Cannot exec: {}", name.to_string_lossy(), crate::quote::words(errno)));
+    let mut child = command.spawn().map_err(|error| failed(errno_of(&error)))?;
+    match (child.stdin.take(), child.stdout.take()) {
+        (Some(stdin), Some(stdout)) => Ok((child, stdin, stdout.into())),
+        _ => Err(failed(Errno::PIPE)),
+    }
+}
+
+impl Decompressing {
+    /// Starts `program` with `-d`, to be fed with `head` and then all of `source`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(
+        run: &Run,
+        program: &[OsString],
+        head: Vec<u8>,
+        mut source: Source,
+    ) -> Result<Decompressing, Ended> {
+        let (child, mut stdin, stdout) = start(program, Some("-d"))?;
+        let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
+        let failed = |error: &io::Error| Ended::on(name.as_bytes(), "read", errno_of(error));
+        let input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
+        let feed = move || {
+            stdin.write_all(&head)?;
+            while let Some(chunk) = source.next_chunk()? {
+                stdin.write_all(&chunk)?;
+            }
+            source.close()
+        };
+        let feeder = thread::Builder::new().name("decompress".into()).spawn(feed).map_err(|error| failed(&error))?;
+        Ok(Decompressing { from: run.tool.source(input), child, feeder })
+    }
+
+    /// Ends it; see [`super::archive::Archive::close`].
+    pub(super) fn close(self, run: &Run, complete: bool) -> Result<(), Ended> {
+        let Decompressing { mut from, mut child, feeder } = self;
+        if complete {
+            // What is behind the end of the archive must not stop the program in the middle of its work.
+            while from.next_chunk().is_ok_and(|chunk| chunk.is_some()) {}
+        }
+        let _ = from.close();
+        let fed = feeder.join().unwrap_or(Ok(()));
+        let status = child.wait();
+        match fed {
+            Err(error) if errno_of(&error) != Errno::PIPE => {
+                return Err(Ended::on(run.options.archive.as_bytes(), "read", errno_of(&error)));
+            }
+            _ => {}
+        }
+        if complete { ended_well(status) } else { Ok(()) }
+    }
+}
+
+/// GNU's words for a program that failed.
+fn ended_well(status: io::Result<ExitStatus>) -> Result<(), Ended> {
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Ended::Fatal(match (status.code(), status.signal()) {
+            (Some(code), _) => format!("Child returned status {code}"),
+            (None, signal) => format!("Child died with signal {}", signal.unwrap_or(0)),
+        })),
+        Err(error) => {
+            Err(Ended::Fatal(format!("Cannot wait for the child: {}", crate::quote::words(errno_of(&error)))))
+        }
+    }
+}
+
+impl Read for Decompressing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.from.read(buffer)
+    }
+}
+
+impl BufRead for Decompressing {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.from.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.from.consume(count);
+    }
+}
+
+/// A program that compresses, with a thread that takes what it gives to the sink.
+#[derive(Debug)]
+pub(super) struct Compressing {
+    to: ChildStdin,
+    child: Child,
+    drain: JoinHandle<io::Result<Sink>>,
+}
+
+impl Compressing {
+    /// Starts `program`, to fill `sink`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(run: &Run, program: &[OsString], mut sink: Sink) -> Result<Compressing, Ended> {
+        let (child, to, stdout) = start(program, None)?;
+        let name = program.first().map_or(OsStr::new("-"), OsString::as_os_str);
+        let failed = |error: &io::Error| Ended::on(name.as_bytes(), "read", errno_of(error));
+        let mut input = Input::adopt(stdout, name, run.tool.stream_options()).map_err(|error| failed(&error))?;
+        let drain = move || {
+            while let Some(chunk) = input.next_chunk()? {
+                sink.write_chunk(chunk)?;
+            }
+            Ok(sink)
+        };
+        let drain = thread::Builder::new().name("compress".into()).spawn(drain).map_err(|error| failed(&error))?;
+        Ok(Compressing { to, child, drain })
+    }
+
+    /// Waits until everything is in the sink.
+    ///
+    /// # Errors
+    /// The program failed; the sink did.
+    pub(super) fn finish(self) -> Result<io::Result<Sink>, Ended> {
+        let Compressing { to, mut child, drain } = self;
+        drop(to);
+        let drained = drain.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        let status = child.wait();
+        match drained {
+            Ok(sink) => ended_well(status).map(|()| Ok(sink)),
+            failed => Ok(failed),
+        }
+    }
+}
+
+impl Write for Compressing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}

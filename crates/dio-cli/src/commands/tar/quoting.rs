@@ -1,0 +1,99 @@
+//! Names in lists and messages, as GNU tar shows them by default: with the escapes of C for what cannot be printed.
+
+use super::options::Quoting;
+use crate::locale;
+
+/// A name in a list.
+pub(super) fn shown(name: &[u8], how: Quoting) -> Vec<u8> {
+    match how {
+        Quoting::Escape => escape(name, false, locale::is_utf8()),
+        Quoting::Literal => name.to_vec(),
+    }
+}
+
+/// A name at the start of a message, where a colon would mislead.
+pub(super) fn escaped(name: &[u8]) -> String {
+    // Every byte that is no character was escaped.
+    String::from_utf8_lossy(&escape(name, true, locale::is_utf8())).into_owned()
+}
+
+fn escape(name: &[u8], colon: bool, utf8: bool) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for part in name.utf8_chunks() {
+        for c in part.valid().chars() {
+            let mut bytes = [0; 4];
+            let encoded = c.encode_utf8(&mut bytes).as_bytes();
+            match c {
+                '\\' => out.extend(b"\\\\"),
+                ':' if colon => out.extend(b"\\:"),
+                c if c.is_control() || !(utf8 || c.is_ascii()) => encoded.iter().for_each(|b| octal(&mut out, *b)),
+                _ => out.extend(encoded),
+            }
+        }
+        part.invalid().iter().for_each(|byte| octal(&mut out, *byte));
+    }
+    out
+}
+
+fn octal(out: &mut Vec<u8>, byte: u8) {
+    match byte {
+        7 => out.extend(b"\\a"),
+        8 => out.extend(b"\\b"),
+        9 => out.extend(b"\\t"),
+        10 => out.extend(b"\\n"),
+        11 => out.extend(b"\\v"),
+        12 => out.extend(b"\\f"),
+        13 => out.extend(b"\\r"),
+        _ => out.extend(format!("\\{byte:03o}").as_bytes()),
+    }
+}
+
+/// Undoes the escapes in a name that was given, as GNU tar does with all of them by default; what is no escape stays.
+pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let Some((&next, behind)) = after.split_first().filter(|_| byte == b'\\') else {
+            out.push(byte);
+            continue;
+        };
+        rest = behind;
+        match next {
+            b'\\' => out.push(b'\\'),
+            b'a' => out.push(7),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'v' => out.push(11),
+            b'?' => out.push(127),
+            b'0'..=b'7' => {
+                let digits = after.iter().take(3).take_while(|digit| (b'0'..=b'7').contains(digit)).count();
+                let value = after[..digits].iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                out.push(value as u8);
+                rest = &after[digits..];
+            }
+            _ => out.extend([b'\\', next]),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_those_of_gnu_and_undone() {
+        assert_eq!(escape(b"a b:\\\n\x01", true, false), b"a b\\:\\\\\\n\\001");
+        assert_eq!(escape("é\u{ff}".as_bytes(), false, true), "é\u{ff}".as_bytes());
+        assert_eq!(escape("é".as_bytes(), false, false), b"\\303\\251");
+        assert_eq!(escape(b"\xff", false, true), b"\\377");
+        for name in [&b"a\\\n\t\x07\x01\xffz"[..], b"\\d"] {
+            assert_eq!(unquoted(&escape(name, false, false)), name);
+        }
+        assert_eq!(unquoted(b"c\\d\\"), b"c\\d\\");
+    }
+}

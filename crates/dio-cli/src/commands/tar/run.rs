@@ -1,0 +1,279 @@
+//! One run of `dio tar`: its messages, its list of files and its exit status.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use super::options::{Operation, Options};
+use super::quoting::escaped;
+use super::warnings::Warning;
+use crate::quote::words;
+use crate::stop::Stop;
+use crate::tool::Tool;
+
+/// Why a run ends early.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// What cannot be mended, told with GNU's words about that: status 2.
+    Fatal(String),
+    /// What was told already, or needs no words: status 2.
+    Told,
+    /// A signal was caught.
+    Signal,
+}
+
+impl Ended {
+    /// `name: Cannot open: No such file or directory`.
+    pub(super) fn on(name: impl AsRef<[u8]>, doing: &str, errno: Errno) -> Ended {
+        Ended::Fatal(format!("{}: Cannot {doing}: {}", escaped(name.as_ref()), words(errno)))
+    }
+}
+
+/// Something differs, or changed while it was read.
+const DIFFERS: u8 = 1;
+/// Something failed.
+const FAILED: u8 = 2;
+
+/// What all operations share.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) tool: Tool,
+    pub(super) options: Options,
+    status: AtomicU8,
+    list: Mutex<List>,
+    /// What was removed from names, and has been told: from those of members, and from targets of hard links.
+    prefixes: Mutex<[HashSet<Vec<u8>>; 2]>,
+}
+
+/// Where the list of files goes.
+#[derive(Debug)]
+enum List {
+    Stdout(BufWriter<io::Stdout>),
+    /// Standard output has the archive, or the contents.
+    Stderr,
+    File(BufWriter<File>),
+}
+
+impl Run {
+    /// A run with these options.
+    ///
+    /// # Errors
+    /// The index file cannot be made.
+    pub(super) fn new(tool: Tool, options: Options) -> Result<Run, Ended> {
+        let list = match &options.index_file {
+            Some(path) => {
+                let name = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+                let file =
+                    File::create(path).map_err(|error| Ended::on(name, "open", crate::tool::errno_of(&error)))?;
+                List::File(BufWriter::new(file))
+            }
+            None if stdout_is_taken(&options) => List::Stderr,
+            None => List::Stdout(BufWriter::new(io::stdout())),
+        };
+        let (status, prefixes) = (AtomicU8::new(0), Mutex::default());
+        Ok(Run { tool, options, status, list: Mutex::new(list), prefixes })
+    }
+
+    /// Tells something that does not change the exit status.
+    pub(super) fn note(&self, message: impl Display) {
+        self.flush_list();
+        self.tool.note(message);
+    }
+
+    /// Tells something without the name of the tool before it, as GNU tar tells its totals.
+    pub(super) fn note_bare(&self, message: impl Display) {
+        self.flush_list();
+        // Nobody can be told that standard error is closed.
+        let _ = writeln!(io::stderr().lock(), "{message}");
+    }
+
+    /// The same for a warning that `--warning` can turn off.
+    pub(super) fn warn(&self, kind: Warning, message: impl Display) {
+        if self.options.warnings.told(kind) {
+            self.note(message);
+        }
+    }
+
+    /// Tells an error; the exit status will be 2.
+    pub(super) fn error(&self, message: impl Display) {
+        self.fail();
+        self.note(message);
+    }
+
+    /// `name: Cannot open: No such file or directory`; the exit status will be 2.
+    pub(super) fn cannot(&self, doing: &str, name: &[u8], errno: Errno) {
+        self.error(format_args!("{}: Cannot {doing}: {}", escaped(name), words(errno)));
+    }
+
+    /// The exit status will be 2.
+    pub(super) fn fail(&self) {
+        self.tool.fail();
+        self.status.fetch_max(FAILED, Ordering::Relaxed);
+    }
+
+    /// The exit status will be 1 at least: something differs, or changed while it was read.
+    pub(super) fn differs(&self) {
+        self.status.fetch_max(DIFFERS, Ordering::Relaxed);
+    }
+
+    /// Writes a line into the list of files.
+    ///
+    /// # Errors
+    /// Standard output or the index file cannot be written.
+    pub(super) fn list(&self, line: &[u8]) -> Result<(), Ended> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = match &mut *list {
+            List::Stderr => {
+                drop(list);
+                let text = [line, b"\n"].concat();
+                // Nobody can be told that standard error is closed.
+                let _ = io::stderr().lock().write_all(&text);
+                return Ok(());
+            }
+            List::Stdout(out) => {
+                let whole = |out: &mut BufWriter<io::Stdout>| {
+                    out.write_all(line)?;
+                    out.write_all(b"\n")?;
+                    if out.get_ref().is_terminal() { out.flush() } else { Ok(()) }
+                };
+                whole(out)
+            }
+            List::File(out) => out.write_all(line).and_then(|()| out.write_all(b"\n")),
+        };
+        written.map_err(|error| self.list_failed(&error))
+    }
+
+    fn list_failed(&self, error: &io::Error) -> Ended {
+        self.tool.write_failed(error);
+        self.fail();
+        Ended::Told
+    }
+
+    /// Asks whether to do something with a file (`-w`).
+    pub(super) fn confirm(&self, action: &str, name: &[u8]) -> bool {
+        self.flush_list();
+        let question = format!("{action} {}?", crate::quote::marked(name));
+        let _ = io::stderr().lock().write_all(question.as_bytes());
+        let mut answer = String::new();
+        // Standard input may have the archive.
+        let read = match self.options.archive == "-" && !self.options.operation.stores() {
+            true => {
+                File::open("/dev/tty").and_then(|tty| io::BufRead::read_line(&mut io::BufReader::new(tty), &mut answer))
+            }
+            false => io::stdin().read_line(&mut answer),
+        };
+        read.is_ok() && answer.starts_with(['y', 'Y'])
+    }
+
+    /// What is in the list goes where it belongs, before a message.
+    fn flush_list(&self) {
+        // An error comes again, and is told, at the end.
+        let _ = self.write_list();
+    }
+
+    fn write_list(&self) -> io::Result<()> {
+        match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
+            List::Stdout(out) => out.flush(),
+            List::File(out) => out.flush(),
+            List::Stderr => Ok(()),
+        }
+    }
+
+    /// The name without a beginning that leads out of the directory: `/`, or all up to the last `..`. What is removed is
+    /// told once. `link` says that it is the target of a hard link.
+    pub(super) fn safe_name<'n>(&self, name: &'n [u8], link: bool) -> &'n [u8] {
+        let prefix = if self.options.absolute_names { 0 } else { unsafe_prefix(name) };
+        if prefix > 0 {
+            let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
+            if prefixes[usize::from(link)].insert(name[..prefix].to_vec()) {
+                let of = if link { "hard link targets" } else { "member names" };
+                self.note(format_args!("Removing leading `{}' from {of}", escaped(&name[..prefix])));
+            }
+        }
+        match &name[prefix..] {
+            [] => {
+                if prefix == 0 {
+                    let what = if link { "hard link target" } else { "member name" };
+                    self.note(format_args!("Substituting `.' for empty {what}"));
+                }
+                b"."
+            }
+            safe => safe,
+        }
+    }
+
+    /// Ends the run: tells why, if it ended early, and returns the status.
+    pub(super) fn finish(self, ended: Result<(), Ended>) -> ExitCode {
+        if let Err(error) = self.write_list() {
+            self.list_failed(&error);
+        }
+        match ended {
+            Err(Ended::Signal) => {
+                self.fail();
+                let _ = self.tool.finish();
+                Stop::on_signals().die_if_asked();
+                return ExitCode::from(FAILED);
+            }
+            Err(Ended::Fatal(message)) => {
+                self.error(message);
+                self.note("Error is not recoverable: exiting now");
+            }
+            Err(Ended::Told) => self.fail(),
+            Ok(()) if self.status.load(Ordering::Relaxed) == FAILED => {
+                self.note("Exiting with failure status due to previous errors");
+            }
+            Ok(()) => {}
+        }
+        let status = self.status.load(Ordering::Relaxed);
+        let code = self.tool.finish();
+        if status == 0 { code } else { ExitCode::from(status) }
+    }
+}
+
+/// Whether standard output is for other things than the list of files.
+fn stdout_is_taken(options: &Options) -> bool {
+    options.to_stdout || options.operation == Operation::Create && options.archive == "-"
+}
+
+/// Bytes at the start of a name that lead out of the directory.
+pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
+    let mut end = 0;
+    let mut start = 0;
+    for part in name.split(|byte| *byte == b'/') {
+        if part == b".." {
+            end = start + 2;
+        }
+        start += part.len() + 1;
+    }
+    end + name[end..].iter().take_while(|byte| **byte == b'/').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_within_the_directory() {
+        for (name, safe) in [
+            ("a/b", "a/b"),
+            ("/a", "a"),
+            ("//a/b", "a/b"),
+            ("../a", "a"),
+            ("a/../b", "b"),
+            ("a/..", ""),
+            ("a/..b", "a/..b"),
+            ("..", ""),
+            ("a/../../b/../c", "c"),
+            ("/", ""),
+            ("", ""),
+        ] {
+            assert_eq!(&name[unsafe_prefix(name.as_bytes())..], safe, "{name}");
+        }
+    }
+}

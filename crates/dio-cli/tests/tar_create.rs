@@ -1,0 +1,492 @@
+//! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words and status.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use dio_test::{Seed, file_systems, random_file, resident_pages, skip};
+use tempfile::TempDir;
+
+const DIO: &str = env!("CARGO_BIN_EXE_dio");
+
+/// A directory that `tar` as a link to dio is in.
+fn links() -> PathBuf {
+    let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join("links-tar-create");
+    fs::create_dir_all(&links).unwrap();
+    let link = links.join("tar");
+    // Several tests may come at a time.
+    let own = links.join(format!("tar-{:?}", std::thread::current().id()));
+    let _ = fs::remove_file(&own);
+    std::os::unix::fs::symlink(DIO, &own).unwrap();
+    fs::rename(&own, &link).unwrap();
+    links
+}
+
+/// A shell in `dir` for which `tar` is dio's, or the system's.
+fn shell(dir: &Path, script: &str, ours: bool) -> Command {
+    let path = std::env::var("PATH").unwrap();
+    let path = if ours { format!("{}:{path}", links().display()) } else { path };
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env_remove("TAPE");
+    bash
+}
+
+/// What a command did.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn seen(dir: &Path, script: &str, ours: bool) -> Seen {
+    let output = shell(dir, script, ours).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    // dio has no --usage.
+    let err = text(&output.stderr).replace(" or 'tar --usage'", "");
+    Seen { status: output.status.code(), out: text(&output.stdout), err }
+}
+
+fn set_up(dir: &Path, script: &str) {
+    let done = shell(dir, &format!("set -e; {script}"), false).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// A tree with one of everything. All of it is read once, so that reading does not change its times any more.
+const TREE: &str = r#"
+mkdir -p t/dir/sub t/none t/cache t/.git; echo a > t/a; echo b > t/dir/b; head -c 3000 /dev/urandom > t/dir/sub/c
+: > t/empty; head -c 512 /dev/urandom > t/block; head -c 300000 /dev/urandom > t/mid
+head -c 5000001 /dev/urandom > t/large; ln t/a t/hard; ln t/a t/dir/hard; ln -s a t/sym; ln -s nowhere t/broken
+ln -s dir t/todir; ln t/sym t/symhard; mkfifo t/fifo; chmod 4751 t/dir/b; chmod 1777 t/none
+truncate -s 6M t/hole; printf x | dd of=t/hole bs=1 seek=2000000 conv=notrunc status=none
+truncate -s 70000 t/allhole; printf 'Signature: 8a477f597d28d172789f06886806bc55\n' > t/cache/CACHEDIR.TAG
+echo cached > t/cache/x; echo g > t/.git/config; echo o > t/dir/x.o; echo '~' > 't/back~'
+echo n > $'t/new\nline'; echo u > $'t/\xff\xfe'; echo s > 't/with space'; echo c > 't/co:lon\x'
+L=$(printf 'n%.0s' {1..120}); echo l > t/$L; ln -s $L$L$L t/longlink; D=t; for i in 1 2 3 4; do D=$D/d$L; mkdir $D; done
+echo deep > "$D/x$L"; ln "$D/x$L" t/deephard; touch -d @1600000000.123456789 t/a; touch -d @-5 t/block; touch -d @1 t/dir
+for i in 1 2 3; do find t -type f -exec cat {} + > /dev/null; ls -lR t > /dev/null; find t -type l -exec readlink {} + > /dev/null; done
+echo list-a > list; printf 't/a\nt/dir\n' > list; printf 't/a\0-C t\0t/dir/b\0' > list0; printf '*.o\nt/none\n\n' > ex
+"#;
+
+fn tree(parent: &Path) -> TempDir {
+    let dir = tempfile::tempdir_in(parent).unwrap();
+    set_up(dir.path(), TREE);
+    dir
+}
+
+/// Runs the command with both tars; `$A` is the archive. What they say has to be the same; the archive does not: dio makes
+/// none where it is clear from the start that nothing can come of it.
+fn same_words(dir: &Path, command: &str) {
+    let run = |ours| seen(dir, &format!("A=archive; {command}"), ours);
+    let (theirs, own) = (run(false), run(true));
+    assert_eq!(own, theirs, "{command}");
+    let _ = fs::remove_file(dir.join("archive"));
+}
+
+/// Runs the command with both tars; `$A` is the archive. Everything has to be the same.
+fn same(dir: &Path, command: &str) {
+    let run = |archive: &str, ours| {
+        let seen = seen(dir, &format!("A={archive}; {command}"), ours);
+        (seen, fs::read(dir.join(archive)).ok())
+    };
+    let (theirs, archive) = run("archive", false);
+    let _ = fs::rename(dir.join("archive"), dir.join("theirs"));
+    let (own, own_archive) = run("archive", true);
+    assert_eq!(own, theirs, "{command}");
+    let place = archive.iter().flatten().zip(own_archive.iter().flatten()).position(|(one, other)| one != other);
+    let lengths = (archive.as_ref().map(Vec::len), own_archive.as_ref().map(Vec::len));
+    assert!(archive == own_archive, "{command}: lengths {lengths:?}, the first difference at {place:?}");
+    let _ = fs::remove_file(dir.join("archive"));
+    let _ = fs::remove_file(dir.join("theirs"));
+}
+
+#[test]
+fn archives_of_all_formats_are_those_of_gnu() {
+    for fs in file_systems() {
+        let dir = tree(&fs.path);
+        for format in ["gnu", "oldgnu", "ustar", "v7", "pax"] {
+            let pax = if format == "pax" { "--pax-option=exthdr.name=%d/PaxHeaders/%f" } else { "" };
+            // Only GNU tar has that option, and needs it: dio never writes the number of the process.
+            let script = format!("P='{pax}'; [ -L \"$(command -v tar)\" ] && P=; tar -cf $A --format={format} $P");
+            // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio, which any tar reads alike.
+            let names = if format == "oldgnu" { "t/dir t/large t/longlink t/hole t/allhole t/fifo" } else { "t" };
+            same(dir.path(), &format!("{script} {names}"));
+            same(dir.path(), &format!("{script} -S {names}"));
+        }
+    }
+}
+
+#[test]
+fn names_and_directories_are_those_of_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    for command in [
+        "tar cf $A t",
+        "tar cvf $A t",
+        "tar c t > $A",
+        "tar cv t > $A",
+        "tar -cvf $A t/ ./t/dir// t/dir/../a",
+        "tar -cvf $A t/dir/b -C t a -C dir b -C sub c",
+        "tar -cf $A -C t .",
+        "tar -cf $A -C t -C dir . ../a",
+        "tar -cf $A $PWD/t/dir $PWD/t/a",
+        "tar -cPf $A $PWD/t/dir ../${PWD##*/}/t/a",
+        "tar -cvf $A t/a t/a t/dir t/dir",
+        "tar -cf $A nope t/a also-nope",
+        "tar -cf $A ''",
+        "tar -cf $A t/a -C t",
+        "tar -cf $A t/a --exclude=x",
+        "tar -cvf $A --no-recursion t t/dir",
+        "tar -cvf $A --no-recursion t --recursion t/dir",
+        "tar -cvf $A -T list",
+        "tar -cvf $A --null -T list0",
+        "tar -cvf $A --add-file=t/a",
+        "tar -cvf $A 't/co:lon\\x' $'t/new\\nline' 't/new\\nline'",
+        "tar -cvf $A --sort=name t",
+        "tar -cvf $A --sort=inode t",
+        "tar -cvf $A t/sym t/fifo t/none t/empty",
+        "tar -cvhf $A t/sym t/todir t/dir",
+        "tar -chf $A t/broken",
+        "tar -cf $A --hard-dereference t",
+        "tar -clf $A t/a t/dir",
+        "tar -cvf $A --index-file=index t/a; cat index",
+    ] {
+        same(dir.path(), command);
+    }
+}
+
+#[test]
+fn exclusion_is_that_of_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    for command in [
+        "tar -cvf $A --exclude='*.o' t",
+        "tar -cvf $A --exclude=t/dir t",
+        "tar -cvf $A --exclude=dir/ t",
+        "tar -cvf $A --anchored --exclude=dir --exclude='t/[ab]' t",
+        "tar -cvf $A --no-wildcards --exclude='*.o' --wildcards --exclude='emp?y' t",
+        "tar -cvf $A --no-wildcards-match-slash --exclude='t/*c' t",
+        "tar -cvf $A --exclude='t/*c' t",
+        "tar -cvf $A --ignore-case --exclude='DIR' t",
+        "tar -cvf $A --exclude='{a,b}' --exclude='[[:digit:]]*' --exclude='?' t",
+        "tar -cvf $A -X ex t",
+        "tar -cvf $A --exclude-vcs t",
+        "tar -cvf $A --exclude-backups t",
+        "tar -cvf $A --exclude-caches t",
+        "tar -cvf $A --exclude-caches-under t",
+        "tar -cvf $A --exclude-caches-all t",
+        "tar -cvf $A --exclude-tag=b t",
+        "tar -cvf $A --exclude-tag-all=b t",
+        "tar -cvf $A --one-file-system t",
+        "tar -cvf $A --newer-mtime=@1500000000 t/a t/block",
+        "tar -cvf $A -N ./t/a t/a t/block",
+    ] {
+        same(dir.path(), command);
+    }
+}
+
+#[test]
+fn attributes_and_records_are_those_of_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    for command in [
+        "tar -cf $A --owner=nobody --group=root t/dir",
+        "tar -cf $A --owner=some:77 --group=+78 t/dir",
+        "tar -cf $A --owner=0 --group=0 --numeric-owner t/dir",
+        "tar -cf $A --owner='no such one' t/dir",
+        "tar -cf $A --mtime=@77 t",
+        "tar -cf $A --mtime=@1600000000 --clamp-mtime t",
+        "tar -cf $A --mtime='2020-01-02 03:04:05 UTC' t",
+        "tar -cf $A --mtime=./t/a t",
+        "tar -cf $A -b1 t/a",
+        "tar -cf $A -b 40 t/a t/dir",
+        "tar --record-size=5K -cf $A t/a",
+        "tar cbf 3 $A t/a",
+        "tar -cf $A --warning=no-file-ignored t",
+        "tar -cf $A --totals t/a 2>&1 | sed 's/, .*//'",
+    ] {
+        same(dir.path(), command);
+    }
+}
+
+#[test]
+fn wrong_command_lines_are_told_in_the_words_of_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    fs::write(dir.path().join("kept"), "kept").unwrap();
+    for command in [
+        "tar -cf kept",
+        "tar -cf kept -b0 t",
+        "tar -cf kept -bx t",
+        "tar -cf kept --format=foo t",
+        "tar -cf kept --sort=foo t",
+        "tar -cf kept --xattrs --format=gnu t",
+        "tar -cf kept --warning=foo t",
+        "tar -cf kept --clamp-mtime t",
+        "tar cfb kept",
+        "tar -cf kept --strip-components=x t",
+        "tar -czjf kept t",
+        "tar -cf nodir/archive t",
+        "tar -cf t t",
+    ] {
+        same(dir.path(), command);
+    }
+    for command in ["tar -cf $A -C nope t", "tar -cf $A -T nope", "tar -cf $A -X nope t", "tar -cf nodir/archive t"] {
+        same_words(dir.path(), command);
+    }
+    assert_eq!(fs::read(dir.path().join("kept")).unwrap(), b"kept");
+    // In words of dio's own, because not all of GNU tar's operations are there.
+    for command in
+        ["tar", "tar -ct", "tar -cf kept --mtime=foo t", "tar -cf kept -C nope t", "tar -cf kept --no-such t"]
+    {
+        assert_eq!(seen(dir.path(), command, true).status, Some(2), "{command}");
+    }
+    assert_eq!(fs::read(dir.path().join("kept")).unwrap(), b"kept");
+}
+
+#[test]
+fn attributes_of_file_systems_are_kept() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let script = "mkdir -p x/d; echo f > x/f; ln -s f x/l; setfattr -n user.b -v 2 x/f && setfattr -n user.a -v 1 x/f \
+                      && setfattr -n user.bin -v 0x00ff0a x/d && setfacl -m u:1:r,g:3:w x/f && setfacl -d -m u:1:rx x/d";
+        if !shell(dir.path(), script, false).stderr(Stdio::null()).status().unwrap().success() {
+            skip!("{} has no attributes", fs.name);
+            continue;
+        }
+        set_up(dir.path(), "for i in 1 2 3; do cat x/f; ls -lR x; readlink x/l; done > /dev/null");
+        let pax = "P=--pax-option=exthdr.name=%d/PaxHeaders/%f; [ -L \"$(command -v tar)\" ] && P=";
+        for flags in [
+            "--xattrs",
+            "--acls",
+            "--xattrs --acls",
+            "--xattrs --xattrs-exclude='user.b*'",
+            "--xattrs-include='user.?'",
+        ] {
+            same(dir.path(), &format!("{pax}; tar -cf $A $P {flags} x"));
+        }
+    }
+}
+
+#[test]
+fn compressed_archives_hold_the_same() {
+    let dir = tree(&file_systems()[0].path);
+    set_up(dir.path(), "tar -cf plain t");
+    let programs =
+        [("-z", "gzip -dc"), ("--zstd", "zstd -dc"), ("-I gzip", "gzip -dc"), ("-j", "bzip2 -dc"), ("-J", "xz -dc")];
+    for (flag, decompress) in programs {
+        let script =
+            format!("tar -cf packed {flag} t && {decompress} packed | cmp - plain && tar -tf packed > /dev/null");
+        let own = seen(
+            dir.path(),
+            &format!("{decompress} < /dev/null >/dev/null 2>&1; [ $? != 127 ] || exit 77; {script}"),
+            true,
+        );
+        if own.status == Some(77) {
+            skip!("{decompress} is not there");
+            continue;
+        }
+        assert_eq!((own.status, own.err.as_str()), (Some(0), ""), "{flag}");
+    }
+    for (name, magic) in [("a.tgz", &b"\x1f\x8b"[..]), ("a.tar.zst", b"\x28\xb5\x2f\xfd"), ("a.tar", b"t/\0")] {
+        let own = seen(dir.path(), &format!("tar -caf {name} t"), true);
+        assert_eq!((own.status, own.err.as_str()), (Some(0), ""), "{name}");
+        assert!(fs::read(dir.path().join(name)).unwrap().starts_with(magic), "{name}");
+    }
+    let failed =
+        seen(dir.path(), "tar -cf packed -I 'sh -c \"cat > /dev/null; exit 3\"' t; tar -cf packed -I nope t", true);
+    assert_eq!(failed.status, Some(2));
+}
+
+#[test]
+fn the_archive_does_not_hold_itself() {
+    let dir = tree(&file_systems()[0].path);
+    set_up(dir.path(), ": > t/archive");
+    for command in ["tar -cvf t/archive t/dir t/archive", "tar -cv t/dir t/archive > t/archive"] {
+        let (theirs, own) = (seen(dir.path(), command, false), seen(dir.path(), command, true));
+        assert_eq!(own, theirs);
+        assert!(own.err.contains("t/archive: file is the archive; not dumped"), "{own:?}");
+    }
+}
+
+#[test]
+fn trees_of_chance_are_archived_and_extracted_the_same() {
+    let dir = file_systems()[0].dir();
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    let mut dirs = vec![dir.path().join("t")];
+    fs::create_dir(&dirs[0]).unwrap();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for i in 0..300 {
+        let within = dirs[rng.range_usize(0..dirs.len())].clone();
+        let path = within.join(format!("{i}{}", "x".repeat(rng.range_usize(0..90))));
+        match rng.range(0..10) {
+            0 => {
+                fs::create_dir(&path).unwrap();
+                dirs.push(path);
+            }
+            1 if !files.is_empty() => fs::hard_link(&files[rng.range_usize(0..files.len())], &path).unwrap(),
+            2 => std::os::unix::fs::symlink("target".repeat(rng.range_usize(1..40)), &path).unwrap(),
+            _ => {
+                let most = [1, 513, 5_000, 70_000, 200_000, 1_500_000][rng.range_usize(0..6)];
+                let length = rng.range_usize(0..most);
+                fs::write(&path, rng.bytes(length)).unwrap();
+                files.push(path);
+            }
+        }
+    }
+    same(dir.path(), "tar -cvf $A t");
+    let script = "tar -cf archive t && mkdir out && PATH=/usr/bin:/bin tar -xf archive -C out && diff -r --no-dereference t out/t";
+    assert_eq!(seen(dir.path(), script, true).status, Some(0));
+}
+
+#[test]
+fn what_changes_while_it_is_read_is_told() {
+    let dir = file_systems()[0].dir();
+    // Files of the kernel promise a page and hold less.
+    let script = "tar -cf $A /sys/kernel/mm/transparent_hugepage/enabled";
+    if Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists() {
+        same(dir.path(), script);
+    }
+    // A file that grows while a pipe keeps the writer waiting.
+    random_file(dir.path().join("grows"), 40 << 20, 1);
+    let mut tar =
+        shell(dir.path(), "exec tar -c grows", true).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = tar.stdout.take().unwrap();
+    out.read_exact(&mut [0; 512]).unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(dir.path().join("grows")).unwrap();
+    std::io::Write::write_all(&mut file, b"more").unwrap();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let done = tar.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "tar: grows: file changed as we read it\n");
+    assert_eq!(done.status.code(), Some(1));
+    assert_eq!((rest.len() + 512) % 10240, 0);
+    // One that shrinks.
+    let mut tar =
+        shell(dir.path(), "exec tar -c grows", true).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = tar.stdout.take().unwrap();
+    out.read_exact(&mut [0; 512]).unwrap();
+    file.set_len(1000).unwrap();
+    let mut rest = Vec::new();
+    out.read_to_end(&mut rest).unwrap();
+    let done = tar.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(
+        told.starts_with("tar: grows: File shrank by ") && told.ends_with(" bytes; padding with zeros\n"),
+        "{told}"
+    );
+    assert_eq!((done.status.code(), (rest.len() + 512) % 10240), (Some(1), 0));
+}
+
+#[test]
+fn closed_pipes_and_full_disks_end_it() {
+    let dir = tree(&file_systems()[0].path);
+    let closed = shell(dir.path(), "tar -c t | head -c 100 > /dev/null; echo ${PIPESTATUS[0]}", true).output().unwrap();
+    assert_eq!((closed.stdout, closed.stderr), (b"141\n".to_vec(), Vec::new()));
+    let full = seen(dir.path(), "tar -cf /dev/full t", true);
+    assert_eq!(full.status, Some(2));
+    assert!(full.err.starts_with("tar: /dev/full: Cannot write: No space left on device\n"), "{full:?}");
+    let packed = seen(dir.path(), "tar -czf /dev/full t", true);
+    assert_eq!((packed.status, packed.err), (Some(2), full.err));
+}
+
+#[test]
+fn a_signal_takes_the_archive_away() {
+    let dir = file_systems()[0].dir();
+    set_up(dir.path(), "mkdir t; head -c 3000000 /dev/urandom > t/file");
+    for flags in ["-cwf", "-cwzf"] {
+        let mut tar = shell(dir.path(), &format!("exec tar {flags} archive t"), true);
+        let mut tar = tar.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It waits for an answer.
+        let mut question = [0; 8];
+        tar.stderr.as_mut().unwrap().read_exact(&mut question).unwrap();
+        assert_eq!(&question, b"add 't'?");
+        assert!(dir.path().join("archive").exists());
+        rustix::process::kill_process(rustix::process::Pid::from_child(&tar), rustix::process::Signal::INT).unwrap();
+        std::io::Write::write_all(tar.stdin.as_mut().unwrap(), b"y\ny\n").unwrap();
+        let status = tar.wait().unwrap();
+        assert_eq!(status.signal(), Some(2), "{status:?}");
+        assert!(!dir.path().join("archive").exists());
+    }
+}
+
+#[test]
+fn files_are_removed_when_the_archive_is_complete() {
+    let dir = tree(&file_systems()[0].path);
+    set_up(dir.path(), "cp -a t keep; tar -cf theirs t/dir");
+    let own = seen(
+        dir.path(),
+        "tar -cf archive --remove-files t/dir t/a && PATH=/usr/bin:/bin tar -xf archive && diff -r t/dir keep/dir",
+        true,
+    );
+    assert_eq!((own.status, own.err.as_str()), (Some(0), ""));
+    let unwritten = seen(dir.path(), "tar -cf /dev/full --remove-files t/dir; ls t/dir | wc -l", true);
+    assert_eq!(unwritten.out.trim(), seen(dir.path(), "ls keep/dir | wc -l", true).out.trim());
+}
+
+#[test]
+fn no_page_stays_in_the_cache() {
+    for fs in file_systems().iter().filter(|fs| ["host", "ext4", "xfs"].contains(&fs.name.as_str())) {
+        let dir = fs.dir();
+        let t = dir.path().join("t");
+        fs::create_dir(&t).unwrap();
+        let sizes = [1, 700, 30_000, 65_536, 65_537, 900_000, 3_000_001];
+        for (i, size) in sizes.into_iter().enumerate() {
+            random_file(t.join(format!("{i}")), size, i as u64);
+        }
+        set_up(dir.path(), "sync t/*");
+        for i in 0..sizes.len() {
+            let file = fs::File::open(t.join(format!("{i}"))).unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+        let own = seen(dir.path(), "tar -cf archive t --receipt=receipt; tar -czf packed t", true);
+        assert_eq!((own.status, own.err.as_str()), (Some(0), ""));
+        for i in 0..sizes.len() {
+            assert_eq!(resident_pages(t.join(format!("{i}"))), 0, "{} {}", fs.name, sizes[i]);
+        }
+        for archive in ["archive", "packed"] {
+            assert_eq!(resident_pages(dir.path().join(archive)), 0, "{} {archive}", fs.name);
+        }
+        let receipt = fs::read_to_string(dir.path().join("receipt")).unwrap();
+        let total: u64 = sizes.iter().sum();
+        assert!(receipt.contains(&format!("\"bytes_read\": {total},")), "{receipt}");
+    }
+}
+
+/// A group of processes with little memory, of version 1 of cgroups.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Group> {
+        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-tar-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        let group = Group(path);
+        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn memory_is_bounded() {
+    let Some(group) = Group::new(160 << 20) else {
+        skip!("no group with a memory limit can be made");
+        return;
+    };
+    let dir = file_systems()[0].dir();
+    fs::create_dir(dir.path().join("t")).unwrap();
+    for i in 0..40 {
+        random_file(dir.path().join(format!("t/{i}")), 1 << 20, i);
+    }
+    random_file(dir.path().join("t/large"), 300 << 20, 99);
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; tar -cf archive t && tar -czf packed t/1 t/2 && PATH=/usr/bin:/bin tar -df archive",
+        group.0.display()
+    );
+    let own = seen(dir.path(), &script, true);
+    assert_eq!((own.status, own.err.as_str()), (Some(0), ""));
+}
