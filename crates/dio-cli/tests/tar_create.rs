@@ -110,8 +110,13 @@ fn archives_of_all_formats_are_those_of_gnu() {
             let pax = if format == "pax" { "--pax-option=exthdr.name=%d/PaxHeaders/%f" } else { "" };
             // Only GNU tar has that option, and needs it: dio never writes the number of the process.
             let script = format!("P='{pax}'; [ -L \"$(command -v tar)\" ] && P=; tar -cf $A --format={format} $P");
-            // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio, which any tar reads alike.
-            let names = if format == "oldgnu" { "t/dir t/large t/longlink t/hole t/allhole t/fifo" } else { "t" };
+            let names = match format {
+                // Names of just 100 bytes are long ones to the oldest GNU tar, and not to dio, which any tar reads alike.
+                "oldgnu" => "t/dir t/large t/longlink t/hole t/allhole t/fifo",
+                // GNU tar says that it does not dump the link, and dumps a part of it.
+                "ustar" | "v7" => "--exclude=longlink t",
+                _ => "t",
+            };
             same(dir.path(), &format!("{script} {names}"));
             same(dir.path(), &format!("{script} -S {names}"));
         }
@@ -415,11 +420,11 @@ fn files_are_removed_when_the_archive_is_complete() {
     set_up(dir.path(), "cp -a t keep; tar -cf theirs t/dir");
     let own = seen(
         dir.path(),
-        "tar -cf archive --remove-files t/dir t/a && PATH=/usr/bin:/bin tar -xf archive && diff -r t/dir keep/dir",
+        "tar -cf archive --remove-files t/dir t/a && ! ls -d t/dir t/a 2> /dev/null && PATH=/usr/bin:/bin tar -xf archive && diff -r t/dir keep/dir",
         true,
     );
     assert_eq!((own.status, own.err.as_str()), (Some(0), ""));
-    let unwritten = seen(dir.path(), "tar -cf /dev/full --remove-files t/dir; ls t/dir | wc -l", true);
+    let unwritten = seen(dir.path(), "tar -cf /dev/full --remove-files t/dir 2> /dev/null; ls t/dir | wc -l", true);
     assert_eq!(unwritten.out.trim(), seen(dir.path(), "ls keep/dir | wc -l", true).out.trim());
 }
 

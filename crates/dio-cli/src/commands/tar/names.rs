@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, FromArgMatches};
 use rustix::fs::{Mode, OFlags, open};
 
-use super::args::{Flag, Ordered, Switch};
 use super::options::Refusal;
+use super::ordered::{Flag, Ordered, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
 use crate::quote::{marked, words};
@@ -265,7 +265,7 @@ impl Reading {
         }
         self.pending.clear();
         self.names.many = true;
-        let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot open: ", error))?;
+        let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot stat: ", error))?;
         let end = if self.null { 0 } else { b'\n' };
         for line in text.split(|byte| *byte == end).filter(|line| !line.is_empty()) {
             let start = line.iter().take_while(|byte| byte.is_ascii_whitespace()).count();

@@ -121,6 +121,10 @@ impl<'a> Store<'a> {
 
     /// A directory must be what it was before it was listed.
     fn leave(&mut self, dir: &Dir) {
+        if let (true, Some((within, name))) = (self.options.remove_files, &dir.place) {
+            let place = (std::sync::Arc::clone(within), name.clone());
+            self.remove.push(Removal { place, path: dir.path.clone(), directory: true });
+        }
         match fstat(&dir.fd) {
             Ok(now) if changed(&dir.stat, &now) && !self.options.remove_files => {
                 Note::changed(&dir.path).tell(self.run);
@@ -164,7 +168,7 @@ impl<'a> Store<'a> {
         if let Contents::Held(held, _) = member.contents {
             self.small.give_back(held.bytes);
         }
-        Ok((written, removal(member.place, member.path, false)))
+        Ok((written, removal(member.place, member.path)))
     }
 
     /// A file that was not archived yet.
@@ -192,7 +196,7 @@ impl<'a> Store<'a> {
             Read::All(_) => true,
             Read::Short => false,
         };
-        Ok((whole, removal(place, path, is_directory(&stat))))
+        Ok((whole, removal(place, path)))
     }
 
     /// A file of which other names may come.
@@ -210,9 +214,8 @@ impl<'a> Store<'a> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
-                let slash = if entry.kind == Kind::Directory { "/" } else { "" };
                 match unfit.about(entry) {
-                    Some(name) => self.run.error(format_args!("{}{slash}: {unfit}", escaped(name))),
+                    Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
                 self.refused = (entry.kind == Kind::Directory).then(|| path.to_vec());
@@ -372,8 +375,8 @@ fn changed(then: &Stat, now: &Stat) -> bool {
     (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
 }
 
-fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>, directory: bool) -> Option<Removal> {
-    place.map(|place| Removal { place, path, directory })
+fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>) -> Option<Removal> {
+    place.map(|place| Removal { place, path, directory: false })
 }
 
 impl Removal {
