@@ -31,6 +31,12 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "cat" -d 'Write files to sta
 complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
 complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
 complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
@@ -189,6 +195,291 @@ complete -c dio -n "__fish_dio_using_subcommand split" -l verbose -d 'Say when a
 complete -c dio -n "__fish_dio_using_subcommand split" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand split" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand split" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s S -l suffix -d 'The suffix of compressed files' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s b -l bits -d 'Without effect: for the format of compress' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l compression-level -d 'What -1 to -12 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s c -l stdout -d 'Write to standard output, and keep the files'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s f -l force -d 'Overwrite files, follow links, and use terminals'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s k -l keep -d 'Keep the files'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s n -l no-name -d 'Neither save nor restore the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s N -l name -d 'Save, or restore, the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s q -l quiet -d 'Suppress warnings'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s r -l recursive -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l rsyncable -d 'Make members that do not depend on each other, so that a change in the file stays small in the compressed one: that is always so'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l synchronous -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s a -l ascii -d 'Without effect, with a note'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s m -d 'Do not save or restore the time'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s M -d 'Save, or restore, the time'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l fast -d 'Compress fast: -1'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -s L -l license -d 'The same'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s S -l suffix -d 'The suffix of compressed files' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s b -l bits -d 'Without effect: for the format of compress' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l compression-level -d 'What -1 to -12 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s c -l stdout -d 'Write to standard output, and keep the files'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s f -l force -d 'Overwrite files, follow links, and use terminals'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s k -l keep -d 'Keep the files'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s n -l no-name -d 'Neither save nor restore the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s N -l name -d 'Save, or restore, the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s q -l quiet -d 'Suppress warnings'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s r -l recursive -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l rsyncable -d 'Make members that do not depend on each other, so that a change in the file stays small in the compressed one: that is always so'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l synchronous -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s a -l ascii -d 'Without effect, with a note'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s m -d 'Do not save or restore the time'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s M -d 'Save, or restore, the time'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l fast -d 'Compress fast: -1'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -s L -l license -d 'The same'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s S -l suffix -d 'The suffix of compressed files' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s b -l bits -d 'Without effect: for the format of compress' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l compression-level -d 'What -1 to -12 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s p -l processes -d 'Use N threads [default: one for each core]' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s c -l stdout -d 'Write to standard output, and keep the files'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s f -l force -d 'Overwrite files, follow links, and use terminals'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s k -l keep -d 'Keep the files'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s n -l no-name -d 'Neither save nor restore the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s N -l name -d 'Save, or restore, the name and the time'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s q -l quiet -d 'Suppress warnings'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s r -l recursive -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l rsyncable -d 'Make members that do not depend on each other, so that a change in the file stays small in the compressed one: that is always so'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l synchronous -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s v -l verbose -d 'Tell names and ratios; twice tells more'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s a -l ascii -d 'Without effect, with a note'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s m -d 'Do not save or restore the time'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s M -d 'Save, or restore, the time'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l fast -d 'Compress fast: -1'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -s L -l license -d 'The same'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s o -d 'Write to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l filelist -d 'Read the names of more files from FILE, a line each' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l compression-level -d 'What -1 to -22 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s B -d 'Give a thread SIZE bytes at a time' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s D -d 'Use the dictionary FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l stream-size -d 'Standard input has SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l size-hint -d 'Accepted: a hint changes nothing here' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s z -l compress -d 'Compress: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s c -l stdout -d 'Write to standard output'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s f -l force -d 'Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s k -l keep -d 'Keep the files: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l rm -d 'Remove each file when its target is on the medium'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s r -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s q -l quiet -d 'Tell less; twice, no errors either'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s v -l verbose -d 'Tell more'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l ultra -d 'Allow the levels from 20 to 22'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l single-thread -d 'Compress in the thread that reads and writes'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-dictID -d 'Do not store the number of the dictionary'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s C -l check -d 'Store a checksum: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-check -d 'Store no checksum; one that is there is verified all the same'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l content-size -d 'Store the size of the contents where it is known: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-content-size -d 'Do not store the size of the contents'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l exclude-compressed -d 'Leave out files whose names say that they are compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l sparse -d 'Make files with holes where there are zeros: the default, but for standard output'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-sparse -d 'Write zeros'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l pass-through -d 'Pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-pass-through -d 'Do not, even with -f and -c'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l asyncio -d 'Accepted: it is always so'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-asyncio -d 'Accepted without effect'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l sync -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s o -d 'Write to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l filelist -d 'Read the names of more files from FILE, a line each' -r -F
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l compression-level -d 'What -1 to -22 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s B -d 'Give a thread SIZE bytes at a time' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s D -d 'Use the dictionary FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l stream-size -d 'Standard input has SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l size-hint -d 'Accepted: a hint changes nothing here' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s z -l compress -d 'Compress: the default'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s c -l stdout -d 'Write to standard output'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s f -l force -d 'Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s k -l keep -d 'Keep the files: the default'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l rm -d 'Remove each file when its target is on the medium'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s r -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s q -l quiet -d 'Tell less; twice, no errors either'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s v -l verbose -d 'Tell more'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l ultra -d 'Allow the levels from 20 to 22'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l single-thread -d 'Compress in the thread that reads and writes'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-dictID -d 'Do not store the number of the dictionary'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s C -l check -d 'Store a checksum: the default'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-check -d 'Store no checksum; one that is there is verified all the same'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l content-size -d 'Store the size of the contents where it is known: the default'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-content-size -d 'Do not store the size of the contents'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l exclude-compressed -d 'Leave out files whose names say that they are compressed'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l sparse -d 'Make files with holes where there are zeros: the default, but for standard output'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-sparse -d 'Write zeros'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l pass-through -d 'Pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-pass-through -d 'Do not, even with -f and -c'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l asyncio -d 'Accepted: it is always so'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-asyncio -d 'Accepted without effect'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l sync -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s o -d 'Write to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l filelist -d 'Read the names of more files from FILE, a line each' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l compression-level -d 'What -1 to -22 stand for' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s B -d 'Give a thread SIZE bytes at a time' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s D -d 'Use the dictionary FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l stream-size -d 'Standard input has SIZE bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l size-hint -d 'Accepted: a hint changes nothing here' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s z -l compress -d 'Compress: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s d -l decompress -d 'Decompress'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s t -l test -d 'Test whether compressed files are sound'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s l -l list -d 'List what compressed files contain'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s c -l stdout -d 'Write to standard output'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s f -l force -d 'Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s k -l keep -d 'Keep the files: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l rm -d 'Remove each file when its target is on the medium'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s r -d 'Go through directories'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s q -l quiet -d 'Tell less; twice, no errors either'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s v -l verbose -d 'Tell more'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l ultra -d 'Allow the levels from 20 to 22'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l single-thread -d 'Compress in the thread that reads and writes'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-dictID -d 'Do not store the number of the dictionary'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s C -l check -d 'Store a checksum: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-check -d 'Store no checksum; one that is there is verified all the same'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l content-size -d 'Store the size of the contents where it is known: the default'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-content-size -d 'Do not store the size of the contents'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l exclude-compressed -d 'Leave out files whose names say that they are compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sparse -d 'Make files with holes where there are zeros: the default, but for standard output'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-sparse -d 'Write zeros'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l pass-through -d 'Pass on what is not compressed'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-pass-through -d 'Do not, even with -f and -c'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l asyncio -d 'Accepted: it is always so'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-asyncio -d 'Accepted without effect'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sync -d 'Sync what was written'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand probe" -l json -d 'Print one JSON array with an object for each path'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s V -l version -d 'Print version'
@@ -520,25 +811,31 @@ complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When che
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
