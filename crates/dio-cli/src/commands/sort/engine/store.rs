@@ -217,3 +217,44 @@ fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errn
     }
     Err(Errno::EXIST)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_no_name_with_and_without_the_flag_for_that() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+        let files = [unnamed(scratch.path()).unwrap(), unlinked(scratch.path(), flags, mode).unwrap()];
+        for file in &files {
+            let stat = rustix::fs::fstat(file).unwrap();
+            assert_eq!((stat.st_nlink, stat.st_mode & 0o777), (0, 0o600));
+        }
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        assert_eq!(unnamed(Path::new("/no/such/directory")).unwrap_err(), Errno::NOENT);
+    }
+
+    #[test]
+    fn directories_take_turns_and_a_run_is_as_long_as_its_lines() {
+        let (first, second) = (tempfile::tempdir_in("/var/tmp").unwrap(), tempfile::tempdir_in("/var/tmp").unwrap());
+        let directories = [first.path().to_owned(), second.path().to_owned()];
+        let tool = Tool::new("sort", &crate::tool::IoArgs::default());
+        let (store, how) = (Store::new(&tool, &directories, None), StreamOptions::default());
+        for (turn, length) in [0usize, 1, 4096, 2_500_000].into_iter().enumerate() {
+            // More was expected than comes: lines that are repeated are left out.
+            let kept = store.keep(&how, Some(length as u64 + 5000), &mut |out| {
+                out.put(&vec![b'x'; length]).map_err(Failure::Write)
+            });
+            let kept = kept.unwrap();
+            assert_eq!((kept.bytes(), &kept.directory), (length as u64, &directories[turn % 2]));
+            let mut stream = store.fetch(kept, &how).unwrap();
+            let mut seen = 0;
+            while let Some(chunk) = stream.next_chunk().unwrap() {
+                assert!(chunk.iter().all(|byte| *byte == b'x'));
+                seen += chunk.len();
+            }
+            assert_eq!(seen, length);
+        }
+    }
+}
