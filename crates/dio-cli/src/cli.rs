@@ -68,22 +68,9 @@ enum Command {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = tool::resolve(args);
-    let args = match args.get(1) {
-        // Some of its options look like numbers.
-        Some(command) if command == "split" => match split::modern(args) {
-            Ok(args) => args,
-            Err(status) => return status,
-        },
-        Some(command) if command == "sort" => sort::modern(args),
-        Some(command) if command == "uniq" => uniq::modern(args),
-        Some(command) if gzip::is_gzip(command) => match gzip::modern(args) {
-            Ok(args) => args,
-            Err(status) => return status,
-        },
-        Some(command) if zstd::is_zstd(command) => zstd::modern(args),
-        // Its first word may be letters without a dash.
-        Some(command) if command == "tar" => match tar::modern(args) {
-        _ => args,
+    let args = match modern(args) {
+        Ok(args) => args,
+        Err(status) => return status,
     };
     let error = match Cli::try_parse_from(&args) {
         Ok(cli) => return cli.run(),
@@ -96,6 +83,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The command line as clap can read it: some of the old forms look like numbers or like names.
+fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
+    match args.get(1).and_then(|command| command.to_str()) {
+        Some("split") => split::modern(args),
+        Some("sort") => Ok(sort::modern(args)),
+        Some("uniq") => Ok(uniq::modern(args)),
+        Some("gzip" | "gunzip" | "zcat") => gzip::modern(args),
+        Some("zstd" | "unzstd" | "zstdcat") => Ok(zstd::modern(args)),
+        Some("tar") => tar::modern(args),
+        _ => Ok(args),
+    }
 }
 
 impl Cli {

@@ -445,8 +445,8 @@ fn no_page_stays_in_the_cache() {
         }
         let own = seen(dir.path(), "tar -cf archive t --receipt=receipt; tar -czf packed t", true);
         assert_eq!((own.status, own.err.as_str()), (Some(0), ""));
-        for i in 0..sizes.len() {
-            assert_eq!(resident_pages(t.join(format!("{i}"))), 0, "{} {}", fs.name, sizes[i]);
+        for (i, size) in sizes.iter().enumerate() {
+            assert_eq!(resident_pages(t.join(format!("{i}"))), 0, "{} {size}", fs.name);
         }
         for archive in ["archive", "packed"] {
             assert_eq!(resident_pages(dir.path().join(archive)), 0, "{} {archive}", fs.name);

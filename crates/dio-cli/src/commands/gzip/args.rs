@@ -134,11 +134,6 @@ pub struct GzipArgs {
 /// The option that a level becomes.
 const LEVEL: &str = "--compression-level";
 
-/// Whether the name of a command is one of gzip's.
-pub fn is_gzip(command: &OsStr) -> bool {
-    ["gzip", "gunzip", "zcat"].iter().any(|name| *name == command)
-}
-
 /// The command line `dio gzip …` with levels in the form that clap can read, and with what the variable GZIP holds in
 /// front.
 ///

@@ -21,7 +21,7 @@ use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe};
 
-pub use args::{GzipArgs, is_gzip, modern};
+pub use args::{GzipArgs, modern};
 
 /// Runs `dio gzip`.
 pub fn run(args: GzipArgs) -> ExitCode {

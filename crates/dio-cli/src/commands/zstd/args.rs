@@ -228,11 +228,6 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_owned())
 }
 
-/// Whether the name of a command is one of zstd's.
-pub fn is_zstd(command: &OsStr) -> bool {
-    ["zstd", "unzstd", "zstdcat"].iter().any(|name| *name == command)
-}
-
 /// The option that a level becomes.
 const LEVEL: &str = "--compression-level";
 

@@ -21,7 +21,7 @@ use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe, errno_of};
 
-pub use args::{ZstdArgs, is_zstd, modern};
+pub use args::{ZstdArgs, modern};
 use human::human;
 
 /// Runs `dio zstd`.
