@@ -1,8 +1,268 @@
 //! `-r`, `-u`, `-A`: adding to an archive.
+//!
+//! What is added goes behind the block of NULs that ends the archive, which stays until everything is on the storage; then
+//! the first of the new blocks takes its place. So whatever ends the run, by a failure or with the machine, leaves an archive
+//! with all the members it had.
 
-use super::run::{Ended, Run};
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-/// Not merged yet.
-pub(super) fn run(_: &Run) -> Result<(), Ended> {
-    Err(Ended::Fatal("-r, -u and -A cannot be done yet".into()))
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, open};
+use rustix::io::Errno;
+
+use super::archive::{self, Archive};
+use super::create::{self, Target};
+use super::format::{BLOCK, Entries, Format, Time};
+use super::list::{ended, tell};
+use super::options::{ArchiveFormat, Operation, Refusal};
+use super::quoting::escaped;
+use super::run::{Ended, Run, unsafe_prefix};
+use super::totals;
+use crate::stop::Stop;
+use crate::tool::errno_of;
+
+/// What is known of the archive that is added to.
+#[derive(Debug, Default)]
+struct Known {
+    /// Where its end begins.
+    end: u64,
+    /// The format of its last member.
+    format: Option<Format>,
+    /// For `-u`, the newest of the members of each name.
+    newest: HashMap<Vec<u8>, Time>,
+}
+
+/// Adds what the command line names.
+///
+/// # Errors
+/// What ends the run early; the archive is then what it was.
+pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
+    let started = Instant::now();
+    let path = PathBuf::from(&run.options.archive);
+    let (fd, stat) = open_to_add(&path)?;
+    let known = match stat.st_size {
+        0 => Known::default(),
+        _ => look_through(run, &path)?,
+    };
+    if run.options.format.is_none() {
+        run.options.format = known.format.map(|format| match format {
+            Format::Gnu => ArchiveFormat::Gnu,
+            Format::Pax => ArchiveFormat::Pax,
+            Format::Ustar => ArchiveFormat::Ustar,
+            Format::V7 => ArchiveFormat::V7,
+        });
+    }
+    let added = add(run, &path, &fd, &known);
+    if !matches!(added, Ok(Some(_))) {
+        restore(&fd, known.end, stat.st_size as u64)
+            .map_err(|errno| Ended::on(path_bytes(&path), "truncate", errno))?;
+    }
+    let Some((first, removals, written)) = added? else { return Ok(()) };
+    put_first(run, &path, &fd, known.end, &first)?;
+    run.tool.set_durable();
+    removals.into_iter().for_each(|removal| removal.remove(run));
+    if run.options.totals {
+        run.note_bare(totals::line("written", written, started.elapsed()));
+    }
+    Ok(())
+}
+
+fn path_bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// Opens the archive, or makes an empty one.
+fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
+    let failed = |errno: Errno| Ended::on(path_bytes(path), "open", errno);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let fd = open(path, flags, Mode::from_raw_mode(0o666)).map_err(failed)?;
+    let stat = fstat(&fd).map_err(failed)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        let name = escaped(path_bytes(path));
+        return Err(Ended::Fatal(format!("{name}: Only archives that are regular files can be added to")));
+    }
+    Ok((fd, stat))
+}
+
+/// Reads all headers of the archive that is added to.
+fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
+    let archive = archive::open_named(run, path, None)?;
+    if archive.is_compressed() {
+        // What decompresses it ends as it likes.
+        let _ = archive.close(run, false);
+        return Err(Ended::Fatal("Cannot update compressed archives".into()));
+    }
+    let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
+    let mut known = Known::default();
+    let (mut members, mut wrong) = (0u64, false);
+    loop {
+        let next = entries.next_entry();
+        for notice in entries.take_notices() {
+            wrong |= notice.is_error();
+            tell(run, &notice, false);
+        }
+        let Some(entry) = next.map_err(|error| ended(run, error))? else { break };
+        members += 1;
+        known.format = Some(entry.format);
+        if run.options.operation == Operation::Update {
+            let newest = known.newest.entry(bare(&entry.path).to_vec()).or_insert(entry.mtime);
+            *newest = entry.mtime.max(*newest);
+        }
+    }
+    if members == 0 && wrong {
+        // Whatever it is, nobody wants an archive behind it.
+        return Err(Ended::Told);
+    }
+    known.end = entries.end().unwrap_or(entries.offset());
+    entries.into_inner().close(run, true)?;
+    Ok(known)
+}
+
+/// A name without slashes at its end.
+fn bare(name: &[u8]) -> &[u8] {
+    &name[..name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1)]
+}
+
+/// The first block, what is to be removed then, and how many bytes were written.
+type Added = (Vec<u8>, Vec<create::Removal>, u64);
+
+/// Writes what is added, all but its first block, and makes it durable. Nothing when there was nothing.
+fn add(run: &Run, path: &Path, fd: &OwnedFd, known: &Known) -> Result<Option<Added>, Ended> {
+    let failed = |error: io::Error| Ended::on(path_bytes(path), "open", errno_of(&error));
+    let mut sink = run.tool.output(fd.try_clone().map_err(failed)?, path).map_err(failed)?;
+    sink.seek(known.end + BLOCK as u64).map_err(failed)?;
+    let mut target = Target::over(run, sink, path_bytes(path).to_vec(), known.end)?;
+    target.hold_first_block();
+    let removals = match run.options.operation {
+        Operation::Catenate => {
+            catenate(run, fd, &mut target)?;
+            Vec::new()
+        }
+        _ => create::store(run, &mut target, &|name, stat| is_newer(run, known, name, stat))?,
+    };
+    if Stop::on_signals().asked() {
+        return Err(Ended::Signal);
+    }
+    if target.written() == 0 {
+        target.close(false)?;
+        return Ok(None);
+    }
+    target.end(run.options.record)?;
+    let written = target.written();
+    let first = target.take_held().unwrap_or_else(|| vec![0; BLOCK]);
+    target.close(true)?;
+    Ok(Some((first, removals, written)))
+}
+
+/// Whether a file is newer than all its copies in the archive; directories only have to be there.
+fn is_newer(run: &Run, known: &Known, name: &[u8], stat: &Stat) -> bool {
+    let name = if run.options.absolute_names { name } else { &name[unsafe_prefix(name)..] };
+    let Some(there) = known.newest.get(bare(name)) else { return true };
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        return false;
+    }
+    // Only PAX has more than seconds.
+    let nanos = if there.nanos == 0 { 0 } else { stat.st_mtime_nsec as u32 };
+    Time { seconds: stat.st_mtime, nanos } > *there
+}
+
+/// Adds the members of other archives, with their headers as they are.
+fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> {
+    let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
+        Refusal::Usage(message) | Refusal::Plain(message) | Refusal::Fatal(message) => Ended::Fatal(message),
+    })?;
+    let stop = Stop::on_signals();
+    for name in &run.options.names.list {
+        let given = Path::new(std::ffi::OsStr::from_bytes(&name.bytes));
+        let path = match directories.get(name.directory) {
+            Some(fd) if name.directory > 0 => PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())).join(given),
+            _ => given.to_owned(),
+        };
+        if is_same(own, &path) {
+            run.error(format_args!("{}: file is the archive; not dumped", escaped(&name.bytes)));
+            continue;
+        }
+        match catenate_one(run, &path, target, &stop) {
+            // What is wrong with one of them does not keep the others.
+            Err(Refused::Here(Ended::Fatal(message))) => run.error(message),
+            Err(Refused::Here(other) | Refused::There(other)) => return Err(other),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_same(own: &OwnedFd, path: &Path) -> bool {
+    let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let own = fstat(own).map(identity);
+    own.is_ok() && rustix::fs::stat(path).map(identity) == own
+}
+
+/// Where adding an archive failed: before anything of it was written, or after that.
+enum Refused {
+    Here(Ended),
+    There(Ended),
+}
+
+fn catenate_one(run: &Run, path: &Path, target: &mut Target, stop: &Stop) -> Result<(), Refused> {
+    let size = members_end(run, path).map_err(Refused::Here)?;
+    let mut archive = archive::open_named(run, path, None).map_err(Refused::Here)?;
+    let mut left = size;
+    let mut buffer = vec![0; 1 << 18];
+    while left > 0 {
+        if stop.asked() {
+            return Err(Refused::There(Ended::Signal));
+        }
+        let some = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let read = match archive.read(&mut buffer[..some]) {
+            Ok(0) => return Err(Refused::There(Ended::Fatal("Unexpected EOF in archive".into()))),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Refused::There(Ended::on(path_bytes(path), "read", errno_of(&error)))),
+        };
+        target.write(&buffer[..read]).map_err(Refused::There)?;
+        left -= read as u64;
+    }
+    archive.close(run, false).map_err(Refused::There)
+}
+
+/// Bytes of an archive before its end, all of whose members are whole.
+fn members_end(run: &Run, path: &Path) -> Result<u64, Ended> {
+    let mut entries: Entries<Archive> = Entries::new(archive::open_named(run, path, None)?);
+    loop {
+        let next = entries.next_entry();
+        let notices = entries.take_notices();
+        if let Some(wrong) = notices.iter().find(|notice| notice.is_error()) {
+            return Err(Ended::Fatal(format!("{}: {wrong}", escaped(path_bytes(path)))));
+        }
+        let what = |error| Ended::Fatal(format!("{}: {error}", escaped(path_bytes(path))));
+        if next.map_err(what)?.is_none() {
+            break;
+        }
+    }
+    let end = entries.end().unwrap_or(entries.offset());
+    entries.into_inner().close(run, true)?;
+    Ok(end)
+}
+
+/// Puts the first block of what was added in its place, once the others are on the storage.
+fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Result<(), Ended> {
+    let put = || -> io::Result<()> {
+        let mut sink = run.tool.output(fd.try_clone()?, path)?;
+        sink.seek(end)?;
+        io::Write::write_all(&mut *sink, first)?;
+        sink.sync(true)?;
+        sink.close()
+    };
+    put().map_err(|error| Ended::on(path_bytes(path), "write", errno_of(&error)))
+}
+
+/// Takes away what was written behind the end: after it there were only NULs, as many as the archive had.
+fn restore(fd: &OwnedFd, end: u64, size: u64) -> Result<(), Errno> {
+    ftruncate(fd.as_fd(), size.min(end + BLOCK as u64))?;
+    ftruncate(fd.as_fd(), size)
 }

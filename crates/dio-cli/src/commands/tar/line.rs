@@ -101,7 +101,7 @@ impl Lines {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {
             () if self.acls && acl.is_some_and(|acl| !acl.is_empty()) => Some(b'+'),
-            () if self.xattrs && !entry.xattrs.is_empty() => Some(b'*'),
+            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.choose(name)) => Some(b'*'),
             () if self.acls || self.xattrs => Some(b' '),
             () => None,
         }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::archive::{self, Archive};
-use super::format::{About, Entries, FormatError, Notice};
+use super::format::{About, BLOCK, Entries, FormatError, Notice};
 use super::line::Lines;
 use super::options::Options;
 use super::run::{Ended, Run};
@@ -22,15 +22,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let mut entries = Entries::new(archive::open(run)?).ignoring_zeros(options.ignore_zeros);
     let mut selection = Selection::new(options);
     let listed = list(run, &mut entries, &mut selection);
-    for notice in entries.take_notices() {
-        tell(run, &notice, false);
-    }
     let complete = listed?;
-    if complete && options.block_number {
-        let block = entries.end().unwrap_or(entries.offset()) / 512;
-        let what = if entries.end_is_marked() { "Block of NULs" } else { "End of File" };
-        run.list(format!("block {block}: ** {what} **").as_bytes())?;
-    }
     let read = entries.offset();
     entries.into_inner().close(run, complete)?;
     selection.finish(run);
@@ -49,11 +41,21 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
             return Ok(false);
         }
         let next = entries.next_entry();
-        for notice in entries.take_notices() {
+        let notices = entries.take_notices();
+        if matches!(next, Ok(None)) && options.block_number {
+            let block = entries.end().unwrap_or(entries.offset()) / BLOCK as u64;
+            let what = if entries.end_is_marked() { "Block of NULs" } else { "End of File" };
+            run.list(format!("block {block}: ** {what} **").as_bytes())?;
+        }
+        for notice in notices {
             tell(run, &notice, false);
         }
         let Some(entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
         if selection.choose(&entry.path).is_none() {
+            if options.show_omitted && entry.path.ends_with(b"/") {
+                let name = &entry.path[..entry.path.len() - 1];
+                run.note(format_args!("{}: Omitting", super::quoting::escaped(name)));
+            }
             continue;
         }
         let name = name_of(options, &entry.path);
@@ -72,10 +74,12 @@ fn name_of<'n>(options: &Options, name: &'n [u8]) -> &'n [u8] {
     if !options.show_transformed {
         return name;
     }
-    (0..options.strip_components).fold(name, |rest, _| {
+    let left = (0..options.strip_components).fold(name, |rest, _| {
         let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
         memchr::memchr(b'/', rest).map_or(rest, |slash| &rest[slash + 1..])
-    })
+    });
+    // Of a directory nothing but the slash behind its name may be left.
+    if left.is_empty() && name.ends_with(b"/") { b"/" } else { left }
 }
 
 /// Tells what the reader of the archive has noticed. `extracting` says that members of unknown types are taken for files.

@@ -1,6 +1,6 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
-//! `args` defines the flags, `old` brings those without dashes into that form, `options` validates them with `names`
+//! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `options` validates them with `names`
 //! (operands, lists, directories), `pattern`, `date`, `owner` and `warnings`. `run` is one run: messages, list, status. `archive`
 //! opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
 //! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
@@ -18,6 +18,7 @@ mod list;
 mod names;
 mod old;
 mod options;
+mod ordered;
 mod owner;
 mod pattern;
 mod program;
@@ -50,7 +51,7 @@ pub fn run(args: TarArgs) -> ExitCode {
         Ok(options) => options,
         Err(refusal) => return refuse(&refusal),
     };
-    let run = match Run::new(Tool::new(NAME, &io), options) {
+    let mut run = match Run::new(Tool::new(NAME, &io), options) {
         Ok(run) => run,
         Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
         Err(_) => return ExitCode::from(2),
@@ -59,7 +60,7 @@ pub fn run(args: TarArgs) -> ExitCode {
         Operation::Create => create::run(&run),
         Operation::List => list::run(&run),
         Operation::Extract => extract::run(&run),
-        Operation::Append | Operation::Update | Operation::Catenate => append::run(&run),
+        Operation::Append | Operation::Update | Operation::Catenate => append::run(&mut run),
         Operation::Diff => diff::run(&run),
     };
     run.finish(ended)

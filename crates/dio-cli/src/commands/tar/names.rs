@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, FromArgMatches};
 use rustix::fs::{Mode, OFlags, open};
 
-use super::args::{Flag, Ordered, Switch};
 use super::options::Refusal;
+use super::ordered::{Flag, Ordered, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
 use crate::quote::{marked, words};
@@ -199,7 +199,7 @@ impl Reading {
             Flag::Exclude(pattern) => {
                 self.pending.push(format!("--exclude {}", marked(pattern.as_bytes())));
                 let how = self.excluding();
-                self.names.exclude.add(&without_slashes(pattern.into_vec()), how);
+                self.names.exclude.add(pattern.as_bytes(), how);
             }
             Flag::ExcludeFrom(list) => {
                 self.pending.push(format!("--exclude-from {}", marked(list.as_bytes())));
@@ -265,7 +265,7 @@ impl Reading {
         }
         self.pending.clear();
         self.names.many = true;
-        let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot open: ", error))?;
+        let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot stat: ", error))?;
         let end = if self.null { 0 } else { b'\n' };
         for line in text.split(|byte| *byte == end).filter(|line| !line.is_empty()) {
             let start = line.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
@@ -285,7 +285,7 @@ impl Reading {
         let text = read(list).map_err(|error| fatal(list.as_bytes(), "", error))?;
         let how = self.excluding();
         for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty()) {
-            self.names.exclude.add(&without_slashes(line.to_vec()), how);
+            self.names.exclude.add(line, how);
         }
         Ok(())
     }
@@ -407,7 +407,7 @@ mod tests {
     fn patterns_match_as_the_flags_before_them_say() {
         let names = names(vec![
             Flag::Set(Switch::Anchored, true),
-            Flag::Exclude("a/".into()),
+            Flag::Exclude("a".into()),
             Flag::Set(Switch::Anchored, false),
             Flag::Exclude("b".into()),
             Flag::Set(Switch::Wildcards, false),

@@ -130,7 +130,6 @@ pub(super) struct Options {
     pub(super) ignore_zeros: bool,
     /// `-n` and `--no-seek`: whether members may be passed over by seeking.
     pub(super) may_seek: bool,
-
     /// Names, directories and patterns, in order; see [`Names`].
     pub(super) names: Names,
     /// Marks of directories of which something is left out.
@@ -186,7 +185,6 @@ pub(super) struct Options {
     pub(super) xattrs_exclude: Vec<Vec<u8>>,
     /// Access control lists are kept.
     pub(super) acls: bool,
-
     /// What is done about existing files.
     pub(super) existing: Existing,
     /// `-O`
@@ -346,12 +344,19 @@ impl Options {
             let what = if self.acls { "--acls" } else { "--xattrs" };
             return Err(Refusal::usage(format!("{what} can be used only on POSIX archives")));
         }
+        let plain = matches!(self.format, Some(ArchiveFormat::Ustar | ArchiveFormat::V7));
+        if self.operation.stores() && self.sparse.is_some() && plain {
+            return Err(Refusal::usage("GNU features wanted on incompatible archive format"));
+        }
         let updates = matches!(self.operation, Operation::Append | Operation::Update | Operation::Catenate);
         if updates && self.compression.is_some() {
             return Err(Refusal::usage("Cannot update compressed archives"));
         }
-        if self.verify && self.compression.is_some() {
-            return Err(Refusal::usage("Cannot verify compressed archives"));
+        if updates && self.archive == "-" {
+            return Err(Refusal::usage("Options '-Aru' are incompatible with '-f -'"));
+        }
+        if self.verify {
+            return Err(Refusal::usage("-W is not supported; compare with -d afterwards"));
         }
         if self.clamp_mtime && self.mtime.is_none() {
             return Err(Refusal::usage("--clamp-mtime needs a date specified using --mtime"));
@@ -397,17 +402,10 @@ fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveF
             return Err(Refusal::usage(format!("{}: Invalid archive format", String::from_utf8_lossy(other))));
         }
     };
-    let flags = [
-        named,
-        args.posix.then_some(ArchiveFormat::Pax),
-        (args.old_archive || args.old && operation.stores()).then_some(ArchiveFormat::V7),
-    ];
-    let mut given = flags.into_iter().flatten();
-    let first = given.next();
-    match given.any(|other| Some(other) != first) {
-        true => Err(Refusal::usage("Conflicting archive format options")),
-        false => Ok(first),
-    }
+    // GNU tar takes the last one; here the flag that names a format is stronger than those that stand for one.
+    let old = args.old_archive || args.old && operation.stores();
+    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { old.then_some(ArchiveFormat::V7) };
+    Ok(named.or(stands_for))
 }
 
 fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> Result<Option<Compression>, Refusal> {

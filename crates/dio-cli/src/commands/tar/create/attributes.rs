@@ -44,7 +44,7 @@ impl Owners {
             ..Entry::default()
         };
         let forced = |owner: &Option<Owner>, id: u32| match owner {
-            Some(Owner { name, id: number }) => (number.unwrap_or(id), Some(name.clone().unwrap_or_default())),
+            Some(Owner { name, id: number }) => (number.unwrap_or(id), name.clone()),
             None => (id, None),
         };
         let (uid, uname) = forced(&options.owner, entry.uid);
@@ -148,7 +148,7 @@ impl Asking {
         for name in &list {
             let is_acl = name == ACL_ACCESS || name == ACL_DEFAULT;
             let wanted = self.xattrs && self.wants(name.as_bytes());
-            if !wanted && !(is_acl && self.acls) {
+            if !(wanted || is_acl && self.acls) {
                 continue;
             }
             let Some(value) = none_if_unsupported(xattr::get(path, name))?.flatten() else { continue };

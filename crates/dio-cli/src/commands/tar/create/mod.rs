@@ -22,9 +22,10 @@ use super::run::{Ended, Run};
 use crate::stop::Stop;
 use dio::pipeline::Pipeline;
 use prepare::{Preparing, Wanted};
-use store::{Removal, Store};
+use store::Store;
 use walk::Walk;
 
+pub(super) use store::Removal;
 pub(super) use target::Target;
 
 /// A deep tree keeps a directory open for each level: as many descriptors are asked for as the system lets us have, up to
@@ -71,8 +72,8 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Puts the files of the command line into an archive, from where it is; of files that are no directories only those for which
-/// `newer` says yes to the name and what the file is. Returns what `--remove-files` removes when the archive is durable.
+/// Puts the files of the command line into an archive, from where it is; only those for which `newer` says yes to the name and what
+/// the file is; it is asked about what is in directories that it does not want too. Returns what `--remove-files` removes when the archive is durable.
 ///
 /// # Errors
 /// What ends it early.

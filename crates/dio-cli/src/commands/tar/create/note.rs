@@ -17,6 +17,8 @@ pub(super) enum Note {
     Differs(Warning, String),
     /// Status 2.
     Error(String),
+    /// About an operand, of whose name it is told first what is removed from it.
+    Operand(Vec<u8>, Box<Note>),
     /// Nothing at all.
     Nothing,
 }
@@ -78,6 +80,10 @@ impl Note {
                 run.warn(kind, message);
             }
             Note::Error(message) => run.error(message),
+            Note::Operand(path, note) => {
+                run.safe_name(&path, false);
+                note.tell(run);
+            }
             Note::Nothing => {}
         }
     }

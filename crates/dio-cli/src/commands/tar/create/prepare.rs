@@ -94,11 +94,21 @@ impl<'a> Preparing<'a> {
             Job::Tell(note) => Ready::Tell(note),
             Job::Leave(dir) => Ready::Leave(dir),
             Job::Enter(dir) => self.directory(&dir),
-            Job::File(file) => self.file(file).map_or_else(Ready::Tell, |member| Ready::Member(Box::new(member))),
+            Job::File(file) => {
+                let operand = file.operand.then(|| file.path.clone());
+                match (self.file(file), operand) {
+                    (Ok(member), _) => Ready::Member(Box::new(member)),
+                    (Err(note), Some(path)) => Ready::Tell(Note::Operand(path, Box::new(note))),
+                    (Err(note), None) => Ready::Tell(note),
+                }
+            }
         }
     }
 
     fn directory(&self, dir: &Arc<Dir>) -> Ready {
+        if !(self.newer)(&dir.path, &dir.stat) {
+            return Ready::Tell(Note::Nothing);
+        }
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
             let path = PathBuf::from(format!("/proc/self/fd/{}/.", dir.fd.as_raw_fd()));
@@ -185,7 +195,10 @@ impl<'a> Preparing<'a> {
             FileType::Unknown => return Err(Note::Error(format!("{}: Unknown file type; file ignored", shown()))),
             _ => {}
         }
-        if self.is_old(stat) || !(self.newer)(&file.path, stat) {
+        if !(self.newer)(&file.path, stat) {
+            return Err(Note::Nothing);
+        }
+        if self.is_old(stat) {
             let what = format!("{}: file is unchanged; not dumped", shown());
             // GNU tar says so with -v only.
             return Err(match self.options.verbose {

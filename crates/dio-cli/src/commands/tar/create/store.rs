@@ -48,6 +48,8 @@ pub(super) struct Store<'a> {
     links: HashMap<(u64, u64), Linked>,
     /// Files with more names than this may come again.
     trivial: u64,
+    /// A directory that the format has no place for: what is in it is not archived either, until it is left.
+    refused: Option<Vec<u8>>,
     /// What is removed when the archive is durable, in the order in which it may be.
     pub(super) remove: Vec<Removal>,
 }
@@ -85,12 +87,18 @@ impl<'a> Store<'a> {
         // One name leads to a file twice only by links.
         let trivial = u64::from(!options.names.many && !options.dereference);
         let (owners, links, encoder) = (Owners::default(), HashMap::new(), encoder(options));
-        let (lines, remove) = (Lines::new(options), Vec::new());
-        Store { run, options, target, small, encoder, lines, owners, links, trivial, remove }
+        let (lines, refused, remove) = (Lines::new(options), None, Vec::new());
+        Store { run, options, target, small, encoder, lines, owners, links, trivial, refused, remove }
     }
 
     /// Does what comes next.
     pub(super) fn take(&mut self, ready: Ready) -> Result<(), Ended> {
+        if let Some(refused) = &self.refused {
+            if matches!(&ready, Ready::Leave(dir) if dir.path == *refused) {
+                self.refused = None;
+            }
+            return Ok(());
+        }
         match ready {
             Ready::Tell(note) => note.tell(self.run),
             Ready::Leave(dir) => self.leave(&dir),
@@ -113,6 +121,10 @@ impl<'a> Store<'a> {
 
     /// A directory must be what it was before it was listed.
     fn leave(&mut self, dir: &Dir) {
+        if let (true, Some((within, name))) = (self.options.remove_files, &dir.place) {
+            let place = (std::sync::Arc::clone(within), name.clone());
+            self.remove.push(Removal { place, path: dir.path.clone(), directory: true });
+        }
         match fstat(&dir.fd) {
             Ok(now) if changed(&dir.stat, &now) && !self.options.remove_files => {
                 Note::changed(&dir.path).tell(self.run);
@@ -156,7 +168,7 @@ impl<'a> Store<'a> {
         if let Contents::Held(held, _) = member.contents {
             self.small.give_back(held.bytes);
         }
-        Ok((written, removal(member.place, member.path, false)))
+        Ok((written, removal(member.place, member.path)))
     }
 
     /// A file that was not archived yet.
@@ -184,7 +196,7 @@ impl<'a> Store<'a> {
             Read::All(_) => true,
             Read::Short => false,
         };
-        Ok((whole, removal(place, path, is_directory(&stat))))
+        Ok((whole, removal(place, path)))
     }
 
     /// A file of which other names may come.
@@ -206,6 +218,7 @@ impl<'a> Store<'a> {
                     Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
+                self.refused = (entry.kind == Kind::Directory).then(|| path.to_vec());
                 return Ok(false);
             }
         };
@@ -306,7 +319,7 @@ impl<'a> Store<'a> {
             let failed = match &mut source {
                 Err(errno) => Some(*errno),
                 Ok(source) => {
-                    let copied = source.skip(offset - at).and_then(|_| Ok(self.copy(source, &mut left)));
+                    let copied = source.skip(offset - at).map(|_| self.copy(source, &mut left));
                     match copied {
                         Ok(Ok(())) => None,
                         Ok(Err(Copy::Write(ended))) => return Err(ended),
@@ -362,8 +375,8 @@ fn changed(then: &Stat, now: &Stat) -> bool {
     (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
 }
 
-fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>, directory: bool) -> Option<Removal> {
-    place.map(|place| Removal { place, path, directory })
+fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>) -> Option<Removal> {
+    place.map(|place| Removal { place, path, directory: false })
 }
 
 impl Removal {

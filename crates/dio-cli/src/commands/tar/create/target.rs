@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
 use super::super::archive::workers;
-use super::super::format::end_of_archive;
+use super::super::format::{BLOCK, end_of_archive};
 use super::super::options::Compression;
 use super::super::program::Compressing;
 use super::super::run::{Ended, Run};
@@ -29,6 +29,8 @@ pub(in super::super) struct Target {
     position: u64,
     /// Where it began.
     start: u64,
+    /// The first block, where that is to be written last, and by others.
+    held: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,17 @@ impl Target {
             }
             Some(Compression::Program(words)) => Way::Program(Box::new(Compressing::start(run, words, sink)?)),
         };
-        Ok(Target { way: Some(way), name, identity, position, start: position })
+        Ok(Target { way: Some(way), name, identity, position, start: position, held: None })
+    }
+
+    /// Keeps the first block that is written back, so that what is behind it stays no part of the archive.
+    pub(in super::super) fn hold_first_block(&mut self) {
+        self.held = Some(Vec::with_capacity(BLOCK));
+    }
+
+    /// The block that was kept back, if there was one.
+    pub(in super::super) fn take_held(&mut self) -> Option<Vec<u8>> {
+        self.held.take().filter(|block| block.len() == BLOCK)
     }
 
     /// Device and inode of the archive, if it is a regular file.
@@ -91,7 +103,7 @@ impl Target {
     }
 
     /// Bytes written, before compression.
-    pub(super) fn written(&self) -> u64 {
+    pub(in super::super) fn written(&self) -> u64 {
         self.position - self.start
     }
 
@@ -99,7 +111,13 @@ impl Target {
     ///
     /// # Errors
     /// What writing answers; a closed pipe ends the process unless that is ignored.
-    pub(in super::super) fn write(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+    pub(in super::super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+        if let Some(held) = self.held.as_mut().filter(|held| held.len() < BLOCK) {
+            let part = bytes.len().min(BLOCK - held.len());
+            held.extend_from_slice(&bytes[..part]);
+            bytes = &bytes[part..];
+            self.position += part as u64;
+        }
         let written = match &mut self.way {
             Some(Way::Plain(sink)) => sink.write_all(bytes),
             Some(Way::Program(program)) => program.write_all(bytes),

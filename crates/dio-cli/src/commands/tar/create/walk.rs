@@ -19,18 +19,17 @@ use super::note::Note;
 #[derive(Debug)]
 pub(super) struct Dir {
     pub(super) fd: OwnedFd,
-    /// Its name, with `/` at the end where something follows; empty for a directory of `-C`.
+    /// Its name, with `/` at the end; empty for a directory of `-C`.
     pub(super) path: Vec<u8>,
     pub(super) stat: Stat,
-    /// The directories it is in.
-    parent: Option<Arc<Dir>>,
+    /// The directory it is in, and its name there; none for one of `-C`.
+    pub(super) place: Option<(Arc<Dir>, CString)>,
 }
 
 impl Dir {
     /// The name of something in it.
     fn join(&self, name: &[u8]) -> Vec<u8> {
-        let slash: &[u8] = if self.path.is_empty() || self.path.ends_with(b"/") { b"" } else { b"/" };
-        [&self.path[..], slash, name].concat()
+        [&self.path[..], name].concat()
     }
 }
 
@@ -84,7 +83,7 @@ pub(super) struct Walk<'a> {
 /// What a directory without a description of its own has.
 fn root(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
     let stat = fstat(&fd)?;
-    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, parent: None }))
+    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, place: None }))
 }
 
 impl<'a> Walk<'a> {
@@ -135,7 +134,10 @@ impl<'a> Walk<'a> {
         }
         match statat(&dir.fd, &name, self.stat_flags()) {
             Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
-            Err(errno) => self.ready.push(Job::Tell(self.unreadable("stat", path, errno))),
+            Err(errno) => {
+                let note = Box::new(self.unreadable("stat", path, errno));
+                self.ready.push(Job::Tell(Note::Operand(path.to_vec(), note)));
+            }
         }
     }
 
@@ -172,15 +174,17 @@ impl<'a> Walk<'a> {
         self.ready.push(Job::File(File { dir, name, path, operand, regular }));
     }
 
-    fn directory(&mut self, within: &Arc<Dir>, name: &CStr, path: Vec<u8>, operand: bool, recursion: bool) {
+    fn directory(&mut self, within: &Arc<Dir>, name: &CStr, mut path: Vec<u8>, operand: bool, recursion: bool) {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
         let opened = openat(&within.fd, name, flags, Mode::empty()).and_then(|fd| Ok((fstat(&fd)?, fd)));
         let (stat, fd) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
-                let note =
-                    if operand { self.unreadable("open", &path, errno) } else { self.gone("open", &path, errno) };
+                let note = match operand {
+                    true => Note::Operand(path.clone(), Box::new(self.unreadable("open", &path, errno))),
+                    false => self.gone("open", &path, errno),
+                };
                 return self.ready.push(Job::Tell(note));
             }
         };
@@ -188,7 +192,10 @@ impl<'a> Walk<'a> {
             return self.ready.push(Job::Tell(Note::cannot("open", &path, Errno::LOOP)));
         }
         let elsewhere = !operand && self.options.one_file_system && stat.st_dev != within.stat.st_dev;
-        let dir = Arc::new(Dir { fd, path, stat, parent: Some(Arc::clone(within)) });
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        let dir = Arc::new(Dir { fd, path, stat, place: Some((Arc::clone(within), name.to_owned())) });
         self.descend(dir, recursion, elsewhere);
     }
 
@@ -196,10 +203,10 @@ impl<'a> Walk<'a> {
     fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
         let mut above = Some(within).filter(|_| self.options.dereference);
         while let Some(dir) = above {
-            if dir.parent.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
+            if dir.place.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
                 return true;
             }
-            above = dir.parent.as_ref();
+            above = dir.place.as_ref().map(|(above, _)| above);
         }
         false
     }

@@ -70,7 +70,13 @@ impl Block {
 
     /// Bytes that follow the header; `None` where it says nonsense.
     pub(super) fn size(&self) -> Option<u64> {
-        number::parse(&self.header.as_old().size).ok().and_then(|size| u64::try_from(size).ok())
+        let field = &self.header.as_old().size;
+        match number::parse(field) {
+            Ok(size) => u64::try_from(size).ok(),
+            // GNU tar leaves it out of the label of a volume.
+            Err(Bad::Blank) if field.iter().all(|byte| *byte == 0) => Some(0),
+            Err(_) => None,
+        }
     }
 
     fn dialect(&self) -> Dialect {

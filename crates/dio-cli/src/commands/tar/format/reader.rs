@@ -135,7 +135,8 @@ impl<A: Archive> Entries<A> {
                     self.tell(0, "This does not look like a tar archive");
                     return Ok(None);
                 }
-                0 if pending.position.is_none() => {
+                // What is no archive ends with whatever it likes.
+                count if pending.position.is_none() && (count == 0 || self.skipping) => {
                     self.end = Some(at);
                     return Ok(None);
                 }

@@ -1,0 +1,205 @@
+//! The flags of `dio tar` whose order decides: names, directories and how patterns match, each concerning what comes after it.
+
+use std::ffi::OsString;
+
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
+
+/// The flags whose order matters, as clap declares them.
+#[derive(Args, Clone, Debug)]
+struct OrderedFlags {
+    /// Files to archive, or members of the archive
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    names: Vec<OsString>,
+
+    /// Add FILE, whatever its name begins with
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    add_file: Vec<OsString>,
+
+    /// Change to DIR
+    #[arg(short = 'C', long, value_name = "DIR", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::DirPath, action = ArgAction::Append)]
+    directory: Vec<OsString>,
+
+    /// Take names from FILE, one a line
+    #[arg(short = 'T', long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    files_from: Vec<OsString>,
+
+    /// Names of -T end in NUL, and are nothing but names
+    #[arg(short = '0', long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    null: Vec<OsString>,
+
+    /// Names of -T end with the line
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_null: Vec<OsString>,
+
+    /// Names of -T are nothing but names
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    verbatim_files_from: Vec<OsString>,
+
+    /// Names of -T that begin with - are options
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_verbatim_files_from: Vec<OsString>,
+
+    /// \n and its like in names of -T are characters (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    unquote: Vec<OsString>,
+
+    /// Names of -T are taken as they are
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_unquote: Vec<OsString>,
+
+    /// What is in directories too (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    recursion: Vec<OsString>,
+
+    /// Directories without what is in them
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_recursion: Vec<OsString>,
+
+    /// Leave out what matches PATTERN
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    exclude: Vec<OsString>,
+
+    /// Leave out what matches a pattern in FILE
+    #[arg(short = 'X', long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES,
+          value_hint = ValueHint::FilePath, action = ArgAction::Append)]
+    exclude_from: Vec<OsString>,
+
+    /// Patterns match from the start of a name (default for members)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    anchored: Vec<OsString>,
+
+    /// Patterns match behind any / too (default for --exclude)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_anchored: Vec<OsString>,
+
+    /// Patterns have wildcards (default for --exclude)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    wildcards: Vec<OsString>,
+
+    /// Patterns are names (default for members)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_wildcards: Vec<OsString>,
+
+    /// Wildcards match / (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    wildcards_match_slash: Vec<OsString>,
+
+    /// Wildcards do not match /
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_wildcards_match_slash: Vec<OsString>,
+
+    /// Upper and lower case are the same
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    ignore_case: Vec<OsString>,
+
+    /// Upper and lower case differ (default)
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    no_ignore_case: Vec<OsString>,
+}
+
+/// What the help has above the flags whose order matters.
+const NAMES: &str = "Names, in the order of the command line";
+
+/// One of the flags whose order matters, with its argument as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// An operand
+    Name(OsString),
+    /// `--add-file`
+    AddFile(OsString),
+    /// `-C`
+    Directory(OsString),
+    /// `-T`
+    FilesFrom(OsString),
+    /// `--exclude`
+    Exclude(OsString),
+    /// `-X`
+    ExcludeFrom(OsString),
+    /// One without an argument, and whether it sets what it is named after
+    Set(Switch, bool),
+}
+
+/// What the flags without an argument set for those after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// `--null`
+    Null,
+    /// `--verbatim-files-from`
+    Verbatim,
+    /// `--unquote`
+    Unquote,
+    /// `--recursion`
+    Recursion,
+    /// `--anchored`
+    Anchored,
+    /// `--wildcards`
+    Wildcards,
+    /// `--wildcards-match-slash`
+    MatchSlash,
+    /// `--ignore-case`
+    IgnoreCase,
+}
+
+const SWITCHES: [(&str, Switch, bool); 16] = [
+    ("null", Switch::Null, true),
+    ("no_null", Switch::Null, false),
+    ("verbatim_files_from", Switch::Verbatim, true),
+    ("no_verbatim_files_from", Switch::Verbatim, false),
+    ("unquote", Switch::Unquote, true),
+    ("no_unquote", Switch::Unquote, false),
+    ("recursion", Switch::Recursion, true),
+    ("no_recursion", Switch::Recursion, false),
+    ("anchored", Switch::Anchored, true),
+    ("no_anchored", Switch::Anchored, false),
+    ("wildcards", Switch::Wildcards, true),
+    ("no_wildcards", Switch::Wildcards, false),
+    ("wildcards_match_slash", Switch::MatchSlash, true),
+    ("no_wildcards_match_slash", Switch::MatchSlash, false),
+    ("ignore_case", Switch::IgnoreCase, true),
+    ("no_ignore_case", Switch::IgnoreCase, false),
+];
+
+/// The flags given, in the order of the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Ordered(pub Vec<Flag>);
+
+impl Args for Ordered {
+    fn augment_args(cmd: clap::Command) -> clap::Command {
+        OrderedFlags::augment_args(cmd)
+    }
+    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
+        OrderedFlags::augment_args_for_update(cmd)
+    }
+}
+
+impl FromArgMatches for Ordered {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut found: Vec<(usize, Flag)> = Vec::new();
+        for (id, switch, value) in SWITCHES {
+            if matches.value_source(id) == Some(ValueSource::CommandLine) {
+                let places = matches.indices_of(id).into_iter().flatten();
+                found.extend(places.map(|at| (at, Flag::Set(switch, value))));
+            }
+        }
+        let mut list = |id, flag: fn(OsString) -> Flag| {
+            let values = matches.get_many::<OsString>(id).into_iter().flatten();
+            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| flag(value.clone()))));
+        };
+        list("names", Flag::Name);
+        list("add_file", Flag::AddFile);
+        list("directory", Flag::Directory);
+        list("files_from", Flag::FilesFrom);
+        list("exclude", Flag::Exclude);
+        list("exclude_from", Flag::ExcludeFrom);
+        found.sort_by_key(|&(at, _)| at);
+        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
