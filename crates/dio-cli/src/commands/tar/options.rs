@@ -344,6 +344,10 @@ impl Options {
             let what = if self.acls { "--acls" } else { "--xattrs" };
             return Err(Refusal::usage(format!("{what} can be used only on POSIX archives")));
         }
+        let plain = matches!(self.format, Some(ArchiveFormat::Ustar | ArchiveFormat::V7));
+        if self.operation.stores() && self.sparse.is_some() && plain {
+            return Err(Refusal::usage("GNU features wanted on incompatible archive format"));
+        }
         let updates = matches!(self.operation, Operation::Append | Operation::Update | Operation::Catenate);
         if updates && self.compression.is_some() {
             return Err(Refusal::usage("Cannot update compressed archives"));
