@@ -186,7 +186,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
             run.error(format_args!("{}: file is the archive; not dumped", escaped(&name.bytes)));
             continue;
         }
-        match catenate_one(run, &path, target, &stop) {
+        match catenate_one(run, &path, target, stop) {
             // What is wrong with one of them does not keep the others.
             Err(Refused::Here(Ended::Fatal(message))) => run.error(message),
             Err(Refused::Here(other) | Refused::There(other)) => return Err(other),
