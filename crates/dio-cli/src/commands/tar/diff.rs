@@ -120,7 +120,6 @@ impl Comparison<'_> {
 
     /// What is known of the file; none, which was told, where there is none.
     fn stat(&self, pair: &Pair<'_>, name: &[u8], path: &CString) -> Option<Stat> {
-        let _ = pair;
         let follow = if self.run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
         match statat(pair.dir, path, follow) {
             Ok(stat) => Some(stat),
@@ -153,7 +152,7 @@ impl Comparison<'_> {
             (stat.st_mode & 0o7777 != entry.mode, "Mode differs"),
             (stat.st_uid != uid, "Uid differs"),
             (stat.st_gid != gid, "Gid differs"),
-            ((stat.st_mtime as i64, nanos) != (entry.mtime.seconds, entry.mtime.nanos), "Mod time differs"),
+            ((stat.st_mtime, nanos) != (entry.mtime.seconds, entry.mtime.nanos), "Mod time differs"),
             (stat.st_size as u64 != entry.size, "Size differs"),
         ];
         for (_, what) in differences.iter().filter(|(differs, _)| *differs) {

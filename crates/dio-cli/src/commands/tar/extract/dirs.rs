@@ -61,12 +61,12 @@ impl Delayed {
         };
         let fd = match fd {
             // Another process has put something else there.
-            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(renamed(words)),
+            Err(Errno::NOTDIR | Errno::LOOP) => return renamed(words),
             other => other?,
         };
         let stat = fstat(&fd)?;
         if (stat.st_dev, stat.st_ino) != id {
-            return Ok(renamed(words));
+            return renamed(words);
         }
         let object = if place { Object::Place(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
@@ -77,6 +77,7 @@ impl Delayed {
     }
 }
 
-fn renamed(words: &Words<'_>) {
+fn renamed(words: &Words<'_>) -> Result<(), Errno> {
     words.error("Directory renamed before its status could be extracted");
+    Ok(())
 }

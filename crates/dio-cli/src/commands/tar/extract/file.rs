@@ -328,10 +328,10 @@ impl Job {
             ftruncate(&place.fd, self.size)?;
         } else {
             let length = stored.min(remaining.unwrap_or(AHEAD));
-            match fallocate(&place.fd, FallocateFlags::empty(), 0, length) {
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(errno.into()),
-                // The file system cannot, so it is done without.
-                _ => {}
+            let allocated = fallocate(&place.fd, FallocateFlags::empty(), 0, length);
+            // A file system that cannot does without.
+            if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
+                return Err(errno.into());
             }
         }
         let own: OwnedFd = rustix::io::fcntl_dupfd_cloexec(&place.fd, 3)?;

@@ -19,6 +19,9 @@ const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
 const PERMISSIONS: u32 = 0o777;
 const SPECIAL: u32 = 0o7000;
 
+/// An ACL as the value of its attribute, or that there is none.
+pub(crate) type Acl = Option<Vec<u8>>;
+
 /// What is set on a file once its contents are there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meta {
@@ -33,7 +36,7 @@ pub(crate) struct Meta {
     /// Extended attributes.
     pub(crate) xattrs: Vec<(CString, Vec<u8>)>,
     /// ACLs, access and default; the inner `None` removes.
-    pub(crate) acls: Option<(Option<Vec<u8>>, Option<Vec<u8>>)>,
+    pub(crate) acls: Option<(Acl, Acl)>,
 }
 
 /// How a file is reached.
@@ -80,9 +83,9 @@ impl Meta {
         }
         words.mode(mode, self.set_mode(object, mode, directory));
         if let Some((access, default)) = &self.acls {
-            words.acl(object.set_acl(ACL_ACCESS, access.as_deref()));
+            words.acl(true, object.set_acl(ACL_ACCESS, access.as_deref()));
             if directory {
-                words.acl(object.set_acl(ACL_DEFAULT, default.as_deref()));
+                words.acl(default.is_some(), object.set_acl(ACL_DEFAULT, default.as_deref()));
             }
         }
         if let Some(mtime) = self.mtime {

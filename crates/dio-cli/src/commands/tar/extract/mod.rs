@@ -214,7 +214,7 @@ impl Extraction<'_> {
         }
         tell_member(run, &mut self.lines, &entry, &name)?;
         if run.options.to_stdout {
-            return if entry.kind == Kind::Regular { self.to_stdout(entries, entry.sparse.is_some()) } else { Ok(()) };
+            return if entry.kind == Kind::Regular { self.pour_out(entries, entry.sparse.is_some()) } else { Ok(()) };
         }
         let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
         let member = tree::Member {
@@ -233,7 +233,7 @@ impl Extraction<'_> {
     }
 
     /// `-O`: the contents go to standard output.
-    fn to_stdout(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
+    fn pour_out(&mut self, entries: &mut Entries<Archive>, sparse: bool) -> Result<(), Ended> {
         let run = self.context.run;
         let failed = |error: &std::io::Error| {
             run.tool.write_failed(error);

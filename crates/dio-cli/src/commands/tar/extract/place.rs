@@ -205,7 +205,7 @@ pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted) -> Result<(), Refu
 /// Whether an existing file, which is no directory, is newer than the member or as old.
 fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
     FileType::from_raw_mode(stat.st_mode) != FileType::Directory
-        && (stat.st_mtime as i64, stat.st_mtime_nsec as i64) >= (mtime.tv_sec, mtime.tv_nsec as i64)
+        && (stat.st_mtime, stat.st_mtime_nsec as i64) >= (mtime.tv_sec, mtime.tv_nsec)
 }
 
 /// Whether what exists may be replaced. An empty directory is removed; a file stays until it is replaced.

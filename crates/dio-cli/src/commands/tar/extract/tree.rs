@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text};
+use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text, acl_of_mode};
 use super::crew::Crew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, HELD, Job, Trouble, tell};
@@ -182,6 +182,7 @@ impl<'s> Tree<'s> {
             Ok(dir) if matches!(self.context.how.old, OldFiles::Replace | OldFiles::Overwrite) => {
                 self.delay(member, &dir);
             }
+            Ok(_) if self.context.how.old == OldFiles::Skip => words.skipped(),
             Ok(_) => {}
             Err(errno) => words.cannot(doing, errno),
         }
@@ -296,14 +297,15 @@ impl<'s> Tree<'s> {
             false => (self.owners.user(&entry.uname, entry.uid), self.owners.group(&entry.gname, entry.gid)),
         });
         let acl = |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| acl_from_text(text, how.numeric_owner));
-        let acls = how.acls && (entry.acl_access.is_some() || entry.acl_default.is_some());
+        // A member without an ACL gets the one that says no more than its mode, as by GNU tar.
+        let access = || acl(&entry.acl_access).or_else(|| acl(&Some(acl_of_mode(entry.mode))));
         Meta {
             mode: entry.mode & !umask,
             whole: how.same_permissions,
             owner,
             mtime: (!how.touch).then(|| timespec(entry.mtime)),
             xattrs: if how.xattrs { self.masks.chosen(&entry.xattrs) } else { Vec::new() },
-            acls: acls.then(|| (acl(&entry.acl_access), acl(&entry.acl_default))),
+            acls: how.acls.then(|| (access(), acl(&entry.acl_default))),
         }
     }
 }

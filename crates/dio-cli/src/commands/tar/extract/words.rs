@@ -72,9 +72,15 @@ impl Words<'_> {
         }
     }
 
-    pub(super) fn acl(&self, set: Result<(), Errno>) {
-        if let Err(errno) = set {
-            self.warn(Warning::XattrWrite, format_args!("Warning: Cannot set its ACL: {}", words(errno)));
+    /// `sets` says that it was to be set, not taken away.
+    pub(super) fn acl(&self, sets: bool, done: Result<(), Errno>) {
+        if let Err(errno) = done {
+            let doing = match sets {
+                true => "acl_set_file_at: Cannot set POSIX ACLs",
+                false => "acl_delete_def_file_at: Cannot drop default POSIX ACLs",
+            };
+            let file = String::from_utf8_lossy(self.name);
+            self.run.warn(Warning::XattrWrite, format_args!("{doing} for file '{file}': {}", words(errno)));
         }
     }
 }
