@@ -118,7 +118,17 @@ fn archives_of_all_formats_are_those_of_gnu() {
                 _ => "t",
             };
             same(dir.path(), &format!("{script} {names}"));
-            same(dir.path(), &format!("{script} -S {names}"));
+            if format != "pax" {
+                same(dir.path(), &format!("{script} -S {names}"));
+                continue;
+            }
+            // GNU tar writes the number of the process before the names of sparse files.
+            let script = "tar -cf archive --format=pax -S t/hole t/allhole && mkdir out && PATH=/usr/bin:/bin tar -xf archive -C out \
+                          && cmp t/hole out/t/hole && cmp t/allhole out/t/allhole && [ $(stat -c %s archive) -lt 30000 ]";
+            assert_eq!(
+                seen(dir.path(), script, true),
+                Seen { status: Some(0), out: String::new(), err: String::new() }
+            );
         }
     }
 }
