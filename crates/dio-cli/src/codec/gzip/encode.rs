@@ -12,7 +12,7 @@ use crate::codec::{EncodeError, Moved};
 
 /// Bytes of the input in a member. What a window of 32 KiB could have found in the piece before costs less than 1 % at
 /// this size, and libdeflate gains more than that over zlib.
-pub(super) const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 2 << 20;
 
 /// A piece on its way to a worker.
 struct Piece {

@@ -1,11 +1,11 @@
 //! gzip, RFC 1952: on all cores in both directions.
 //!
 //! # What is written
-//! The input is cut into pieces of 1 MiB, and each becomes a member of its own, which any gunzip reads as one stream
+//! The input is cut into pieces of 2 MiB, and each becomes a member of its own, which any gunzip reads as one stream
 //! (RFC 1952 section 2.2). So the pieces are compressed at once, each is checked before anything of it is given away
 //! again, and damage stays within one. A member's header names its compressed size in an extra field, so that the
 //! members are found, and decompressed at once, without looking into them: the subfield `IG` of mgzip and pgzip, four
-//! bytes, little-endian, the size of the whole member. It costs 28 bytes in a MiB. Only the first member has a name and
+//! bytes, little-endian, the size of the whole member. It costs 28 bytes in 2 MiB. Only the first member has a name and
 //! a time.
 //!
 //! GNU's `gzip -l` shows the length of the last member only, and with `-v` gzip tells for each member that it ignores an
@@ -19,7 +19,7 @@
 //! write. A size that is not true is found out and not relied on.
 //!
 //! # Memory
-//! At most `2 × workers + 2` pieces are in work: when encoding 2 MiB and a little for each, and for each worker what its
+//! At most `2 × workers + 2` pieces are in work: when encoding 4 MiB and a little for each, and for each worker what its
 //! compressor needs (at most 10 MiB, at the levels from 10 on); when decoding at most [`LARGEST_SIZED`] twice for each.
 
 mod decode;
