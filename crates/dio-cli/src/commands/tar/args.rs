@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args, ValueHint};
 
-use super::ordered::Ordered;
-use crate::tool::IoArgs;
+use super::ordered::Flag;
+use crate::tool::{IoArgs, Ordered};
 
 /// Write and read archives, past the page cache
 ///
@@ -21,7 +21,7 @@ pub struct TarArgs {
 
     /// Flags whose order on the command line decides
     #[command(flatten)]
-    pub ordered: Ordered,
+    pub ordered: Ordered<Flag>,
 
     /// The archive
     #[command(flatten)]

@@ -9,10 +9,11 @@ use clap::{Args, Command, FromArgMatches};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::options::Refusal;
-use super::ordered::{Flag, Ordered, Switch};
+use super::ordered::{Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
 use crate::quote::{marked, words};
+use crate::tool::Ordered;
 
 /// One name to archive, or one pattern of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Names {
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(ordered: Ordered, exclude_vcs: bool, exclude_backups: bool) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Ordered<Flag>, exclude_vcs: bool, exclude_backups: bool) -> Result<Names, Refusal> {
         let mut reading = Reading::new();
         let fixed = Matching { recursion: false, wildcards: false, ..reading.excluding() };
         for name in VCS.iter().filter(|_| exclude_vcs) {
@@ -314,11 +315,11 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
 /// The flags in a line of a list, which may have quotes around parts of words.
 fn flags_in(line: &[u8]) -> Result<Vec<Flag>, Refusal> {
     let line_words = split_words(line).into_iter().map(OsString::from_vec);
-    let grammar = Ordered::augment_args(Command::new("list").no_binary_name(true).disable_help_flag(true));
+    let grammar = Ordered::<Flag>::augment_args(Command::new("list").no_binary_name(true).disable_help_flag(true));
     let grammar = grammar.args_override_self(true).infer_long_args(true);
     let invalid = |_| Refusal::Usage(format!("{}: not an option of a list", escaped(line)));
     let matches = grammar.try_get_matches_from(line_words).map_err(invalid)?;
-    Ok(Ordered::from_arg_matches(&matches).map_err(invalid)?.0)
+    Ok(Ordered::<Flag>::from_arg_matches(&matches).map_err(invalid)?.0)
 }
 
 /// Words parted by blanks, with quotes and backslashes as in a shell.

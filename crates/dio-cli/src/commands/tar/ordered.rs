@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
+
+use crate::tool::{Found, InOrder};
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
-struct OrderedFlags {
+pub struct OrderedFlags {
     /// Files to archive, or members of the archive
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     names: Vec<OsString>,
@@ -162,44 +163,18 @@ const SWITCHES: [(&str, Switch, bool); 16] = [
     ("no_ignore_case", Switch::IgnoreCase, false),
 ];
 
-/// The flags given, in the order of the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Ordered(pub Vec<Flag>);
+impl InOrder for Flag {
+    type Flags = OrderedFlags;
 
-impl Args for Ordered {
-    fn augment_args(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args_for_update(cmd)
-    }
-}
-
-impl FromArgMatches for Ordered {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, Flag)> = Vec::new();
+    fn find(found: &mut Found<'_, Flag>) {
         for (id, switch, value) in SWITCHES {
-            if matches.value_source(id) == Some(ValueSource::CommandLine) {
-                let places = matches.indices_of(id).into_iter().flatten();
-                found.extend(places.map(|at| (at, Flag::Set(switch, value))));
-            }
+            found.switch(id, Flag::Set(switch, value));
         }
-        let mut list = |id, flag: fn(OsString) -> Flag| {
-            let values = matches.get_many::<OsString>(id).into_iter().flatten();
-            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| flag(value.clone()))));
-        };
-        list("names", Flag::Name);
-        list("add_file", Flag::AddFile);
-        list("directory", Flag::Directory);
-        list("files_from", Flag::FilesFrom);
-        list("exclude", Flag::Exclude);
-        list("exclude_from", Flag::ExcludeFrom);
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+        found.values("names", Flag::Name);
+        found.values("add_file", Flag::AddFile);
+        found.values("directory", Flag::Directory);
+        found.values("files_from", Flag::FilesFrom);
+        found.values("exclude", Flag::Exclude);
+        found.values("exclude_from", Flag::ExcludeFrom);
     }
 }

@@ -2,10 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
 
-use crate::tool::IoArgs;
+use crate::tool::{Found, InOrder, IoArgs, Ordered};
 
 /// Leave out or count lines that are as the one before, past the page cache
 ///
@@ -28,7 +27,7 @@ pub struct UniqArgs {
 
     /// Flags whose order on the command line decides
     #[command(flatten)]
-    pub ordered: Ordered,
+    pub ordered: Ordered<Flag>,
 
     /// Take upper and lower case of letters for the same
     #[arg(short, long)]
@@ -73,7 +72,7 @@ const NO_METHOD: &str = "\0";
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
-struct OrderedFlags {
+pub struct OrderedFlags {
     /// Print all lines of groups of more than one
     #[arg(short = 'D')]
     all: bool,
@@ -116,41 +115,16 @@ pub enum Flag {
     CheckChars(OsString),
 }
 
-/// The flags given, in the order of the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Ordered(pub Vec<Flag>);
+impl InOrder for Flag {
+    type Flags = OrderedFlags;
 
-impl Args for Ordered {
-    fn augment_args(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: clap::Command) -> clap::Command {
-        OrderedFlags::augment_args_for_update(cmd)
-    }
-}
-
-impl FromArgMatches for Ordered {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, Flag)> = Vec::new();
-        if matches.value_source("all") == Some(ValueSource::CommandLine) {
-            found.extend(matches.indices_of("all").into_iter().flatten().map(|at| (at, Flag::AllRepeated(None))));
-        }
-        let mut list = |id, flag: fn(OsString) -> Flag| {
-            let values = matches.get_many::<OsString>(id).into_iter().flatten();
-            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| flag(value.clone()))));
-        };
-        list("all_repeated", |method| Flag::AllRepeated(given(method)));
-        list("group", |method| Flag::Group(given(method)));
-        list("skip_fields", Flag::SkipFields);
-        list("skip_chars", Flag::SkipChars);
-        list("check_chars", Flag::CheckChars);
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, flag)| flag).collect()))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn find(found: &mut Found<'_, Flag>) {
+        found.switch("all", Flag::AllRepeated(None));
+        found.values("all_repeated", |method| Flag::AllRepeated(given(method)));
+        found.values("group", |method| Flag::Group(given(method)));
+        found.values("skip_fields", Flag::SkipFields);
+        found.values("skip_chars", Flag::SkipChars);
+        found.values("check_chars", Flag::CheckChars);
     }
 }
 
