@@ -218,9 +218,8 @@ pub(super) struct Options {
     pub(super) interactive: bool,
 }
 
-/// What is done about existing files when extracting. Flags contradict each other as in GNU tar: the last one that can
-/// be told apart counts, and of those given here at most one of `overwrite`, `unlink_first`, `keep_old`, `skip_old` and
-/// `keep_newer` is set.
+/// What is done about existing files when extracting. At most one of `overwrite`, `unlink_first`, `keep_old`, `skip_old`,
+/// `keep_newer` and `no_overwrite_dir` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Existing {
     /// `-k`: they are errors.
@@ -266,6 +265,7 @@ impl Options {
     pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
         let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, .. } = args;
         let operation = operation_of(&operation)?;
+        ordered.check()?;
         let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
         let file = archive_name(&archive);
         let mut options = Options {

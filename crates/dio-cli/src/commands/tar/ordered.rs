@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, FromArgMatches, ValueHint};
 
+use super::options::Refusal;
+
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
 struct OrderedFlags {
@@ -120,6 +122,8 @@ pub enum Flag {
     ExcludeFrom(OsString),
     /// One without an argument, and whether it sets what it is named after
     Set(Switch, bool),
+    /// One of those that say how existing files are treated, by its long name
+    Treat(&'static str),
 }
 
 /// What the flags without an argument set for those after them.
@@ -162,9 +166,35 @@ const SWITCHES: [(&str, Switch, bool); 16] = [
     ("no_ignore_case", Switch::IgnoreCase, false),
 ];
 
+/// Flags that say how existing files are treated; GNU tar takes no two of them. A list of names (`-T`) has none.
+const TREATMENTS: [(&str, &str); 7] = [
+    ("keep_old_files", "keep-old-files"),
+    ("skip_old_files", "skip-old-files"),
+    ("keep_newer_files", "keep-newer-files"),
+    ("overwrite", "overwrite"),
+    ("unlink_first", "unlink-first"),
+    ("no_overwrite_dir", "no-overwrite-dir"),
+    ("overwrite_dir", "overwrite-dir"),
+];
+
 /// The flags given, in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Ordered(pub Vec<Flag>);
+
+impl Ordered {
+    /// How existing files are treated can be said in one way only.
+    ///
+    /// # Errors
+    /// It was said in two ways.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let mut given = self.0.iter().filter_map(|flag| if let Flag::Treat(name) = flag { Some(*name) } else { None });
+        let Some(first) = given.next() else { return Ok(()) };
+        match given.find(|other| *other != first) {
+            Some(other) => Err(Refusal::usage(format!("'--{other}' cannot be used with '--{first}'"))),
+            None => Ok(()),
+        }
+    }
+}
 
 impl Args for Ordered {
     fn augment_args(cmd: clap::Command) -> clap::Command {
@@ -182,6 +212,13 @@ impl FromArgMatches for Ordered {
             if matches.value_source(id) == Some(ValueSource::CommandLine) {
                 let places = matches.indices_of(id).into_iter().flatten();
                 found.extend(places.map(|at| (at, Flag::Set(switch, value))));
+            }
+        }
+        for (id, name) in TREATMENTS {
+            let known = matches.try_contains_id(id).unwrap_or(false);
+            if known && matches.value_source(id) == Some(ValueSource::CommandLine) {
+                let places = matches.indices_of(id).into_iter().flatten();
+                found.extend(places.map(|at| (at, Flag::Treat(name))));
             }
         }
         let mut list = |id, flag: fn(OsString) -> Flag| {
