@@ -24,9 +24,10 @@ pub struct Found<'a, F> {
 }
 
 impl<F: Clone> Found<'_, F> {
-    /// A flag without a value, by the name of its field.
+    /// A flag without a value, by the name of its field; a grammar that lacks it does not have it set.
     pub fn switch(&mut self, id: &str, flag: F) {
-        if self.matches.value_source(id) == Some(ValueSource::CommandLine) {
+        let known = self.matches.try_contains_id(id).unwrap_or(false);
+        if known && self.matches.value_source(id) == Some(ValueSource::CommandLine) {
             self.flags.extend(self.matches.indices_of(id).into_iter().flatten().map(|at| (at, flag.clone())));
         }
     }

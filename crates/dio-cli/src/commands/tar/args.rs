@@ -401,11 +401,11 @@ pub struct OverwriteArgs {
     pub keep_directory_symlink: bool,
 
     /// Keep the attributes of existing directories
-    #[arg(long, overrides_with = "overwrite_dir")]
+    #[arg(long)]
     pub no_overwrite_dir: bool,
 
     /// Replace the attributes of existing directories (default)
-    #[arg(long, overrides_with = "no_overwrite_dir")]
+    #[arg(long)]
     pub overwrite_dir: bool,
 
     /// Extract contents to standard output

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::format::{Entry, Kind, Time};
 use super::options::{Options, Quoting};
 use super::pattern::{Matching, Pattern};
-use super::quoting::shown;
+use super::quoting::{harmless, shown};
 
 /// What the columns have at least, in bytes; they grow with what was shown, as GNU tar's do.
 const OWNER_AND_SIZE: usize = 19;
@@ -118,7 +118,7 @@ impl Lines {
         let mut entries = short(&entry.acl_access, b"");
         entries.extend(short(&entry.acl_default, b"default:"));
         if self.acls && !entries.is_empty() {
-            lines.push([b"  a: ", &entries.join(&b","[..])[..]].concat());
+            lines.push([b"  a: ", &harmless(&entries.join(&b","[..]))[..]].concat());
         }
         for (name, value) in entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.choose(name)) {
             lines.push([format!("  x: {} ", value.len()).as_bytes(), &shown(name, self.quoting)].concat());
@@ -130,7 +130,7 @@ impl Lines {
         if name.is_empty() || self.numeric_owner {
             line.extend(id.to_string().bytes());
         } else {
-            line.extend(name);
+            line.extend(harmless(name));
         }
     }
 

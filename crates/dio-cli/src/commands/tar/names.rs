@@ -207,6 +207,7 @@ impl Reading {
                 self.exclude_from(&list)?;
             }
             Flag::Set(switch, value) => self.set(switch, value),
+            Flag::Treat(_) => {}
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, SelectArgs, TarArgs, TellArgs};
 use super::date::{self, Moment};
 use super::names::{Names, split_words};
+use super::ordered::check_ordered;
 use super::owner::Owner;
 use super::warnings::Warnings;
 use crate::quote::marked;
@@ -218,9 +219,8 @@ pub(super) struct Options {
     pub(super) interactive: bool,
 }
 
-/// What is done about existing files when extracting. Flags contradict each other as in GNU tar: the last one that can
-/// be told apart counts, and of those given here at most one of `overwrite`, `unlink_first`, `keep_old`, `skip_old` and
-/// `keep_newer` is set.
+/// What is done about existing files when extracting. At most one of `overwrite`, `unlink_first`, `keep_old`, `skip_old`,
+/// `keep_newer` and `no_overwrite_dir` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Existing {
     /// `-k`: they are errors.
@@ -266,6 +266,7 @@ impl Options {
     pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
         let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, .. } = args;
         let operation = operation_of(&operation)?;
+        check_ordered(&ordered.0)?;
         let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
         let file = archive_name(&archive);
         let mut options = Options {

@@ -6,6 +6,8 @@ use clap::{ArgAction, Args, ValueHint};
 
 use crate::tool::{Found, InOrder};
 
+use super::options::Refusal;
+
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
 pub struct OrderedFlags {
@@ -121,6 +123,8 @@ pub enum Flag {
     ExcludeFrom(OsString),
     /// One without an argument, and whether it sets what it is named after
     Set(Switch, bool),
+    /// One of those that say how existing files are treated, by its long name
+    Treat(&'static str),
 }
 
 /// What the flags without an argument set for those after them.
@@ -163,12 +167,39 @@ const SWITCHES: [(&str, Switch, bool); 16] = [
     ("no_ignore_case", Switch::IgnoreCase, false),
 ];
 
+/// Flags that say how existing files are treated; GNU tar takes no two of them. A list of names (`-T`) has none.
+const TREATMENTS: [(&str, &str); 7] = [
+    ("keep_old_files", "keep-old-files"),
+    ("skip_old_files", "skip-old-files"),
+    ("keep_newer_files", "keep-newer-files"),
+    ("overwrite", "overwrite"),
+    ("unlink_first", "unlink-first"),
+    ("no_overwrite_dir", "no-overwrite-dir"),
+    ("overwrite_dir", "overwrite-dir"),
+];
+
+/// How existing files are treated can be said in one way only.
+///
+/// # Errors
+/// It was said in two ways.
+pub(super) fn check_ordered(flags: &[Flag]) -> Result<(), Refusal> {
+    let mut given = flags.iter().filter_map(|flag| if let Flag::Treat(name) = flag { Some(*name) } else { None });
+    let Some(first) = given.next() else { return Ok(()) };
+    match given.find(|other| *other != first) {
+        Some(other) => Err(Refusal::usage(format!("'--{other}' cannot be used with '--{first}'"))),
+        None => Ok(()),
+    }
+}
+
 impl InOrder for Flag {
     type Flags = OrderedFlags;
 
     fn find(found: &mut Found<'_, Flag>) {
         for (id, switch, value) in SWITCHES {
             found.switch(id, Flag::Set(switch, value));
+        }
+        for (id, name) in TREATMENTS {
+            found.switch(id, Flag::Treat(name));
         }
         found.values("names", Flag::Name);
         found.values("add_file", Flag::AddFile);

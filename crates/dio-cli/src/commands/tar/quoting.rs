@@ -48,6 +48,23 @@ fn octal(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
+/// Text that GNU tar lists as it is, but for what a terminal might obey: control characters become escapes.
+pub(super) fn harmless(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for part in text.utf8_chunks() {
+        for c in part.valid().chars() {
+            let mut bytes = [0; 4];
+            let encoded = c.encode_utf8(&mut bytes).as_bytes();
+            if c.is_control() { encoded.iter().for_each(|b| octal(&mut out, *b)) } else { out.extend(encoded) }
+        }
+        for &byte in part.invalid() {
+            // These are the control characters of ISO 8859.
+            if matches!(byte, 0x80..0xa0) { octal(&mut out, byte) } else { out.push(byte) }
+        }
+    }
+    out
+}
+
 /// Undoes the escapes in a name that was given, as GNU tar does with all of them by default; what is no escape stays.
 pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
@@ -84,6 +101,12 @@ pub(super) fn unquoted(name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_might_obey_is_escaped() {
+        assert_eq!(harmless(b"D\\u: \x1b[1m\x9b1m\xff"), b"D\\u: \\033[1m\\2331m\xff");
+        assert_eq!(harmless("é\u{9b}".as_bytes()), "é\\302\\233".as_bytes());
+    }
 
     #[test]
     fn escapes_are_those_of_gnu_and_undone() {

@@ -55,6 +55,10 @@ pub(super) struct Run {
 #[derive(Debug)]
 enum List {
     Stdout(BufWriter<io::Stdout>),
+    /// There was no standard output from the start.
+    Closed,
+    /// It could not be written, which was told.
+    Broken,
     /// Standard output has the archive, or the contents.
     Stderr,
     File(BufWriter<File>),
@@ -74,6 +78,7 @@ impl Run {
                 List::File(BufWriter::new(file))
             }
             None if stdout_is_taken(&options) => List::Stderr,
+            None if dio::sys::was_closed(1) => List::Closed,
             None => List::Stdout(BufWriter::new(io::stdout())),
         };
         let (status, prefixes) = (AtomicU8::new(0), Mutex::default());
@@ -122,10 +127,11 @@ impl Run {
         self.status.fetch_max(DIFFERS, Ordering::Relaxed);
     }
 
-    /// Writes a line into the list of files.
+    /// Writes a line into the list of files. Where that fails it is told, and what has more to do than the list goes on, as
+    /// with GNU tar.
     ///
     /// # Errors
-    /// Standard output or the index file cannot be written.
+    /// Standard output or the index file cannot be written, and nothing else is to be done.
     pub(super) fn list(&self, line: &[u8]) -> Result<(), Ended> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let written = match &mut *list {
@@ -145,8 +151,15 @@ impl Run {
                 whole(out)
             }
             List::File(out) => out.write_all(line).and_then(|()| out.write_all(b"\n")),
+            List::Closed => Err(Errno::BADF.into()),
+            List::Broken => return Ok(()),
         };
-        written.map_err(|error| self.list_failed(&error))
+        let Err(error) = written else { return Ok(()) };
+        *list = List::Broken;
+        drop(list);
+        let failed = self.list_failed(&error);
+        let only_lists = matches!(self.options.operation, Operation::List | Operation::Diff);
+        if only_lists { Err(failed) } else { Ok(()) }
     }
 
     fn list_failed(&self, error: &io::Error) -> Ended {
@@ -181,7 +194,7 @@ impl Run {
         match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
             List::Stdout(out) => out.flush(),
             List::File(out) => out.flush(),
-            List::Stderr => Ok(()),
+            List::Stderr | List::Closed | List::Broken => Ok(()),
         }
     }
 

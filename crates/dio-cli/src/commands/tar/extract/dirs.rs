@@ -14,6 +14,7 @@ use super::super::run::Run;
 use super::evict::Evictor;
 use super::meta::{Meta, Object};
 use super::names::Clean;
+use super::place::Gone;
 use super::root::Root;
 use super::words::Words;
 
@@ -38,9 +39,9 @@ impl Dirs {
         self.waiting.insert(id, Delayed { shown: shown.to_vec(), root, path, meta });
     }
 
-    /// Sets everything. What fails is told.
-    pub(super) fn finish(self, run: &Run, evictor: &Evictor) {
-        let mut all: Vec<_> = self.waiting.into_iter().collect();
+    /// Sets everything, but on what has made way for something else. What fails is told.
+    pub(super) fn finish(self, run: &Run, evictor: &Evictor, gone: &Gone) {
+        let mut all: Vec<_> = self.waiting.into_iter().filter(|(id, _)| !gone.has(*id)).collect();
         all.sort_by_key(|(_, delayed)| std::cmp::Reverse(delayed.path.depth()));
         for (id, delayed) in all {
             let words = Words { run, name: &delayed.shown };

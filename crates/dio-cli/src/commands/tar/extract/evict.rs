@@ -117,7 +117,7 @@ impl Evictor {
 
     /// A file that cannot be opened again keeps its pages, which only cost memory.
     fn drop_file(&self, (root, path): &(Arc<Root>, Clean)) {
-        let Ok(fd) = root.find(&path.0, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK) else { return };
+        let Ok(fd) = root.find_data(&path.0) else { return };
         if self.journalled.get() == Some(&true) {
             let _ = write_back(&fd, 0..i64::MAX as u64);
         }
@@ -127,10 +127,7 @@ impl Evictor {
 
 /// Syncs a file or directory, and the directory it is in; false if that cannot be done by name.
 fn sync_one(root: &Root, path: &Clean) -> bool {
-    let sync = |path: &[u8], flags| {
-        let found = root.find(path, flags | OFlags::RDONLY | OFlags::NONBLOCK);
-        found.is_ok_and(|fd| fsync(fd).is_ok())
-    };
+    let sync = |found: Result<OwnedFd, Errno>| found.is_ok_and(|fd| fsync(fd).is_ok());
     let parent = path.split().map_or(&b""[..], |(parent, _)| parent);
-    sync(&path.0, OFlags::NOFOLLOW) && sync(parent, OFlags::DIRECTORY)
+    sync(root.find_data(&path.0)) && sync(root.find(parent, OFlags::RDONLY | OFlags::DIRECTORY))
 }

@@ -22,7 +22,7 @@ use super::crew::Outline;
 use super::evict::Evictor;
 use super::meta::{Meta, Object};
 use super::names::Clean;
-use super::place::{Place, Refusal, Wanted};
+use super::place::{Gone, Place, Refusal, Wanted};
 use super::root::{Dir, Root};
 use super::words::Words;
 use crate::receipt::{FileLine, Role, main_way};
@@ -44,6 +44,7 @@ pub(super) struct Context<'r> {
     pub(super) run: &'r Run,
     pub(super) how: How,
     pub(super) evictor: Evictor,
+    pub(super) gone: Gone,
 }
 
 /// A file to write.
@@ -119,9 +120,11 @@ impl Job {
         self.path.split().map_or(&[], |(parent, _)| parent)
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory it takes: an archive may have names, maps and attributes that are larger than the data.
     pub(super) fn bytes(&self) -> usize {
-        self.body.len()
+        let map = self.sparse.as_ref().map_or(0, |map| map.len() * size_of::<(u64, u64)>());
+        let attributes: usize = self.meta.xattrs.iter().map(|(name, value)| name.count_bytes() + value.len()).sum();
+        self.body.len() + map + attributes + self.shown.len() + 3 * self.path.0.len()
     }
 
     /// What the crew remembers of it.
@@ -134,7 +137,7 @@ impl Job {
     }
 
     fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<Place<'a>> {
-        let wanted = Wanted { old: context.how.old, mtime: self.mtime, long };
+        let wanted = Wanted { old: context.how.old, mtime: self.mtime, long, gone: &context.gone };
         Place::make(&self.dir, &self.name, wanted).map_err(|refusal| tell(refusal, words, "open")).ok()
     }
 

@@ -22,11 +22,15 @@ mod tree;
 mod words;
 mod xattrs;
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::fs::Timespec;
+use rustix::fs::{Mode, Timespec, mkdirat};
+use rustix::io::Errno;
 
 use super::archive::Archive;
 use super::format::{Entries, Entry, Kind, Time};
@@ -43,8 +47,8 @@ use crew::{Crew, Shared};
 use evict::Evictor;
 use file::{Context, Pouring};
 use names::Clean;
-use place::OldFiles;
-use root::Root;
+use place::{Gone, OldFiles};
+use root::{Dir, Root};
 use tree::Tree;
 
 pub(super) use owners::Owners;
@@ -113,20 +117,19 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
         Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
     })?;
     let how = How::of(&run.options);
-    let root = |fd: OwnedFd| Root::open(fd.as_fd(), c".", how.absolute).map(Arc::new);
-    let roots = directories.into_iter().map(root).collect::<Result<Vec<_>, _>>();
-    let roots = roots.map_err(|errno| Ended::on(".", "open", errno))?;
+    let roots = open_roots(run, directories, how.absolute)?;
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
-    let context = Context { run, how, evictor: Evictor::default() };
+    let context = Context { run, how, evictor: Evictor::default(), gone: Gone::default() };
     let shared = Shared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
         let crew = Crew::new(scope, &shared, &context);
-        let tree = Tree::new(&context, crew);
-        let mut extraction =
-            Extraction { context: &context, roots: &roots, length, tree, lines: Lines::new(&run.options) };
+        let tree = Tree::new(&context, crew, roots.len() > 1);
+        let tops = vec![None; roots.len()];
+        let lines = Lines::new(&run.options);
+        let mut extraction = Extraction { context: &context, roots: &roots, tops, length, tree, lines };
         let outcome = extraction.members(&mut entries, &mut selection);
         extraction.tree.finish();
         outcome
@@ -158,6 +161,8 @@ fn finish_storage(context: &Context<'_>) {
 struct Extraction<'s> {
     context: &'s Context<'s>,
     roots: &'s [Arc<Root>],
+    /// The same for `--one-top-level`, as soon as something is extracted into them.
+    tops: Vec<Option<Arc<Root>>>,
     /// Bytes of the archive, where that is known.
     length: Option<u64>,
     tree: Tree<'s>,
@@ -218,9 +223,10 @@ impl Extraction<'_> {
         }
         let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
         let member = tree::Member {
-            root: Arc::clone(&self.roots[directory]),
-            path: Clean::of(&name),
+            root: self.root(directory)?,
+            path: Clean::of(in_top(run, &name)),
             shown: name,
+            link_path: Clean::of(in_top(run, &link)),
             link,
             remaining: self.length.map(|length| length.saturating_sub(entries.offset())),
             entry,
@@ -230,6 +236,17 @@ impl Extraction<'_> {
             Err(file::Trouble::Stopped) => Err(Ended::Signal),
             Err(file::Trouble::Archive(error)) => Err(ended(self.context.run, error)),
         }
+    }
+
+    /// The directory that names start from. The top directory was named by the user, and may be anywhere.
+    fn root(&mut self, directory: usize) -> Result<Arc<Root>, Ended> {
+        let root = &self.roots[directory];
+        let Some(top) = &self.context.run.options.one_top_level else { return Ok(Arc::clone(root)) };
+        if let Some(found) = &self.tops[directory] {
+            return Ok(Arc::clone(found));
+        }
+        let found = open_top(root.dir(), top, &self.context.how).map_err(|errno| Ended::on(top, "mkdir", errno))?;
+        Ok(Arc::clone(self.tops[directory].insert(Arc::new(found))))
     }
 
     /// `-O`: the contents go to standard output.
@@ -247,6 +264,41 @@ impl Extraction<'_> {
             Err(Pouring::Archive(error)) => Err(ended(self.context.run, error)),
             Err(Pouring::Stopped) => Err(Ended::Signal),
         }
+    }
+}
+
+/// The directories of `-C` as those that names start from.
+fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Vec<Arc<Root>>, Ended> {
+    let open = |(fd, path): (OwnedFd, &PathBuf)| {
+        let root = Root::open(fd.as_fd(), c".", anywhere).map(Arc::new);
+        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        root.map_err(|errno| Ended::on(name.as_os_str().as_bytes(), "open", errno))
+    };
+    directories.into_iter().zip(&run.options.names.directories).map(open).collect()
+}
+
+/// Opens the directory of `--one-top-level`, and makes what is missing on the way to it.
+fn open_top(from: &Dir, top: &[u8], how: &How) -> Result<Root, Errno> {
+    let mode = Mode::from_bits_retain(0o777 & !how.umask | if how.superuser { 0 } else { 0o300 });
+    let ends = top.iter().enumerate().filter(|&(at, byte)| *byte == b'/' && at > 0).map(|(at, _)| at);
+    for end in ends.chain([top.len()]) {
+        match mkdirat(from, &top[..end], mode) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            // Opening it tells whether that matters.
+            Err(_) => break,
+        }
+    }
+    Root::open(from, &CString::new(top).map_err(|_| Errno::INVAL)?, how.absolute)
+}
+
+/// A name as it is in the top directory.
+fn in_top<'n>(run: &Run, name: &'n [u8]) -> &'n [u8] {
+    match &run.options.one_top_level {
+        Some(top) if is_within(name, top) => {
+            let rest = &name[top.len()..];
+            &rest[rest.iter().take_while(|byte| **byte == b'/').count()..]
+        }
+        _ => name,
     }
 }
 

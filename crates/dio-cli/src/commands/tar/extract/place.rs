@@ -1,8 +1,10 @@
 //! Where a file appears, and what happens to what has its name already.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fstat, linkat, openat, renameat, statat, unlinkat,
@@ -74,27 +76,49 @@ enum Naming {
     Temporary(CString),
 }
 
+/// Directories, by device and inode, that were removed for something else: nothing is to be set on them any more.
+#[derive(Debug, Default)]
+pub(super) struct Gone(Mutex<HashSet<(u64, u64)>>);
+
+impl Gone {
+    fn all(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new directory may have the inode of one that is gone.
+    pub(super) fn is_there(&self, id: (u64, u64)) {
+        self.all().remove(&id);
+    }
+
+    pub(super) fn has(&self, id: (u64, u64)) -> bool {
+        self.all().contains(&id)
+    }
+}
+
 /// Size of a file, and what is to be known about the member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     pub(super) old: OldFiles,
     pub(super) mtime: Timespec,
     /// It takes long to write, so it gets its name when it is complete.
     pub(super) long: bool,
+    /// Where removed directories are noted.
+    pub(super) gone: &'a Gone,
 }
 
 impl<'a> Place<'a> {
     /// Makes a file for `name` in `dir`, or opens the one that is there to be written into.
-    pub(super) fn make(dir: &'a Dir, name: &'a CStr, wanted: Wanted) -> Result<Place<'a>, Refusal> {
+    pub(super) fn make(dir: &'a Dir, name: &'a CStr, wanted: Wanted<'_>) -> Result<Place<'a>, Refusal> {
         prepare(dir, name, wanted)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
         let there = |fd| Place { fd, dir, name, naming: Naming::There };
-        if wanted.old == OldFiles::Overwrite {
+        // To open a device may do something already.
+        if wanted.old == OldFiles::Overwrite && !is_special(dir, name) {
             match openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
                 Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
-                // A device or pipe is no place for the contents of a file.
+                // Neither is a link, or what another process has put there, a place for the contents of a file.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -169,6 +193,12 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Whether a device, pipe or socket has this name.
+fn is_special(dir: &Dir, name: &CStr) -> bool {
+    let kind = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    kind.is_ok_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink))
+}
+
 fn is_regular(fd: &OwnedFd) -> bool {
     fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
@@ -184,13 +214,13 @@ fn temporary_name() -> CString {
 }
 
 /// What is done before a member is made: older files go (`-U`), newer ones stay (`--keep-newer-files`).
-pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted) -> Result<(), Refusal> {
+pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), Refusal> {
     match wanted.old {
-        OldFiles::UnlinkFirst => match remove(dir, name) {
+        OldFiles::UnlinkFirst => match remove(dir, name, wanted.gone) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(Refusal::Unlink(errno)),
         },
-        OldFiles::UnlinkAll => match remove_all(dir, name, 0) {
+        OldFiles::UnlinkAll => match remove_all(dir, name, wanted.gone, 0) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(Refusal::Unlink(errno)),
         },
@@ -209,7 +239,7 @@ fn is_newer(stat: &Stat, mtime: Timespec) -> bool {
 }
 
 /// Whether what exists may be replaced. An empty directory is removed; a file stays until it is replaced.
-fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted) -> Way {
+fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
     match wanted.old {
         OldFiles::Skip => return Way::Skip,
         OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return Way::Blocked,
@@ -217,13 +247,13 @@ fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted) -> Way {
         _ => {}
     }
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory if unlinkat(dir, name, AtFlags::REMOVEDIR).is_err() => Way::Blocked,
+        FileType::Directory if remove_directory(dir, name, wanted.gone).is_err() => Way::Blocked,
         _ => Way::Clear,
     }
 }
 
 /// The same, and the old file is removed: for what cannot be made beside it.
-pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted) -> Way {
+pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
     let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return Way::Blocked };
     let way = judge(dir, name, &stat, wanted);
     if way != Way::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -233,18 +263,31 @@ pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted) -> Way {
 }
 
 /// Removes a file or an empty directory.
-fn remove(dir: &Dir, name: &CStr) -> Result<(), Errno> {
+fn remove(dir: &Dir, name: &CStr, gone: &Gone) -> Result<(), Errno> {
     match unlinkat(dir, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) => unlinkat(dir, name, AtFlags::REMOVEDIR),
+        Err(Errno::ISDIR | Errno::PERM) => remove_directory(dir, name, gone),
         other => other,
     }
+}
+
+/// Removes an empty directory.
+fn remove_directory(dir: impl AsFd, name: &CStr, gone: &Gone) -> Result<(), Errno> {
+    let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let id = (stat.st_dev, stat.st_ino);
+    // Noted before: as soon as it is removed, another thread may make a directory with its inode.
+    let fresh = gone.all().insert(id);
+    let removed = unlinkat(dir, name, AtFlags::REMOVEDIR);
+    if removed.is_err() && fresh {
+        gone.is_there(id);
+    }
+    removed
 }
 
 /// Directories inside each other that are removed; deeper ones are an error, not an overflow of the stack.
 const DEEPEST: u32 = 1000;
 
 /// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor.
-fn remove_all(dir: impl AsFd, name: &CStr, depth: u32) -> Result<(), Errno> {
+fn remove_all(dir: impl AsFd, name: &CStr, gone: &Gone, depth: u32) -> Result<(), Errno> {
     match unlinkat(&dir, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
         other => return other,
@@ -259,7 +302,7 @@ fn remove_all(dir: impl AsFd, name: &CStr, depth: u32) -> Result<(), Errno> {
         .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
         .collect();
     for inner in names {
-        remove_all(&inside, &inner, depth + 1)?;
+        remove_all(&inside, &inner, gone, depth + 1)?;
     }
-    unlinkat(dir, name, AtFlags::REMOVEDIR)
+    remove_directory(dir, name, gone)
 }

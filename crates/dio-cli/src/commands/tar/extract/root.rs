@@ -10,8 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
+
+use super::names::has_dot_dot;
 
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
@@ -61,7 +63,10 @@ impl Root {
     /// What `open(2)` answers.
     pub(crate) fn open(from: impl AsFd, path: &CStr, anywhere: bool) -> Result<Root, Errno> {
         let fd = openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(Root { dir: Dir::of(fd)?, anywhere, by_hand: AtomicBool::new(false) })
+        let dir = Dir::of(fd)?;
+        // Nothing leads out of the root directory.
+        let top = stat(c"/").is_ok_and(|top| (top.st_dev, top.st_ino) == dir.id);
+        Ok(Root { dir, anywhere: anywhere || top, by_hand: AtomicBool::new(false) })
     }
 
     /// The directory itself.
@@ -109,6 +114,34 @@ impl Root {
         Dir::of(self.find(path, OFlags::PATH | OFlags::DIRECTORY)?)
     }
 
+    /// The same, and whether it may have other paths: there is a link on the way, or nobody knows.
+    pub(crate) fn find_dir_and_way(&self, path: &[u8]) -> (Result<Arc<Dir>, Errno>, bool) {
+        if !path.is_empty() && !self.by_hand.load(Ordering::Relaxed) {
+            let inside = if self.anywhere { ResolveFlags::empty() } else { ResolveFlags::BENEATH };
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            match openat2(&*self.dir, path, flags, Mode::empty(), inside | ResolveFlags::NO_SYMLINKS) {
+                Err(Errno::LOOP | Errno::AGAIN | Errno::INTR | Errno::NOSYS | Errno::PERM) => {}
+                found => return (found.and_then(Dir::of), has_dot_dot(path)),
+            }
+        }
+        (self.find_dir(path), true)
+    }
+
+    /// Opens a regular file or a directory to read; not through a link. Of devices and pipes not even that: to open one may
+    /// do something already.
+    ///
+    /// # Errors
+    /// As [`Root::find`]; EINVAL for what holds no data.
+    pub(crate) fn find_data(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let place = self.find(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        match FileType::from_raw_mode(fstat(&place)?.st_mode) {
+            FileType::RegularFile | FileType::Directory => {
+                openat(CWD, own_path(&place), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+
     /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone through, never to
     /// whatever is above it now, so no renaming at the same time leads out.
     fn walk(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -136,9 +169,9 @@ impl Root {
                 return openat(here, &*component, flags, Mode::empty());
             }
             let found = openat(here, &*component, step, Mode::empty())?;
-            let kind = rustix::fs::FileType::from_raw_mode(fstat(&found)?.st_mode);
+            let kind = FileType::from_raw_mode(fstat(&found)?.st_mode);
             match kind {
-                rustix::fs::FileType::Symlink => {
+                FileType::Symlink => {
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(Errno::LOOP);
@@ -146,7 +179,7 @@ impl Root {
                     let target = readlinkat(&found, c"", Vec::new())?;
                     push(&mut left, target.to_bytes())?;
                 }
-                rustix::fs::FileType::Directory => through.push(found),
+                FileType::Directory => through.push(found),
                 _ if last => return reopen(here, &component, flags),
                 _ => return Err(Errno::NOTDIR),
             }
@@ -184,8 +217,6 @@ pub(super) fn own_path(fd: impl AsFd) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-
-    use rustix::fs::CWD;
 
     use super::*;
 
@@ -245,5 +276,24 @@ mod tests {
             assert_eq!(id(&kernel, refused, everything), Err(Errno::XDEV), "{refused}");
         }
         assert!(id(&kernel, "l/up/d", everything).is_ok());
+    }
+    /// Nothing leads out of `/`, so that links may lead anywhere there.
+    #[test]
+    fn absolute_links_are_followed_in_the_root_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("d")).unwrap();
+        symlink(scratch.path().join("d"), scratch.path().join("l")).unwrap();
+        let root = Root::open(CWD, c"/", false).unwrap();
+        let path = |name| scratch.path().strip_prefix("/").unwrap().join(name).into_os_string().into_encoded_bytes();
+        let (direct, _) = root.find_dir_and_way(&path("d"));
+        let (linked, through_link) = root.find_dir_and_way(&path("l"));
+        assert_eq!((linked.unwrap().id, through_link), (direct.unwrap().id, true));
+    }
+
+    #[test]
+    fn devices_are_not_opened() {
+        let root = Root::open(CWD, c"/dev", false).unwrap();
+        assert_eq!(root.find_data(b"null").unwrap_err(), Errno::INVAL);
+        assert!(root.find_data(b"").is_ok());
     }
 }

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use super::super::format::Kind;
 use super::file::tell;
 use super::meta::Object;
-use super::names::Clean;
 use super::place::{self, Way};
 use super::root::Dir;
 use super::tree::{Member, Tree, hard_link_to, symlink_to};
@@ -80,7 +79,7 @@ impl Tree<'_> {
     /// never to what that leads to.
     pub(super) fn hard_link(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let doing = hard_link_to(&member.link);
-        let path = Clean::of(&member.link);
+        let path = &member.link_path;
         let Some((parent, target)) = path.split() else {
             return words.cannot(doing, Errno::PERM);
         };

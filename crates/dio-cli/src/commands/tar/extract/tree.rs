@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text, acl_of_mode};
@@ -34,6 +34,7 @@ pub(super) struct Member {
     pub(super) shown: Vec<u8>,
     /// Where a hard link leads, in the target directory.
     pub(super) link: Vec<u8>,
+    pub(super) link_path: Clean,
     /// Bytes that the archive has left, where that is known.
     pub(super) remaining: Option<u64>,
     pub(super) entry: Entry,
@@ -49,18 +50,21 @@ pub(super) struct Tree<'s> {
     /// Directories found lately, by the root and the path they were found by; forgotten when a link is made or something
     /// removed, since paths may lead elsewhere then.
     open: HashMap<(usize, Vec<u8>), Arc<Dir>>,
+    /// A directory may be found by several paths, so that paths alone do not tell what the crew is about.
+    aliased: bool,
 }
 
 impl<'s> Tree<'s> {
-    pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>) -> Tree<'s> {
+    /// `aliased`: there are several directories to extract into, and one may be in the other.
+    pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>, aliased: bool) -> Tree<'s> {
         let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
-        Tree { context, crew, dirs, owners, masks, open: HashMap::new() }
+        Tree { context, crew, dirs, owners, masks, open: HashMap::new(), aliased }
     }
 
     /// Waits for the crew and sets the attributes of directories.
     pub(super) fn finish(self) {
         self.crew.settle();
-        self.dirs.finish(self.context.run, &self.context.evictor);
+        self.dirs.finish(self.context.run, &self.context.evictor, &self.context.gone);
     }
 
     /// Extracts a member. What goes wrong with it alone is told.
@@ -83,9 +87,7 @@ impl<'s> Tree<'s> {
                 return Ok(());
             }
         };
-        if self.crew.meets(&dir, &name, &member.path.0) {
-            self.crew.settle();
-        }
+        self.wait_for_crew(&member, &dir, &name);
         if member.entry.kind != Kind::Directory {
             // What is found by this path may be about to be replaced.
             self.open.remove(&key(&member.root, &member.path.0));
@@ -101,6 +103,22 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
+    /// Waits until nothing is being written that the member has to do with.
+    fn wait_for_crew(&mut self, member: &Member, dir: &Dir, name: &CStr) {
+        // The whole directory, with whatever is on its way into it, is about to be removed.
+        let all = self.context.how.old == OldFiles::UnlinkAll;
+        let is_dir = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let replaces = self.aliased
+            && member.entry.kind != Kind::Directory
+            && statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_dir);
+        if all || replaces || self.crew.meets(dir, name, &member.path.0) {
+            self.crew.settle();
+        }
+        if all || replaces {
+            self.forget_paths();
+        }
+    }
+
     /// There is no directory for a member, and none could be made.
     fn no_parent(&self, member: &Member, words: &Words<'_>, doing: &str, errno: Errno) {
         match member.entry.kind {
@@ -110,8 +128,9 @@ impl<'s> Tree<'s> {
         }
     }
 
-    pub(super) fn wanted(&self, member: &Member) -> Wanted {
-        Wanted { old: self.context.how.old, mtime: timespec(member.entry.mtime), long: false }
+    pub(super) fn wanted(&self, member: &Member) -> Wanted<'s> {
+        let mtime = timespec(member.entry.mtime);
+        Wanted { old: self.context.how.old, mtime, long: false, gone: &self.context.gone }
     }
 
     /// Forgets which directories paths lead to.
@@ -130,7 +149,14 @@ impl<'s> Tree<'s> {
         if self.crew.is_under(path) {
             self.crew.settle();
         }
-        let dir = match root.find_dir(path) {
+        let (mut found, through_link) = root.find_dir_and_way(path);
+        self.aliased |= through_link;
+        if self.aliased && found.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
+            // Something that is being written may be on the way, by another path.
+            self.crew.settle();
+            found = root.find_dir(path);
+        }
+        let dir = match found {
             Err(Errno::NOENT) => self.make_parents(root, path)?,
             other => other?,
         };
@@ -195,7 +221,12 @@ impl<'s> Tree<'s> {
             let Ok(stat) = fstat(dir) else { return };
             meta = Meta { mode: stat.st_mode & 0o7777, whole: true, mtime: meta.mtime, ..Meta::default() };
         }
-        self.dirs.delay(dir.id, &member.root, &member.shown, &member.path, meta);
+        self.delay_as(dir.id, member, meta);
+    }
+
+    fn delay_as(&mut self, id: (u64, u64), member: &Member, meta: Meta) {
+        self.context.gone.is_there(id);
+        self.dirs.delay(id, &member.root, &member.shown, &member.path, meta);
     }
 
     fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
@@ -241,7 +272,7 @@ impl<'s> Tree<'s> {
         match open_made(dir, name) {
             Ok(made) => {
                 let meta = self.meta(&member.entry);
-                self.dirs.delay(made.id, &member.root, &member.shown, &member.path, meta);
+                self.delay_as(made.id, member, meta);
                 self.remember(&member.root, &member.path.0, &made);
             }
             Err(errno) => words.cannot("mkdir", errno),

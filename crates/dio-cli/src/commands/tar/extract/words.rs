@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use rustix::io::Errno;
 
-use super::super::quoting::escaped;
+use super::super::quoting::{escaped, harmless};
 use super::super::run::Run;
 use super::super::warnings::Warning;
 use crate::quote::words;
@@ -66,9 +66,9 @@ impl Words<'_> {
     /// Attributes are told but do not fail, as in GNU tar.
     pub(super) fn attribute(&self, call: &str, name: &CStr, set: Result<(), Errno>) {
         if let Err(errno) = set {
-            let (name, file) = (name.to_string_lossy(), String::from_utf8_lossy(self.name));
-            let text = format!("{call}: Cannot set '{name}' extended attribute for file '{file}': {}", words(errno));
-            self.run.warn(Warning::XattrWrite, text);
+            let (name, file) = (text(name.to_bytes()), text(self.name));
+            let what = format!("{call}: Cannot set '{name}' extended attribute for file '{file}': {}", words(errno));
+            self.run.warn(Warning::XattrWrite, what);
         }
     }
 
@@ -79,10 +79,15 @@ impl Words<'_> {
                 true => "acl_set_file_at: Cannot set POSIX ACLs",
                 false => "acl_delete_def_file_at: Cannot drop default POSIX ACLs",
             };
-            let file = String::from_utf8_lossy(self.name);
+            let file = text(self.name);
             self.run.warn(Warning::XattrWrite, format_args!("{doing} for file '{file}': {}", words(errno)));
         }
     }
+}
+
+/// Text in a message that has its own quotation marks.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&harmless(bytes)).into_owned()
 }
 
 /// A mode as `ls -l` shows it, without the type.

@@ -34,6 +34,13 @@ pub const BLOCKING: usize = 20;
 /// attribute 64 KiB, and names are shorter than that.
 pub const MAX_EXTENSIONS: u64 = 64 << 20;
 
+/// Records that one extended header may have; what comes after them is left out. The oldest map of a sparse file takes two for
+/// each extent.
+pub const MAX_RECORDS: usize = 1 << 19;
+
+/// Records, and their bytes, that may be in force for all entries at a time: each entry is looked at with them.
+pub const MAX_GLOBALS: (usize, usize) = (1 << 10, 1 << 20);
+
 /// Extents that the map of one sparse file may have; more is refused.
 pub const MAX_EXTENTS: usize = 1 << 22;
 
@@ -109,8 +116,8 @@ pub struct Entry {
     pub gname: Vec<u8>,
     /// Bytes of the content, holes included. 0 for what has none.
     pub size: u64,
-    /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a hard link or a directory
-    /// of an odd archive has here is skipped by [`Entries::next_entry`].
+    /// Bytes of content in the archive, without padding: less than `size` for a sparse file. What a member of an incremental
+    /// archive has here (directories of type `D`) is skipped by [`Entries::next_entry`].
     pub stored: u64,
     /// When the content was last changed.
     pub mtime: Time,

@@ -1,8 +1,10 @@
 //! Extended headers of PAX: `LENGTH KEYWORD=VALUE\n` records, and what they change in an entry.
 
+use std::collections::{BTreeMap, HashMap};
+
 use super::sparse::PaxSparse;
 use super::text::escaped;
-use super::{About, Entry, Notice, Time};
+use super::{About, Entry, MAX_RECORDS, Notice, Time};
 
 /// The records of an extended header, in their order: the map of a sparse file in its first form repeats keywords.
 pub(super) type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -12,6 +14,10 @@ pub(super) fn parse(mut bytes: &[u8], offset: u64, notices: &mut Vec<Notice>) ->
     let mut records = Vec::new();
     // A NUL where a record should start is padding that some writers count as content.
     while !bytes.is_empty() && bytes[0] != 0 {
+        if records.len() >= MAX_RECORDS {
+            notices.push(Notice::error(offset, format!("An extended header has more than {MAX_RECORDS} records")));
+            break;
+        }
         match record(bytes) {
             Ok((length, keyword, value)) => {
                 records.push((keyword.to_vec(), value.to_vec()));
@@ -96,7 +102,7 @@ pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notice
     let mut aside = Aside::default();
     for (keyword, value) in records {
         let understood = if value.is_empty() {
-            undo(keyword, entry, header, &mut extended);
+            undo(keyword, entry, header, &mut extended, &mut aside);
             true
         } else {
             standard(keyword, value, entry, &mut extended)
@@ -107,19 +113,31 @@ pub(super) fn apply(records: &Records, entry: &mut Entry, header: &Entry, notice
             notices.push(strange(keyword, value, header.position));
         }
     }
-    for (name, value) in aside.libarchive {
-        if !entry.xattrs.iter().any(|(there, _)| *there == name) {
-            entry.xattrs.push((name, value));
-        }
-    }
+    let there = aside.places;
+    entry.xattrs.extend(aside.libarchive.into_iter().filter(|(name, _)| !there.contains_key(name)));
     extended
 }
 
 /// What can only be dealt with after the other records.
 #[derive(Default)]
 struct Aside {
+    /// Where each extended attribute is among those of the entry: there may be very many.
+    places: HashMap<Vec<u8>, usize>,
     /// Extended attributes as libarchive writes them, beside those of `SCHILY.xattr` in most archives.
-    libarchive: Vec<(Vec<u8>, Vec<u8>)>,
+    libarchive: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Aside {
+    /// An attribute of the entry, the last one of its name.
+    fn set(&mut self, entry: &mut Entry, name: Vec<u8>, value: Vec<u8>) {
+        match self.places.get(&name) {
+            Some(at) => entry.xattrs[*at].1 = value,
+            None => {
+                self.places.insert(name.clone(), entry.xattrs.len());
+                entry.xattrs.push((name, value));
+            }
+        }
+    }
 }
 
 /// The notice on a record that is not understood, or makes no sense.
@@ -179,11 +197,13 @@ fn vendor(keyword: &[u8], value: &[u8], entry: &mut Entry, aside: &mut Aside) ->
         b"SCHILY.dev" | b"SCHILY.ino" | b"SCHILY.nlink" | b"SCHILY.fflags" | b"LIBARCHIVE.creationtime" => {}
         _ => {
             if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
-                set(&mut entry.xattrs, plain_name(name), value.to_vec());
+                aside.set(entry, plain_name(name), value.to_vec());
             } else if let Some(name) = keyword.strip_prefix(b"LIBARCHIVE.xattr.") {
                 let name = from_percent(name).filter(|name| is_name(name));
                 match (name, from_base64(value)) {
-                    (Some(name), Some(value)) => set(&mut aside.libarchive, name, value),
+                    (Some(name), Some(value)) => {
+                        aside.libarchive.insert(name, value);
+                    }
                     _ => return Some(false),
                 }
             } else {
@@ -199,16 +219,8 @@ fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.contains(&0)
 }
 
-fn set(attributes: &mut Vec<(Vec<u8>, Vec<u8>)>, name: Vec<u8>, value: Vec<u8>) {
-    // Thousands of attributes of one name would make this slow; the last of them are next to each other then.
-    match attributes.iter_mut().rev().take(1024).find(|(there, _)| *there == name) {
-        Some((_, old)) => *old = value,
-        None => attributes.push((name, value)),
-    }
-}
-
 /// An empty value: what the header itself says is right.
-fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extended) {
+fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extended, aside: &mut Aside) {
     match keyword {
         b"path" => entry.path.clone_from(&header.path),
         b"linkpath" => entry.link.clone_from(&header.link),
@@ -225,7 +237,7 @@ fn undo(keyword: &[u8], entry: &mut Entry, header: &Entry, extended: &mut Extend
         _ => {
             // An attribute whose value is empty is an attribute all the same.
             if let Some(name) = keyword.strip_prefix(b"SCHILY.xattr.").filter(|name| is_name(name)) {
-                set(&mut entry.xattrs, plain_name(name), Vec::new());
+                aside.set(entry, plain_name(name), Vec::new());
             }
         }
     }

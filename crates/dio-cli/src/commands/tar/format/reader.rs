@@ -6,7 +6,7 @@ use super::header::{self, Block, Checked};
 use super::pax::{self, Records};
 use super::sparse::{self, Form};
 use super::text::escaped;
-use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSIONS, Notice};
+use super::{About, Archive, BLOCK, Entry, Format, FormatError, Kind, MAX_EXTENSIONS, MAX_GLOBALS, Notice};
 
 /// The entries of an archive.
 ///
@@ -207,9 +207,8 @@ impl<A: Archive> Entries<A> {
         size: u64,
         pending: &mut Pending,
     ) -> Result<Option<Entry>, FormatError> {
-        let held: usize = self.globals.iter().map(|(keyword, value)| keyword.len() + value.len()).sum();
         pending.bytes = pending.bytes.saturating_add(size).saturating_add(BLOCK as u64);
-        if pending.bytes.saturating_add(held as u64) > MAX_EXTENSIONS {
+        if pending.bytes > MAX_EXTENSIONS {
             let what = format!("The headers of one entry have more than {MAX_EXTENSIONS} bytes");
             return Err(FormatError::Damaged { offset: at, what });
         }
@@ -225,8 +224,7 @@ impl<A: Archive> Entries<A> {
                         label = Some(self.label(block, at, header::text(&record.1)));
                         continue;
                     }
-                    self.globals.retain(|(keyword, _)| *keyword != record.0);
-                    self.globals.push(record);
+                    self.take_global(record, at)?;
                 }
                 return Ok(label);
             }
@@ -236,6 +234,22 @@ impl<A: Archive> Entries<A> {
             }
         }
         Ok(None)
+    }
+
+    /// A record for all entries that follow.
+    fn take_global(&mut self, record: (Vec<u8>, Vec<u8>), at: u64) -> Result<(), FormatError> {
+        self.globals.retain(|(keyword, _)| *keyword != record.0);
+        self.globals.push(record);
+        if self.globals.len() > MAX_GLOBALS.0 || self.global_bytes() > MAX_GLOBALS.1 {
+            let (records, bytes) = MAX_GLOBALS;
+            let what = format!("The headers for all entries have more than {records} records or {bytes} bytes");
+            return Err(FormatError::Damaged { offset: at, what });
+        }
+        Ok(())
+    }
+
+    fn global_bytes(&self) -> usize {
+        self.globals.iter().map(|(keyword, value)| keyword.len() + value.len()).sum()
     }
 
     /// The name of the volume, which PAX archives have in a header for all entries.
@@ -279,8 +293,13 @@ impl<A: Archive> Entries<A> {
             // This is how writers older than ustar wrote directories.
             entry.kind = Kind::Directory;
         }
-        // A hard link has no content, whatever its size says: old writers put the size of the file there.
-        let size = if entry.kind == Kind::HardLink { 0 } else { extended.size.unwrap_or(size) };
+        let size = match entry.kind {
+            // These have no content, whatever their size says: old writers put that of the file, of the target's name or of
+            // the directory there.
+            Kind::HardLink | Kind::Symlink | Kind::Character | Kind::Block | Kind::Fifo => 0,
+            Kind::Directory if entry.typeflag != b'D' => 0,
+            _ => extended.size.unwrap_or(size),
+        };
         if i64::try_from(size).is_err() || self.offset.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(FormatError::Damaged { offset: at, what: format!("An entry of {size} bytes cannot be") });
         }
