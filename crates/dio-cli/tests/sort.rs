@@ -206,6 +206,10 @@ fn tame(text: &mut [u8], order: &[String]) {
         if (has('n') || has('h')) && text[at] == 0x80 {
             text[at] = b'x';
         }
+        // Folded, these are units that the system's sort may be too old for.
+        if has('h') && has('f') && matches!(text[at], b'q' | b'r') {
+            text[at] = b'x';
+        }
         if has('V') && text[at] == b'.' && !before.is_ascii_alphanumeric() && cuts_hidden_names() {
             text[at] = b'x';
         }
@@ -279,7 +283,7 @@ fn random_runs() {
     let seed = Seed::new();
     let mut rng = seed.rng();
     let places = places();
-    for _ in 0..250 {
+    for _ in 0..90 {
         let place = places[rng.range_usize(0..places.len())].clone();
         Case { place, ..random_case(&mut rng) }.same();
     }
@@ -380,13 +384,17 @@ fn lines_that_are_larger_than_buffers() {
     for args in ["in", "-r in", "-S1 in", "-S1 -T. -u in in", "-k1.4000000 in", "-c in", "-n in", "-f -s in", "-m in"] {
         case(args).file("in", &input).same();
     }
+    let alike: Vec<u8> = (0..40).flat_map(|line| long(b'x', 100_000 + line % 3)).collect();
+    for args in ["in", "-r in", "-u in", "-S300K -T. in"] {
+        case(args).file("in", &alike).same();
+    }
 }
 
 #[test]
 fn runs_that_are_merged_in_several_steps() {
     let mut rng = Seed::new().rng();
     let mut input: Vec<u8> = Vec::new();
-    for _ in 0..20_000 {
+    for _ in 0..8000 {
         input.extend(format!("{} {}\n", rng.range(0..500), rng.range(0..1_000_000_000)).bytes());
     }
     for args in [

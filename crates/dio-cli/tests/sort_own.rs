@@ -57,15 +57,15 @@ fn memory_stays_within_the_bound() {
     let seed = Seed::new();
     let mut rng = seed.rng();
     let directory = file_systems()[0].dir();
-    let input = lines(&mut rng, 24 * MIB);
+    let input = lines(&mut rng, 18 * MIB);
     fs::write(directory.path().join("in"), &input).unwrap();
     let expected = sorted(&input);
     for args in ["-S1M -T. in", "-S8M -T. in", "-S8M -T. -k2n -k1,1 in", "-S16M -T. --parallel=4 in", "-m -S4M in"] {
         let mut child = sort(args, directory.path()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         let mut text = vec![0; input.len()];
-        // It cannot end before the rest is read, and all memory that it will have it has had.
-        let rest = text.len() - MIB / 2;
+        // It cannot end before the rest is read, which is more than pipes hold, and all memory that it will have it has had.
+        let rest = text.len() - 4 * MIB;
         out.read_exact(&mut text[..rest]).unwrap();
         let peak = peak(&child);
         out.read_exact(&mut text[rest..]).unwrap();
@@ -111,7 +111,7 @@ fn more_than_fits_into_memory() {
     let Some(group) = Group::new(48 * MIB) else { return };
     let mut rng = Seed::new().rng();
     let directory = file_systems()[0].dir();
-    let input = lines(&mut rng, 72 * MIB);
+    let input = lines(&mut rng, 56 * MIB);
     fs::write(directory.path().join("in"), &input).unwrap();
     cold(&directory.path().join("in"));
     let shell = format!("echo $$ >{}/tasks && exec {} -S16M -T. -o out in", group.0.display(), dio().display());
@@ -379,7 +379,7 @@ fn flags_of_dio_change_nothing_in_the_output() {
     let mut rng = seed.rng();
     let input = lines(&mut rng, 2 * MIB);
     let expected = sorted(&input);
-    for _ in 0..15 {
+    for _ in 0..8 {
         let mut flags = String::from("-T. in");
         for (flag, values) in [
             ("--mode", &["auto", "direct", "uncached", "cached"] as &[_]),

@@ -81,7 +81,7 @@ fn random_runs() {
     let seed = Seed::new();
     let mut rng = seed.rng();
     let systems = file_systems();
-    for round in 0..24 {
+    for round in 0..14 {
         let (delimiter, z) = [(b'\n', ""), (b'\n', ""), (0, "-z")][rng.range_usize(0..3)];
         let length = [0, 1, 2, 500, 30_000, 2_500_000][rng.range_usize(0..6)];
         let text = lines(&mut rng, length, delimiter);

@@ -133,7 +133,7 @@ fn flags_of_dio_change_nothing_in_the_output() {
     let input = lines(5_000_000);
     let expected = counted(&input);
     fs::write(directory.path().join("in"), &input).unwrap();
-    for _ in 0..15 {
+    for _ in 0..8 {
         let mut flags = vec!["-c".to_owned()];
         for (flag, values) in [
             ("--mode", &["auto", "direct", "uncached", "cached"] as &[_]),
@@ -205,7 +205,7 @@ fn a_line_that_does_not_fit_into_the_memory_is_told() {
 #[test]
 fn many_lines_need_little_memory() {
     let directory = file_systems()[0].dir();
-    let input = lines(150 << 20);
+    let input = lines(110 << 20);
     fs::write(directory.path().join("in"), &input).unwrap();
     cold(&directory.path().join("in"));
     let uniq = pass::links().join("uniq");

@@ -110,12 +110,8 @@ impl Guard {
     fn watch(&self) -> io::Result<()> {
         let caught = Arc::new(AtomicUsize::new(0));
         let (mut receiver, sender) = UnixStream::pair()?;
-        let ignored = stop::ignored();
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0) {
-            flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
-            low_level::pipe::register(signal, sender.try_clone()?)?;
-        }
-        let name = Arc::clone(&self.name);
+        let (name, number) = (Arc::clone(&self.name), Arc::clone(&caught));
+        // First the thread: a signal that nobody waits for would end nothing.
         thread::Builder::new().name("signals".into()).spawn(move || {
             if receiver.read_exact(&mut [0]).is_ok() {
                 // Held until the process ends, so that the output is not complete meanwhile.
@@ -123,9 +119,15 @@ impl Guard {
                 if let Some(name) = &*name {
                     let _ = std::fs::remove_file(name);
                 }
-                let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);
+                let _ = low_level::emulate_default_handler(number.load(Ordering::Relaxed) as i32);
             }
         })?;
+        let ignored = stop::ignored();
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0) {
+            let sender = sender.try_clone()?;
+            flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
+            low_level::pipe::register(signal, sender)?;
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::failure::{Failure, Outcome};
 use super::piece::{Decoder, Lines, Piece};
 
-/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while the next is made.
+/// Pieces of chunks that wait for the merge, of each stream: two, so that one can be merged while the next is made. As many
+/// lines that were in two chunks wait too, and no more: where lines are longer than chunks, there are no other pieces.
 const WAITING: usize = 2;
 
 /// Chunks of a stream that are held at a time: by the merge, waiting, and being decoded.
@@ -40,7 +41,8 @@ struct Waiting {
 
 impl Waiting {
     fn is_full(&self) -> bool {
-        self.ended || self.pieces.iter().filter(|piece| piece.holds_chunk()).count() >= WAITING
+        let chunks = self.pieces.iter().filter(|piece| piece.holds_chunk()).count();
+        self.ended || chunks >= WAITING || self.pieces.len() - chunks >= WAITING
     }
 }
 
@@ -135,5 +137,38 @@ impl Drop for Ended<'_> {
         self.0.lock().over = true;
         self.0.decoded.notify_one();
         self.0.room.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use dio::stream::{Input, StreamOptions};
+
+    use super::super::stream::Stream;
+    use super::*;
+    use crate::commands::sort::key::Order;
+    use crate::tool::{IoArgs, Tool};
+
+    #[test]
+    fn no_more_is_decoded_than_is_soon_wanted() {
+        let order = Order::bytes(false);
+        let how = Lines { order: &order, terminator: b'\n', unique: false };
+        for length in [3, 3000, 10_000] {
+            let path = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+            let line = [vec![b'x'; length], b"\n".to_vec()].concat();
+            std::fs::write(path.path(), line.repeat(500_000 / length)).unwrap();
+            let options = StreamOptions { block: 4096, depth: 2, ..StreamOptions::default() };
+            let input = Input::open(path.path(), &options).unwrap();
+            let tool = Tool::new("sort", &IoArgs::default());
+            let mut decoder = Decoder::new(Stream::Run { input, directory: PathBuf::new(), tool }, 64);
+            let mut waiting = Waiting::default();
+            while !waiting.is_full() {
+                waiting.pieces.extend(decoder.next_piece(how).unwrap());
+            }
+            let bytes: usize = waiting.pieces.iter().map(|piece| piece.bytes().len()).sum();
+            assert!(bytes <= 4 * (length + 4096), "{bytes} of lines of {length}");
+        }
     }
 }

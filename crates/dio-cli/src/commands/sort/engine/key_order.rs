@@ -12,6 +12,10 @@ use crate::commands::sort::key::Order;
 /// Equal prefixes of so few lines are told apart by comparing the lines.
 const FEW: usize = 12;
 
+/// So often a group is divided by the next eight bytes; what is left then is told apart by comparing. Each time is a call
+/// within another, and the stack has an end.
+const DEEPEST: u32 = 64;
+
 /// Lines whose memory is asked for before the first of them is needed.
 pub(super) const AHEAD: usize = 16;
 
@@ -37,7 +41,7 @@ impl Lines<'_> {
         match self.order.is_bytes() {
             Some(reverse) if group.len() > FEW => {
                 let prefix = group[0].prefix();
-                self.by_bytes(group, 8, reverse);
+                self.by_bytes(group, 8, reverse, DEEPEST);
                 group.iter_mut().for_each(|entry| *entry = entry.with_prefix(prefix));
             }
             _ => self.by_comparing(group),
@@ -51,8 +55,30 @@ impl Lines<'_> {
         });
     }
 
-    /// Sorts lines whose first `from` bytes are equal as bytes. Prefixes are lost.
-    fn by_bytes(&self, group: &mut [Entry], from: usize, reverse: bool) {
+    /// Sorts lines whose first `from` bytes are equal, with zeros behind their ends, as bytes. Prefixes are lost.
+    fn by_bytes(&self, group: &mut [Entry], mut from: usize, reverse: bool, levels: u32) {
+        loop {
+            if !self.look_at(group, from, reverse) {
+                return self.by_length(group, reverse);
+            }
+            group.sort_unstable();
+            if group[0].prefix() != group[group.len() - 1].prefix() {
+                break;
+            }
+            from = self.alike(group, from + 8);
+        }
+        for group in group.chunk_by_mut(|a, b| a.prefix() == b.prefix()) {
+            match group.len() {
+                0 | 1 => {}
+                2..=FEW => self.by_comparing(group),
+                _ if levels == 0 => self.by_comparing(group),
+                _ => self.by_bytes(group, from + 8, reverse, levels - 1),
+            }
+        }
+    }
+
+    /// Makes the eight bytes at `from` the prefixes. Whether any line reaches behind `from`.
+    fn look_at(&self, group: &mut [Entry], from: usize, reverse: bool) -> bool {
         let mut longer = false;
         for part in 0..group.len().div_ceil(AHEAD) {
             let part = part * AHEAD..group.len().min((part + 1) * AHEAD);
@@ -64,18 +90,29 @@ impl Lines<'_> {
                 *entry = entry.with_prefix(if reverse { !prefix } else { prefix });
             }
         }
-        if !longer {
-            // Only their lengths differ, by zeros at their ends.
-            return self.by_comparing(group);
-        }
-        group.sort_unstable();
-        for group in group.chunk_by_mut(|a, b| a.prefix() == b.prefix()) {
-            match group.len() {
-                0 | 1 => {}
-                2..=FEW => self.by_comparing(group),
-                _ => self.by_bytes(group, from + 8, reverse),
+        longer
+    }
+
+    /// Sorts lines that differ only in their lengths, by zeros at their ends.
+    fn by_length(&self, group: &mut [Entry], reverse: bool) {
+        group.sort_unstable_by_key(|entry| {
+            let length = entry.line(self.bytes, self.terminator).len();
+            (if reverse { !length } else { length }, entry.offset())
+        });
+    }
+
+    /// How many bytes are the same in all lines, of which the first `from` are known to be.
+    fn alike(&self, group: &[Entry], from: usize) -> usize {
+        let rest = |entry: &Entry| entry.line(self.bytes, self.terminator).get(from..).unwrap_or_default();
+        let mut alike = rest(&group[0]);
+        for entry in &group[1..] {
+            let line = rest(entry);
+            if !line.starts_with(alike) {
+                let same = alike.iter().zip(line).take_while(|(a, b)| a == b).count();
+                alike = &alike[..same];
             }
         }
+        from + alike.len()
     }
 }
 
@@ -135,6 +172,41 @@ mod tests {
             assert!(lines == expected, "reverse: {reverse}");
             assert!(prefixes.iter().zip(&lines).all(|(prefix, line)| *prefix == order.prefix(line)));
         }
+    }
+
+    #[test]
+    fn long_lines_that_are_alike_need_little_stack() {
+        for reverse in [false, true] {
+            let mut text = Vec::new();
+            for number in 0..40usize {
+                // All alike to the end, or different early in some of them, with zeros at their ends.
+                let length = 100_000 + number * 7 % 5;
+                let at = text.len();
+                text.resize(at + length, b'x');
+                if number % 3 == 0 {
+                    text[at + 1000 + number] = b'w';
+                }
+                text.resize(at + length + number % 4 * 6, 0);
+                text.push(b'\n');
+            }
+            let order = Order::bytes(reverse);
+            let mut expected: Vec<Vec<u8>> =
+                text.strip_suffix(b"\n").unwrap().split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            expected.sort_by(|a, b| order.compare(a, b));
+            assert!(sorted(&text, &order).0 == expected, "reverse: {reverse}");
+        }
+    }
+
+    #[test]
+    fn lines_that_leave_the_others_one_by_one_need_little_stack() {
+        // Line N is N times eight bytes, and differs then.
+        let order = Order::bytes(false);
+        let lines: Vec<Vec<u8>> = (0..1500).map(|number| [vec![b'x'; 8 * number], b"a".to_vec()].concat()).collect();
+        let text: Vec<u8> = lines.iter().flat_map(|line| [line, b"\n".as_slice()].concat()).collect();
+        let expected: Vec<Vec<u8>> = lines;
+        assert!(sorted(&text, &order).0 == expected);
+        let small = std::thread::Builder::new().stack_size(256 << 10);
+        small.spawn(move || sorted(&text, &Order::bytes(true))).unwrap().join().unwrap();
     }
 
     #[test]
