@@ -274,3 +274,96 @@ fn files_larger_than_the_memory_pass_through() {
         well(dir.path(), &format!("sh -c '{enter} {name} -dc {packed}' | cmp - big && rm {packed}"));
     }
 }
+
+/// A command on a terminal of its own, `answer` typed when it asks; what is to be seen there, and the exit status.
+fn asked(dir: &Path, line: &str, answer: &[u8]) -> (String, Option<i32>) {
+    use std::io::{Read, Write};
+    let mut command = script(Whose::Ours, dir, "exec script -qec \"$LINE\" /dev/null");
+    command.env("LINE", line).env("SHELL", "/bin/sh").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut keys, mut screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    let mut typed = false;
+    let mut bytes = [0; 1000];
+    while let Ok(count @ 1..) = screen.read(&mut bytes) {
+        seen.extend_from_slice(&bytes[..count]);
+        if !typed && String::from_utf8_lossy(&seen).contains("? ") {
+            keys.write_all(answer).unwrap();
+            typed = true;
+        }
+    }
+    assert!(typed, "{line}: {}", String::from_utf8_lossy(&seen));
+    (String::from_utf8_lossy(&seen).into_owned(), child.wait().unwrap().code())
+}
+
+#[test]
+fn what_is_there_is_replaced_only_by_consent() {
+    if !Command::new("script").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return dio_test::skip!("there is no script(1)");
+    }
+    for (line, target, refused) in [("gzip -k f", "f.gz", 2), ("zstd f", "f.zst", 1)] {
+        // Ctrl-C ends it by its signal, as a shell tells.
+        for (answer, status) in [(&b"n\n"[..], refused), (b"\n", refused), (b"y\n", 0), (b"\x03", 130)] {
+            let dir = scratch();
+            fs::write(dir.path().join("f"), "new").unwrap();
+            fs::write(dir.path().join(target), "old").unwrap();
+            let (seen, told) = asked(dir.path(), line, answer);
+            assert_eq!(told, Some(status), "{line} {answer:?}: {seen}");
+            let kept = fs::read(dir.path().join(target)).unwrap() == b"old";
+            assert_eq!(kept, status != 0, "{line} {answer:?}: {seen}");
+            assert_eq!(names(dir.path()), ["f", target]);
+        }
+    }
+}
+
+#[test]
+fn no_answer_is_taken_out_of_the_data() {
+    let dir = scratch();
+    fs::write(dir.path().join("a"), "new").unwrap();
+    fs::write(dir.path().join("a.zst"), "old").unwrap();
+    let output = script(Whose::Ours, dir.path(), "echo yes | zstd - a | zstd -dc").output().unwrap();
+    assert_eq!(output.stdout, b"yes\n");
+    assert_eq!(fs::read(dir.path().join("a.zst")).unwrap(), b"old");
+}
+
+#[test]
+fn a_pipe_is_waited_for_and_a_device_is_left_alone() {
+    let dir = scratch();
+    // It is opened for reading before there is a writer; were it not waited for, it would be empty most of the time.
+    let waits = "mkfifo ff; gzip -c ff > ff.gz & sleep 0.3; echo text > ff; wait; zcat ff.gz";
+    assert_eq!(well(dir.path(), waits), b"text\n");
+    let device = dir.path().join("null");
+    if let Err(error) = std::os::unix::fs::symlink("/dev/null", &device) {
+        panic!("{error}");
+    }
+    let output = script(Whose::Ours, dir.path(), "zstd -f null").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, b"zstd: null is not a regular file -- ignored \n");
+    assert_eq!(names(dir.path()).iter().filter(|name| name.starts_with("null")).count(), 1);
+}
+
+#[test]
+fn the_last_word_on_where_to_write_counts_and_what_is_kept_gets_its_name() {
+    let dir = scratch();
+    fs::write(dir.path().join("a"), text(1000)).unwrap();
+    assert_eq!(well(dir.path(), "zstd -q -c a -o out"), b"");
+    assert_eq!(piped("zstd", &["-dc"], &well(dir.path(), "zstd -q -o out2 -c a")), text(1000));
+    assert_eq!(names(dir.path()), ["a", "out"]);
+    let bytes = text(2 * MIB);
+    let mut damaged = piped("zstd", &["-qc"], &bytes);
+    let end = damaged.len() - 1;
+    damaged[end] ^= 1;
+    fs::write(dir.path().join("d.zst"), damaged).unwrap();
+    let output = script(Whose::Ours, dir.path(), "zstd -d --salvage d.zst -o kept").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(fs::read(dir.path().join("kept")).unwrap() == bytes);
+}
+
+#[test]
+fn a_name_given_twice_is_missed_the_second_time() {
+    let dir = scratch();
+    fs::write(dir.path().join("a"), "text").unwrap();
+    let output = script(Whose::Ours, dir.path(), "gzip a a").output().unwrap();
+    assert_eq!((output.status.code(), &output.stderr[..]), (Some(1), &b"gzip: a: No such file or directory\n"[..]));
+    assert_eq!(names(dir.path()), ["a.gz"]);
+}

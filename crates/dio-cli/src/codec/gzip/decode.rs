@@ -146,6 +146,8 @@ struct Members<'a> {
     /// For members as they are in the input.
     compressed: &'a Buffers,
     keep_damaged: bool,
+    /// Sizes in headers are looked at: until one was not true, because to find that out costs as much as reading it.
+    trusting: bool,
     state: State,
     inflate: Inflate,
     /// What the first header says.
@@ -166,7 +168,16 @@ enum State {
 impl<'a> Members<'a> {
     fn new(feed: Feed<'a>, buffers: &'a Buffers, compressed: &'a Buffers, keep_damaged: bool) -> Members<'a> {
         let inflate = Inflate::new(false, 15);
-        Members { feed, buffers, compressed, keep_damaged, state: State::Start, inflate, first: Header::default() }
+        Members {
+            feed,
+            buffers,
+            compressed,
+            keep_damaged,
+            trusting: true,
+            state: State::Start,
+            inflate,
+            first: Header::default(),
+        }
     }
 
     fn next(&mut self) -> Result<Option<Item>, Fault> {
@@ -231,7 +242,7 @@ impl<'a> Members<'a> {
         let Some(rest) = size.and_then(|size| usize::try_from(size.checked_sub(header)?).ok()) else { return Ok(None) };
         // The length in the trailer must not be able to stand for one that is 2^32 larger.
         let most = rest as u64 * MOST_FROM_ONE;
-        if rest <= TRAILER_LEN || rest > LARGEST_SIZED || most > u64::from(u32::MAX) {
+        if !self.trusting || rest <= TRAILER_LEN || rest > LARGEST_SIZED || most > u64::from(u32::MAX) {
             return Ok(None);
         }
         let offset = self.feed.offset();
@@ -241,9 +252,8 @@ impl<'a> Members<'a> {
         let next = self.feed.peek(4)?;
         let packed = Packed { bytes, offset };
         let length = u64::from(packed.trailer().length);
-        let believable =
-            whole && (next.is_empty() || header::plausible(&next)) && length <= LARGEST_SIZED as u64 && length <= most;
-        if believable {
+        self.trusting = whole && (next.is_empty() || header::plausible(&next));
+        if self.trusting && length <= LARGEST_SIZED as u64 && length <= most {
             return Ok(Some(packed));
         }
         self.feed.put_back(&packed.bytes[PLAIN_HEADER.len()..]);

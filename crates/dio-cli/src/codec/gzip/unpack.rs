@@ -62,6 +62,11 @@ impl Packed {
         &self.bytes[FIXED_LEN..self.bytes.len() - TRAILER_LEN]
     }
 
+    /// The compressed data and the trailer.
+    fn rest(&self) -> &[u8] {
+        &self.bytes[FIXED_LEN..]
+    }
+
     /// Where the input is after it.
     pub(super) fn end(&self) -> u64 {
         self.offset + (self.bytes.len() - FIXED_LEN) as u64
@@ -93,9 +98,12 @@ impl<'a> Unpacker<'a> {
         let length = trailer.length as usize;
         let mut buffer = self.buffers.take(length);
         // libdeflate checks the data against the trailer that follows it. Whether this is the one at the end it does not
-        // say, so only the end may look like it.
+        // say: another member may end there, of another content. Its length is this one's, so where the length occurs
+        // nowhere but at the end, it is the trailer at the end; else that has to have the check value too.
         let done = self.fast.gzip_decompress(&packed.bytes, &mut buffer[..length]) == Ok(length)
-            && last_of_its_kind(&packed.bytes[FIXED_LEN..]);
+            && (last_of_its_kind::<4>(packed.rest())
+                || (libdeflater::crc32(&buffer[..length]) == trailer.crc
+                    && last_of_its_kind::<TRAILER_LEN>(packed.rest())));
         if done {
             return Ok(Unpacked { buffer, length, crc: trailer.crc, fault: None });
         }
@@ -146,10 +154,10 @@ pub(super) fn invalid(inflate: &Inflate) -> Damage {
     Damage::Data(known.unwrap_or("invalid code or distance").into())
 }
 
-/// Whether the last eight bytes occur nowhere before.
-fn last_of_its_kind(bytes: &[u8]) -> bool {
-    match bytes.last_chunk::<TRAILER_LEN>() {
-        Some(trailer) => memchr::memmem::find(bytes, trailer) == Some(bytes.len() - TRAILER_LEN),
+/// Whether the last `N` bytes occur nowhere before.
+fn last_of_its_kind<const N: usize>(bytes: &[u8]) -> bool {
+    match bytes.last_chunk::<N>() {
+        Some(end) => memchr::memmem::find(bytes, end) == Some(bytes.len() - N),
         None => false,
     }
 }

@@ -1,17 +1,45 @@
 //! Questions to the user.
 
-use std::io::{self, BufRead};
 use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::stop::Stop;
 
 /// Whether a descriptor is a terminal.
 pub(crate) fn terminal(fd: impl AsFd) -> bool {
     rustix::termios::isatty(fd)
 }
 
-/// Reads an answer from standard input: yes if it begins with `y` or `Y`.
-pub(crate) fn agreed() -> bool {
-    let mut line = Vec::new();
-    // An answer that cannot be read is no agreement.
-    let _ = io::stdin().lock().read_until(b'\n', &mut line);
-    line.first().is_some_and(|first| first.eq_ignore_ascii_case(&b'y'))
+/// How long an answer is waited for between two looks at the request to stop.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads an answer from standard input: yes if it begins with `y` or `Y`. A request to stop is a no; so is an answer that
+/// cannot be read.
+///
+/// Only the one line is taken: what follows may be the answer to the next question.
+pub(crate) fn agreed(stop: Option<&Stop>) -> bool {
+    let (input, mut first) = (rustix::stdio::stdin(), None);
+    let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.as_nanos() as _ };
+    loop {
+        if stop.is_some_and(Stop::asked) {
+            return false;
+        }
+        let mut byte = [0];
+        let ready = poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&pause));
+        match ready {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+        match rustix::io::read(input, &mut byte) {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Ok(1) if byte[0] != b'\n' => {
+                first.get_or_insert(byte[0]);
+            }
+            Ok(_) | Err(_) => return first.is_some_and(|first: u8| first.eq_ignore_ascii_case(&b'y')),
+        }
+    }
 }

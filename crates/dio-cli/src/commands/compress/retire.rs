@@ -50,6 +50,11 @@ impl Retire {
         if self.waiting.len() >= MOST || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
+    /// Whether the file of which this is the `stat` waits to be removed.
+    pub(crate) fn holds(&self, stat: &Stat) -> bool {
+        self.waiting.iter().any(|waiting| waiting.identity == (stat.st_dev, stat.st_ino))
+    }
+
     /// Makes the targets durable and removes the sources.
     pub(crate) fn flush(&mut self) -> Vec<Trouble> {
         self.bytes = 0;

@@ -56,7 +56,14 @@ impl Run {
 
     /// A file, or with `-r` a directory.
     pub(super) fn operand(&mut self, name: &Path) -> Result<(), Fatal> {
-        let Some((fd, path)) = self.open(name) else { return Ok(()) };
+        let Some((mut fd, mut path)) = self.open(name) else { return Ok(()) };
+        if fstat(&fd).is_ok_and(|stat| self.retire.holds(&stat)) {
+            // It is as good as gone, unless it has another name.
+            let troubles = self.retire.flush();
+            self.troubles(troubles);
+            let Some(again) = self.open(name) else { return Ok(()) };
+            (fd, path) = again;
+        }
         let stat = match fstat(&fd) {
             Ok(stat) => stat,
             Err(errno) => {
@@ -96,8 +103,10 @@ impl Run {
     /// Opens a file; where there is none to decompress, one with a suffix.
     fn open(&self, name: &Path) -> Option<(OwnedFd, PathBuf)> {
         let follow = self.to_stdout || self.args.force > 0;
-        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, !follow);
+        // A pipe that is read waits for its writer; one that will only be refused does not.
+        flags.set(OFlags::NONBLOCK, !self.to_stdout);
         let open = |path: &Path| openat(CWD, path, flags, Mode::empty());
         let missing = match open(name) {
             Ok(fd) => return Some((fd, name.to_owned())),
@@ -262,7 +271,7 @@ impl Run {
                     self.say(&[self.tool.name().as_bytes(), b": ", shown, b" already exists;"]);
                     if terminal(io::stdin().as_fd()) {
                         self.say(&[b" do you wish to overwrite (y or n)? "]);
-                        replace = agreed();
+                        replace = agreed(self.stop);
                     }
                     if !replace {
                         self.say(&[b"\tnot overwritten\n"]);

@@ -33,11 +33,11 @@ pub struct ZstdArgs {
     pub list: bool,
 
     /// Write to standard output
-    #[arg(short = 'c', long, alias = "to-stdout")]
+    #[arg(short = 'c', long, alias = "to-stdout", overrides_with = "output")]
     pub stdout: bool,
 
     /// Write to FILE
-    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, overrides_with = "stdout")]
     pub output: Option<PathBuf>,
 
     /// Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed

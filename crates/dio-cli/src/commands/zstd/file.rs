@@ -76,7 +76,10 @@ impl Run {
         for entry in entries {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
-                Ok(kind) if kind.is_symlink() && !self.args.force => {}
+                Ok(kind) if kind.is_symlink() && !self.args.force => {
+                    let link = entry.path();
+                    self.say(2, &[b"Warning : ", link.as_os_str().as_bytes(), b" is a symbolic link, ignoring\n"]);
+                }
                 _ => files.push(entry.path().into_os_string()),
             }
         }
@@ -103,6 +106,7 @@ impl Run {
         let size = self.args.stream_size.or(left);
         let done = self.joined_process(Path::new("/*stdin*\\"), size, &mut source)?;
         let _ = source.close();
+        self.total.salvaged |= matches!(done, Done::Salvaged(_));
         // As the zstd command, which says nothing of a stream unless it is asked.
         if let Done::Well(moved) = done {
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
@@ -115,7 +119,16 @@ impl Run {
     /// A file.
     pub(super) fn operand(&mut self, path: &Path) -> Result<(), Fatal> {
         let shown = path.as_os_str().as_bytes();
-        let stat = match rustix::fs::stat(path) {
+        let looked_at = match rustix::fs::stat(path) {
+            Ok(stat) if self.retire.holds(&stat) => {
+                // It is as good as gone, unless it has another name.
+                let troubles = self.retire.flush();
+                self.troubles(troubles);
+                rustix::fs::stat(path)
+            }
+            other => other,
+        };
+        let stat = match looked_at {
             Ok(stat) => stat,
             Err(errno)
                 if errno == Errno::NOENT && self.decompress() && !self.to_one() && self.suffix(shown).is_none() =>
@@ -133,6 +146,11 @@ impl Run {
             FileType::Directory => {
                 self.tool.fail();
                 self.tell(1, &[shown, b" is a directory -- ignored"]);
+                return Ok(());
+            }
+            FileType::CharacterDevice | FileType::Socket => {
+                self.tool.fail();
+                self.tell(1, &[shown, b" is not a regular file -- ignored"]);
                 return Ok(());
             }
             FileType::BlockDevice if !self.args.force => {
@@ -170,6 +188,7 @@ impl Run {
 
     fn process_joined(&mut self, path: &Path, stat: &Stat, source: &mut Source) -> Result<(), Fatal> {
         let done = self.joined_process(path, size_of(stat), source)?;
+        self.total.salvaged |= matches!(done, Done::Salvaged(_));
         if let Done::Well(moved) = done {
             let level = if self.args.stdout && self.args.output.is_none() && !self.args.test { 3 } else { 2 };
             let output = self.args.output.as_ref().map(|output| output.as_os_str().as_bytes().to_vec());
@@ -178,7 +197,10 @@ impl Run {
             let made = if single { self.joined.take() } else { None };
             if let Some((Some(mut target), sink)) = made {
                 // Of several that became one, none is removed: they could not be made again.
-                let whole = sink.close().and_then(|()| give(&target, stat)).and_then(|()| self.keep(&mut target));
+                let whole = sink.close().and_then(|()| {
+                    self.give(&target, stat);
+                    self.keep(&mut target)
+                });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
                     Ok(()) if target.is_file() && self.args.rm => {
@@ -211,8 +233,8 @@ impl Run {
             Done::Salvaged(moved) => (moved, false),
             Done::Badly => return Ok(()),
         };
-        let whole = give(&target, stat).and_then(|()| self.keep(&mut target));
-        if let Err(error) = whole {
+        self.give(&target, stat);
+        if let Err(error) = self.keep(&mut target) {
             self.output_failed(Some(&target), errno_of(&error));
             return Ok(());
         }
@@ -225,6 +247,17 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Gives a target the attributes of its source, as far as its file system has them.
+    fn give(&self, target: &Target, stat: &Stat) {
+        if target.is_file()
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && let Err(errno) = give_attributes(target.descriptor(), stat, None)
+        {
+            let (shown, why) = (target.path().as_os_str().as_bytes(), words(errno));
+            self.tell(2, &[b"Warning : ", shown, b": attributes not kept: ", why.as_bytes()]);
+        }
     }
 
     /// Gives a whole file its name, for good with `--sync`.
@@ -275,9 +308,13 @@ impl Run {
                     let name = self.tool.name().as_bytes();
                     if self.level() <= 1 {
                         self.say(1, &[name, b": ", shown, b" already exists; not overwritten  \n"]);
+                    } else if self.reads_stdin {
+                        // An answer would be taken out of the data.
+                        let why = b" already exists; stdin is an input - not proceeding.\n";
+                        self.say(1, &[name, b": ", shown, why]);
                     } else {
                         self.say(1, &[name, b": ", shown, b" already exists; overwrite (y/n) ? "]);
-                        replace = agreed();
+                        replace = agreed(self.stop);
                         if !replace {
                             self.say(1, &[b"Not overwritten  \n \n"]);
                         }
@@ -373,12 +410,4 @@ impl Run {
 /// Bytes of a file; unknown of what is none.
 fn size_of(stat: &Stat) -> Option<u64> {
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_size > 0).then_some(stat.st_size as u64)
-}
-
-/// Gives a target the attributes of its source.
-fn give(target: &Target, stat: &Stat) -> io::Result<()> {
-    if target.is_file() && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-        give_attributes(target.descriptor(), stat, None)?;
-    }
-    Ok(())
 }

@@ -34,8 +34,16 @@ pub fn run(args: ZstdArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut run =
-        Run { tool, plan, args, joined: None, retire: Retire::default(), stop: None, total: Total::default() };
+    let mut run = Run {
+        tool,
+        plan,
+        args,
+        joined: None,
+        retire: Retire::default(),
+        stop: None,
+        total: Total::default(),
+        reads_stdin: false,
+    };
     let files = run.files();
     match files {
         Some(files) if run.args.list => run.list(&files),
@@ -70,6 +78,8 @@ struct Total {
     /// Names on the command line, and in directories.
     wanted: usize,
     done: u64,
+    /// A damaged file is kept as far as it was decompressed.
+    salvaged: bool,
     read: u64,
     written: u64,
 }
@@ -85,6 +95,8 @@ struct Run {
     /// Watched from the first file that is made.
     stop: Option<&'static Stop>,
     total: Total,
+    /// Standard input is compressed or decompressed: no answers come from there.
+    reads_stdin: bool,
 }
 
 impl Run {
@@ -103,6 +115,7 @@ impl Run {
 
     fn all(&mut self, files: &[OsString]) {
         self.total.wanted = files.len();
+        self.reads_stdin = files.iter().any(|name| name == "-");
         if self.args.output.is_some() && files.len() > 1 && !self.args.test && !self.may_join() {
             return self.tool.fail();
         }
@@ -144,8 +157,13 @@ impl Run {
         if self.args.force || self.decompress() {
             return true;
         }
-        self.say(1, &[b"The concatenated output CANNOT regenerate original file names nor directory structure. \nProceed? (y/n): "]);
-        let agreed = self.level() > 1 && super::compress::agreed();
+        self.say(1, &[b"The concatenated output CANNOT regenerate original file names nor directory structure. \n"]);
+        if self.reads_stdin {
+            self.say(1, &[b"stdin is an input - not proceeding.\n"]);
+            return false;
+        }
+        self.say(1, &[b"Proceed? (y/n): "]);
+        let agreed = self.level() > 1 && super::compress::agreed(self.stop);
         if !agreed {
             self.say(1, &[b"Aborting... \n"]);
         }
@@ -175,7 +193,8 @@ impl Run {
             return self.output_failed(target.as_ref(), errno_of(&error));
         }
         // What could not be made whole gets no name.
-        if let Some(mut target) = target.filter(|target| !target.is_file() || (self.total.done > 0 && !self.stopped()))
+        if let Some(mut target) = target
+            .filter(|target| !target.is_file() || ((self.total.done > 0 || self.total.salvaged) && !self.stopped()))
         {
             let umask = rustix::process::umask(rustix::fs::Mode::empty());
             rustix::process::umask(umask);

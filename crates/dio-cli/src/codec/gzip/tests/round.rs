@@ -150,6 +150,33 @@ fn sizes_that_are_not_true_do_no_harm() {
     }
 }
 
+/// A size that covers the next member too, of the same length and other content: it must not go unnoticed.
+#[test]
+fn a_size_that_hides_a_member_is_found_out() {
+    let mut rng = Rng::new(6);
+    let (a, b) = (text(3000, &mut rng), text(3000, &mut rng));
+    let (mut one, two) = (ours(&a, 1 << 20), ours(&b, 1 << 20));
+    let size = (one.len() + two.len()) as u32;
+    one[16..20].copy_from_slice(&size.to_le_bytes());
+    let (out, result) = decoded(&[one, two].concat(), &Decode { workers: 1, ..Decode::default() });
+    match result {
+        Err(DecodeError::Damaged { what: Damage::Header(_), sound: 0, .. }) => assert!(out.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Members that all promise more than they are: what was read ahead for one is not read again for each.
+#[test]
+fn many_sizes_that_are_not_true_cost_little() {
+    let mut one = ours(b"x", 1 << 20);
+    one[16..20].copy_from_slice(&1_000_000u32.to_le_bytes());
+    let all = one.repeat(60_000);
+    let start = std::time::Instant::now();
+    decodes_to(&all, &b"x".repeat(60_000));
+    // It took minutes to read a million bytes for each.
+    assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
 /// What is there is decoded before more is waited for.
 #[test]
 fn a_slow_input_gives_what_it_has() {
