@@ -64,7 +64,7 @@ pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let Some((first, removals, written)) = added? else { return Ok(()) };
     put_first(run, &path, &fd, known.end, &first)?;
     run.tool.set_durable();
-    removals.into_iter().for_each(|removal| removal.remove(run));
+    create::remove_all(run, removals);
     if run.options.totals {
         run.note_bare(totals::line("written", written, started.elapsed()));
     }

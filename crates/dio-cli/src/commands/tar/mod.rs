@@ -56,6 +56,10 @@ pub fn run(args: TarArgs) -> ExitCode {
         Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
         Err(_) => return ExitCode::from(2),
     };
+    for list in &run.options.names.with_nuls {
+        let what = format!("{}: file name read contains nul character", quoting::escaped(list));
+        run.warn(warnings::Warning::FilenameWithNuls, what);
+    }
     let ended = match run.options.operation {
         Operation::Create => create::run(&run),
         Operation::List => list::run(&run),

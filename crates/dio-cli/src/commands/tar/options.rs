@@ -267,7 +267,7 @@ impl Options {
         let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, .. } = args;
         let operation = operation_of(&operation)?;
         let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
-        let file = archive_name(&archive);
+        let file = archive_name(&archive)?;
         let mut options = Options {
             format: format_of(operation, &archive)?,
             compression: compression_of(operation, &archive, &file)?,
@@ -292,7 +292,7 @@ impl Options {
             ignore_failed_read: select.ignore_failed_read,
             remove_files: select.remove_files,
             same_permissions: either(attributes.preserve_permissions, attributes.no_same_permissions),
-            same_owner: either(attributes.same_owner, attributes.no_same_owner || archive.old && !operation.stores()),
+            same_owner: either(attributes.same_owner, attributes.no_same_owner || archive.old && operation != Operation::Create),
             numeric_owner: attributes.numeric_owner,
             owner: attributes.owner.as_deref().map(Owner::user).transpose()?,
             group: attributes.group.as_deref().map(Owner::group).transpose()?,
@@ -386,8 +386,12 @@ fn operation_of(args: &OperationArgs) -> Result<Operation, Refusal> {
     }
 }
 
-fn archive_name(args: &ArchiveArgs) -> OsString {
-    args.file.clone().or_else(|| std::env::var_os("TAPE")).unwrap_or_else(|| "-".into())
+fn archive_name(args: &ArchiveArgs) -> Result<OsString, Refusal> {
+    match &args.file[..] {
+        [] => Ok(std::env::var_os("TAPE").unwrap_or_else(|| "-".into())),
+        [file] => Ok(file.clone()),
+        _ => Err(Refusal::usage("Multiple archive files require '-M' option")),
+    }
 }
 
 fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveFormat>, Refusal> {
@@ -402,10 +406,10 @@ fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveF
             return Err(Refusal::usage(format!("{}: Invalid archive format", String::from_utf8_lossy(other))));
         }
     };
-    // GNU tar takes the last one; here the flag that names a format is stronger than those that stand for one.
-    let old = args.old_archive || args.old && operation.stores();
-    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { old.then_some(ArchiveFormat::V7) };
-    Ok(named.or(stands_for))
+    // Of those flags the last one is left; `-o` is stronger than all of them.
+    let old = args.old_archive || args.old && operation == Operation::Create;
+    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { named };
+    Ok(if old { Some(ArchiveFormat::V7) } else { stands_for })
 }
 
 fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> Result<Option<Compression>, Refusal> {

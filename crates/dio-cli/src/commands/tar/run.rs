@@ -159,7 +159,12 @@ impl Run {
     pub(super) fn confirm(&self, action: &str, name: &[u8]) -> bool {
         self.flush_list();
         let question = format!("{action} {}?", crate::quote::marked(name));
-        let _ = io::stderr().lock().write_all(question.as_bytes());
+        // Whoever cannot be asked does not answer either.
+        let _ = match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
+            List::Stdout(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
+            List::File(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
+            List::Stderr => io::stderr().lock().write_all(question.as_bytes()),
+        };
         let mut answer = String::new();
         // Standard input may have the archive.
         let read = match self.options.archive == "-" && !self.options.operation.stores() {
