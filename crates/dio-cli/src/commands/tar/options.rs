@@ -292,7 +292,10 @@ impl Options {
             ignore_failed_read: select.ignore_failed_read,
             remove_files: select.remove_files,
             same_permissions: either(attributes.preserve_permissions, attributes.no_same_permissions),
-            same_owner: either(attributes.same_owner, attributes.no_same_owner || archive.old && operation != Operation::Create),
+            same_owner: either(
+                attributes.same_owner,
+                attributes.no_same_owner || archive.old && operation != Operation::Create,
+            ),
             numeric_owner: attributes.numeric_owner,
             owner: attributes.owner.as_deref().map(Owner::user).transpose()?,
             group: attributes.group.as_deref().map(Owner::group).transpose()?,
