@@ -179,6 +179,27 @@ fn names_and_directories_are_those_of_gnu() {
 }
 
 #[test]
+fn names_are_transformed_as_by_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    for flags in [
+        "--transform=s,^t,u,",
+        r"--xform='s/[aeiou]\+/<&>/g' -v",
+        "--transform='s/(d)i(r)/\\2-\\1/xg;s,$,.end,' --show-transformed-names -v",
+        "--transform='flags=r;s,a,A,' --transform='s/b/B/g'",
+        "--transform='s,^,/abs/,S' -P",
+        "--transform='s,^,/abs/,H'",
+        r"--transform='s/.*/\U&/Rh'",
+        r"--transform='s,.*/\(.\),\u\1,'",
+        "--transform='s,a|ar|hard,x,xi'",
+        "--transform='s/^[^/]*\\///'",
+    ] {
+        same(dir.path(), &format!("tar -cf $A --exclude=longlink {flags} t/a t/dir t/hard t/sym t/deephard t/empty"));
+        let script = "tar -cf list0 t/a t/dir t/hard t/sym t/symhard; mkdir o; tar -xf list0 -C o";
+        same(dir.path(), &format!("{script} {flags}; ls -R o; readlink o/*/sym; rm -rf o"));
+    }
+}
+
+#[test]
 fn exclusion_is_that_of_gnu() {
     let dir = tree(&file_systems()[0].path);
     for command in [

@@ -268,6 +268,10 @@ pub struct SelectArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub strip_components: Option<OsString>,
 
+    /// Change names by an expression of sed: s/REGEX/TEXT/FLAGS
+    #[arg(long, alias = "xform", value_name = "EXPRESSION", allow_hyphen_values = true)]
+    pub transform: Vec<OsString>,
+
     /// Extract into a directory DIR, by default named after the archive
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub one_top_level: Option<OsString>,

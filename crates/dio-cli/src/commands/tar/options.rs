@@ -7,6 +7,7 @@ use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, Sele
 use super::date::{self, Moment};
 use super::names::{Names, split_words};
 use super::owner::Owner;
+use super::transform::Transform;
 use super::warnings::Warnings;
 use crate::quote::marked;
 
@@ -152,6 +153,8 @@ pub(super) struct Options {
     pub(super) occurrence: Option<u64>,
     /// `--strip-components`
     pub(super) strip_components: usize,
+    /// `--transform`: how names are changed.
+    pub(super) transform: Transform,
     /// `--one-top-level`: the directory that everything is extracted into.
     pub(super) one_top_level: Option<Vec<u8>>,
     /// `--ignore-failed-read`
@@ -282,6 +285,7 @@ impl Options {
                 Some(text) => number("Invalid number of elements", text)? as usize,
                 None => 0,
             },
+            transform: Transform::of(&select.transform)?,
             one_top_level: select.one_top_level.as_deref().map(|dir| top_level(dir, &file)).transpose()?,
             starting_file: select.starting_file.map(OsString::into_vec),
             sparse: holes_of(select.sparse, select.hole_detection.as_deref())?,

@@ -246,6 +246,12 @@ fn stdout_is_taken(options: &Options) -> bool {
     options.to_stdout || options.operation == Operation::Create && options.archive == "-"
 }
 
+/// A name without slashes at its end.
+pub(super) fn bare(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    &path[..end]
+}
+
 /// Bytes at the start of a name that lead out of the directory.
 pub(super) fn unsafe_prefix(name: &[u8]) -> usize {
     let mut end = 0;

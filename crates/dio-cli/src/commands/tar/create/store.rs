@@ -17,7 +17,8 @@ use super::super::format::{Encoder, Entry, Format, Kind, padding};
 use super::super::line::Lines;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
-use super::super::run::{Ended, Run};
+use super::super::run::{Ended, Run, bare};
+use super::super::transform::Of;
 use super::attributes::{Owners, kind_of};
 use super::note::Note;
 use super::prepare::{Contents, Member, Ready};
@@ -130,7 +131,10 @@ impl<'a> Store<'a> {
         std::mem::take(&mut member.notes).into_iter().for_each(|note| note.tell(self.run));
         let Some(kind) = kind_of(&member.stat) else { return Ok(()) };
         let mut entry = self.owners.entry(self.options, &member.stat, kind);
-        entry.path = self.run.safe_name(&member.path, false).to_vec();
+        entry.path = self.transformed(self.run.safe_name(bare(&member.path), false), Of::Member);
+        if member.path.ends_with(b"/") && !entry.path.ends_with(b"/") {
+            entry.path.push(b'/');
+        }
         std::mem::take(&mut member.attributes).put(&mut entry);
         let removal = member.place.take().map(|dir| Removal::file(&dir, member.path.clone(), &member.stat));
         let whole = match self.known(&member) {
@@ -139,6 +143,11 @@ impl<'a> Store<'a> {
         };
         self.remove.extend(removal.filter(|_| whole));
         Ok(())
+    }
+
+    /// The name as `--transform` has it.
+    fn transformed(&self, name: &[u8], of: Of) -> Vec<u8> {
+        self.options.transform.apply(name, of)
     }
 
     /// The name under which the same file was archived.
@@ -156,7 +165,7 @@ impl<'a> Store<'a> {
     /// A further name of a file; false if it was not archived.
     fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<bool, Ended> {
         entry.kind = Kind::HardLink;
-        entry.link = self.run.safe_name(&name, true).to_vec();
+        entry.link = name;
         let written = self.header(&entry, &member.path)?;
         if let Contents::Held(held, _) = member.contents {
             self.small.give_back(held.bytes);
@@ -167,7 +176,7 @@ impl<'a> Store<'a> {
     /// A file that was not archived yet; false if the archive does not have all of it as it is now.
     fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<bool, Ended> {
         let Member { path, stat, link, mut sparse, contents, .. } = member;
-        entry.link = link;
+        entry.link = self.transformed(&link, Of::Symlink);
         if entry.kind == Kind::Regular {
             entry.size = stat.st_size as u64;
         }
@@ -196,7 +205,7 @@ impl<'a> Store<'a> {
         if self.options.hard_dereference || self.trivial >= stat.st_nlink || is_directory(stat) {
             return;
         }
-        let name = self.run.safe_name(path, true).to_vec();
+        let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
         self.links.insert((stat.st_dev, stat.st_ino), Linked { name, missing });
     }
