@@ -166,8 +166,36 @@ fn names_and_directories_are_those_of_gnu() {
         "tar -cf $A --hard-dereference t",
         "tar -clf $A t/a t/dir",
         "tar -cvf $A --index-file=index t/a; cat index",
+        "printf 't/a\\n-C t\\ndir/b\\0empty\\0' | tar -cvf $A -T -",
+        "tar -cf $A --ignore-failed-read t/a nope",
+        "printf 'y\\nn\\n' | tar -cwf $A t/a t/dir/b",
+        "tar -cf $A --old-archive --format=gnu t/a",
+        "tar -cf $A --posix --format=ustar t/a",
+        "tar -cf $A --format=gnu --old-archive t/a",
+        "tar -cf $A -o --format=gnu t/a",
     ] {
         same(dir.path(), command);
+    }
+}
+
+#[test]
+fn names_are_transformed_as_by_gnu() {
+    let dir = tree(&file_systems()[0].path);
+    for flags in [
+        "--transform=s,^t,u,",
+        r"--xform='s/[aeiou]\+/<&>/g' -v",
+        "--transform='s/(d)i(r)/\\2-\\1/xg;s,$,.end,' --show-transformed-names -v",
+        "--transform='flags=r;s,a,A,' --transform='s/b/B/g'",
+        "--transform='s,^,/abs/,S' -P",
+        "--transform='s,^,/abs/,H'",
+        r"--transform='s/.*/\U&/Rh'",
+        r"--transform='s,.*/\(.\),\u\1,'",
+        "--transform='s,a|ar|hard,x,xi'",
+        "--transform='s/^[^/]*\\///'",
+    ] {
+        same(dir.path(), &format!("tar -cf $A --exclude=longlink {flags} t/a t/dir t/hard t/sym t/deephard t/empty"));
+        let script = "tar -cf list0 t/a t/dir t/hard t/sym t/symhard; mkdir o; tar -xf list0 -C o";
+        same(dir.path(), &format!("{script} {flags}; ls -R o; readlink o/*/sym; rm -rf o"));
     }
 }
 
@@ -239,6 +267,7 @@ fn wrong_command_lines_are_told_in_the_words_of_gnu() {
         "tar cfb kept",
         "tar -cf kept --strip-components=x t",
         "tar -czjf kept t",
+        "tar -cf kept -f other t",
         "tar -cf nodir/archive t",
         "tar -cf t t",
     ] {
@@ -399,20 +428,23 @@ fn closed_pipes_and_full_disks_end_it() {
     let full = seen(dir.path(), "tar -cf /dev/full t", true);
     assert_eq!(full.status, Some(2));
     assert!(full.err.starts_with("tar: /dev/full: Cannot write: No space left on device\n"), "{full:?}");
-    let packed = seen(dir.path(), "tar -czf /dev/full t", true);
-    assert_eq!((packed.status, packed.err), (Some(2), full.err));
+    for flags in ["-czf", "-I cat -cf"] {
+        let packed = seen(dir.path(), &format!("tar {flags} /dev/full t"), true);
+        assert_eq!((packed.status, &packed.err), (Some(2), &full.err), "{flags}");
+    }
+    same_words(dir.path(), "tar -cf $A -I 'sh -c \"exit 3\"' t 2>&1 | tail -n 2; echo ${PIPESTATUS[0]}");
 }
 
 #[test]
 fn a_signal_takes_the_archive_away() {
     let dir = file_systems()[0].dir();
     set_up(dir.path(), "mkdir t; head -c 3000000 /dev/urandom > t/file");
-    for flags in ["-cwf", "-cwzf"] {
+    for flags in ["-cwf", "-cwzf", "-I cat -cwf"] {
         let mut tar = shell(dir.path(), &format!("exec tar {flags} archive t"), true);
-        let mut tar = tar.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut tar = tar.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         // It waits for an answer.
         let mut question = [0; 8];
-        tar.stderr.as_mut().unwrap().read_exact(&mut question).unwrap();
+        tar.stdout.as_mut().unwrap().read_exact(&mut question).unwrap();
         assert_eq!(&question, b"add 't'?");
         assert!(dir.path().join("archive").exists());
         rustix::process::kill_process(rustix::process::Pid::from_child(&tar), rustix::process::Signal::INT).unwrap();
@@ -421,6 +453,50 @@ fn a_signal_takes_the_archive_away() {
         assert_eq!(status.signal(), Some(2), "{status:?}");
         assert!(!dir.path().join("archive").exists());
     }
+    // The program that compresses gets it too, as from a terminal, and is gone first.
+    let mut tar = shell(dir.path(), "exec tar -cf archive -I 'sh -c \"kill -INT $PPID; exit 1\"' t", true);
+    let status = tar.stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.signal(), Some(2), "{status:?}");
+    assert!(!dir.path().join("archive").exists());
+}
+
+#[test]
+fn only_what_was_archived_is_removed() {
+    let dir = file_systems()[0].dir();
+    set_up(dir.path(), "echo a > a; echo b > b; echo c > c");
+    let mut tar = shell(dir.path(), "exec tar -cwf archive --remove-files a b c", true);
+    let mut tar = tar.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut answers, mut questions) = (tar.stdin.take().unwrap(), tar.stdout.take().unwrap());
+    let mut asked = |question: &str| {
+        let mut text = vec![0; question.len()];
+        questions.read_exact(&mut text).unwrap();
+        assert_eq!(String::from_utf8_lossy(&text), question);
+        std::io::Write::write_all(&mut answers, b"y\n").unwrap();
+    };
+    asked("add 'a'?");
+    asked("add 'b'?");
+    // Both are in the archive when the last question comes, which waits for its answer.
+    let mut last = [0; 8];
+    questions.read_exact(&mut last).unwrap();
+    set_up(dir.path(), "echo more >> a; rm b");
+    std::io::Write::write_all(&mut answers, b"y\n").unwrap();
+    let done = tar.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "tar: a: file changed as we read it\n");
+    assert_eq!(done.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), "a\nmore\n");
+    assert!(!dir.path().join("b").exists() && !dir.path().join("c").exists());
+}
+
+#[test]
+fn more_directories_than_descriptors_are_removed() {
+    let dir = file_systems()[0].dir();
+    // Beside them one whose path is longer than the system takes at once.
+    let script = "mkdir t && cd t && mkdir $(seq 300) && for i in $(seq 300); do echo $i > $i/f; done
+                  n=$(printf 'n%.0s' {1..200}); for i in {1..25}; do mkdir $n; cd $n; done; echo deep > f";
+    set_up(dir.path(), script);
+    let own =
+        seen(dir.path(), "ulimit -n 100; tar -cf archive --remove-files t; echo $?; ls; tar -tf archive | wc -l", true);
+    assert_eq!((own.out.as_str(), own.err.as_str()), ("0\narchive\n627\n", ""));
 }
 
 #[test]

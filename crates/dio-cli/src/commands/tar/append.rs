@@ -20,7 +20,7 @@ use super::format::{BLOCK, Entries, Format, Time};
 use super::list::{ended, tell};
 use super::options::{ArchiveFormat, Operation, Refusal};
 use super::quoting::escaped;
-use super::run::{Ended, Run, unsafe_prefix};
+use super::run::{Ended, Run, bare, unsafe_prefix};
 use super::totals;
 use crate::stop::Stop;
 use crate::tool::errno_of;
@@ -64,7 +64,7 @@ pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let Some((first, removals, written)) = added? else { return Ok(()) };
     put_first(run, &path, &fd, known.end, &first)?;
     run.tool.set_durable();
-    removals.into_iter().for_each(|removal| removal.remove(run));
+    create::remove_all(run, removals);
     if run.options.totals {
         run.note_bare(totals::line("written", written, started.elapsed()));
     }
@@ -120,11 +120,6 @@ fn look_through(run: &Run, path: &Path) -> Result<Known, Ended> {
     known.end = entries.end().unwrap_or(entries.offset());
     entries.into_inner().close(run, true)?;
     Ok(known)
-}
-
-/// A name without slashes at its end.
-fn bare(name: &[u8]) -> &[u8] {
-    &name[..name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1)]
 }
 
 /// The first block, what is to be removed then, and how many bytes were written.

@@ -94,15 +94,17 @@ pub struct OperationArgs {
 #[command(next_help_heading = "Archive")]
 pub struct ArchiveArgs {
     /// The archive; - is standard output or input [default: $TAPE, or -]
-    #[arg(short = 'f', long, value_name = "ARCHIVE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub file: Option<OsString>,
+    #[arg(short = 'f', long, value_name = "ARCHIVE", allow_hyphen_values = true, value_hint = ValueHint::FilePath,
+          action = ArgAction::Append)]
+    pub file: Vec<OsString>,
 
     /// Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]
-    #[arg(short = 'H', long, value_name = "FORMAT", allow_hyphen_values = true)]
+    #[arg(short = 'H', long, value_name = "FORMAT", allow_hyphen_values = true,
+          overrides_with_all = ["posix", "old_archive"])]
     pub format: Option<OsString>,
 
     /// Same as --format=posix
-    #[arg(long)]
+    #[arg(long, overrides_with = "old_archive")]
     pub posix: bool,
 
     /// Same as --format=v7
@@ -265,6 +267,10 @@ pub struct SelectArgs {
     /// Leave N leading parts of the names of members out
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub strip_components: Option<OsString>,
+
+    /// Change names by an expression of sed: s/REGEX/TEXT/FLAGS
+    #[arg(long, alias = "xform", value_name = "EXPRESSION", allow_hyphen_values = true)]
+    pub transform: Vec<OsString>,
 
     /// Extract into a directory DIR, by default named after the archive
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]

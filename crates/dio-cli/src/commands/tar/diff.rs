@@ -14,13 +14,13 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlin
 use rustix::io::Errno;
 
 use super::archive::Archive;
-use super::extract::{Owners, bare, placed, tell_member};
+use super::extract::{Owners, placed, tell_member};
 use super::format::{Entries, Entry, Kind};
 use super::line::Lines;
 use super::list::{ended, tell};
 use super::options::Refusal;
 use super::quoting::escaped;
-use super::run::{Ended, Run};
+use super::run::{Ended, Run, bare};
 use super::select::Selection;
 use crate::quote::words;
 use crate::stop::Stop;

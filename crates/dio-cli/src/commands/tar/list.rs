@@ -9,6 +9,7 @@ use super::options::Options;
 use super::run::{Ended, Run};
 use super::select::Selection;
 use super::totals;
+use super::transform::Of;
 use super::warnings::Warning;
 use crate::tool::errno_of;
 
@@ -58,7 +59,8 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
             }
             continue;
         }
-        let name = name_of(options, &entry.path);
+        let changed = options.transform.apply(&entry.path, Of::Member);
+        let name = if options.show_transformed { name_of(options, &changed) } else { &entry.path };
         let mut line =
             if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
         line.extend(if options.verbose > 0 { lines.line(&entry, name) } else { lines.name(name) });
@@ -69,11 +71,8 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
     }
 }
 
-/// The name that is shown: that of the archive, or what `--strip-components` leaves of it.
+/// What `--strip-components` leaves of a name.
 fn name_of<'n>(options: &Options, name: &'n [u8]) -> &'n [u8] {
-    if !options.show_transformed {
-        return name;
-    }
     let left = (0..options.strip_components).fold(name, |rest, _| {
         let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
         memchr::memchr(b'/', rest).map_or(rest, |slash| &rest[slash + 1..])

@@ -1,7 +1,7 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
 //! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `options` validates them with `names`
-//! (operands, lists, directories), `pattern`, `date`, `owner` and `warnings`. `run` is one run: messages, list, status. `archive`
+//! (operands, lists, directories), `pattern`, `transform`, `date`, `owner` and `warnings`. `run` is one run: messages, list, status. `archive`
 //! opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
 //! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
 
@@ -26,6 +26,7 @@ mod quoting;
 mod run;
 mod select;
 mod totals;
+mod transform;
 mod warnings;
 
 use std::ffi::OsString;
@@ -56,6 +57,10 @@ pub fn run(args: TarArgs) -> ExitCode {
         Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
         Err(_) => return ExitCode::from(2),
     };
+    for list in &run.options.names.with_nuls {
+        let what = format!("{}: file name read contains nul character", quoting::escaped(list));
+        run.warn(warnings::Warning::FilenameWithNuls, what);
+    }
     let ended = match run.options.operation {
         Operation::Create => create::run(&run),
         Operation::List => list::run(&run),

@@ -41,6 +41,8 @@ pub(super) struct Names {
     pub(super) many: bool,
     /// Flags that concern only names after them, and had none: GNU tar tells them when it archives.
     pub(super) unused: Vec<String>,
+    /// Lists in which a NUL was met that was not announced (`--null`).
+    pub(super) with_nuls: Vec<Vec<u8>>,
 }
 
 /// What version control systems keep, as GNU tar lists it.
@@ -153,6 +155,7 @@ impl Reading {
             wildcards: None,
             many: false,
             unused: Vec::new(),
+            with_nuls: Vec::new(),
         };
         Reading {
             names,
@@ -268,8 +271,10 @@ impl Reading {
         self.pending.clear();
         self.names.many = true;
         let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot stat: ", error))?;
-        let end = if self.null { 0 } else { b'\n' };
-        for line in text.split(|byte| *byte == end).filter(|line| !line.is_empty()) {
+        if !self.null && text.contains(&0) {
+            self.names.with_nuls.push(list.as_bytes().to_vec());
+        }
+        for line in lines(&text, self.null) {
             let start = line.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             if self.verbatim || line.get(start) != Some(&b'-') {
                 self.name(line.to_vec());
@@ -299,6 +304,18 @@ fn without_slashes(mut name: Vec<u8>) -> Vec<u8> {
         name.pop();
     }
     name
+}
+
+/// The lines of a list that are not empty. A NUL where none was announced ends its name, and from there on all names end so.
+fn lines(text: &[u8], null: bool) -> impl Iterator<Item = &[u8]> {
+    let first_nul = if null { Some(0) } else { memchr::memchr(0, text) };
+    let turn = match first_nul {
+        Some(at) => memchr::memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1),
+        None => text.len(),
+    };
+    let (ended_by_lines, ended_by_nuls) = text.split_at(turn);
+    let all = ended_by_lines.split(|byte| *byte == b'\n').chain(ended_by_nuls.split(|byte| *byte == 0));
+    all.filter(|line| !line.is_empty())
 }
 
 /// A whole list; `-` is standard input.
@@ -403,6 +420,16 @@ mod tests {
         std::fs::write(&path, format!("a\n-T {}\n", path.display())).unwrap();
         let flags = Ordered(vec![Flag::FilesFrom(path.into())]);
         assert!(matches!(Names::of(flags, false, false), Err(Refusal::Fatal(_))));
+    }
+
+    #[test]
+    fn an_unannounced_nul_ends_names_from_there_on() {
+        let of = |text: &'static [u8], null| lines(text, null).collect::<Vec<_>>();
+        assert_eq!(of(b"a\n\nb", false), [b"a", b"b"]);
+        assert_eq!(of(b"a\0b\nc\0", false), [&b"a"[..], b"b\nc"]);
+        assert_eq!(of(b"x\na\0b\nc", false), [&b"x"[..], b"a", b"b\nc"]);
+        assert_eq!(of(b"x\ny\0b", true), [&b"x\ny"[..], b"b"]);
+        assert!(of(b"", false).is_empty() && of(b"\n", false).is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::date::{self, Moment};
 use super::names::{Names, split_words};
 use super::ordered::check_ordered;
 use super::owner::Owner;
+use super::transform::Transform;
 use super::warnings::Warnings;
 use crate::quote::marked;
 
@@ -153,6 +154,8 @@ pub(super) struct Options {
     pub(super) occurrence: Option<u64>,
     /// `--strip-components`
     pub(super) strip_components: usize,
+    /// `--transform`: how names are changed.
+    pub(super) transform: Transform,
     /// `--one-top-level`: the directory that everything is extracted into.
     pub(super) one_top_level: Option<Vec<u8>>,
     /// `--ignore-failed-read`
@@ -268,7 +271,7 @@ impl Options {
         let operation = operation_of(&operation)?;
         check_ordered(&ordered.0)?;
         let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
-        let file = archive_name(&archive);
+        let file = archive_name(&archive)?;
         let mut options = Options {
             format: format_of(operation, &archive)?,
             compression: compression_of(operation, &archive, &file)?,
@@ -283,6 +286,7 @@ impl Options {
                 Some(text) => number("Invalid number of elements", text)? as usize,
                 None => 0,
             },
+            transform: Transform::of(&select.transform)?,
             one_top_level: select.one_top_level.as_deref().map(|dir| top_level(dir, &file)).transpose()?,
             starting_file: select.starting_file.map(OsString::into_vec),
             sparse: holes_of(select.sparse, select.hole_detection.as_deref())?,
@@ -293,7 +297,10 @@ impl Options {
             ignore_failed_read: select.ignore_failed_read,
             remove_files: select.remove_files,
             same_permissions: either(attributes.preserve_permissions, attributes.no_same_permissions),
-            same_owner: either(attributes.same_owner, attributes.no_same_owner || archive.old && !operation.stores()),
+            same_owner: either(
+                attributes.same_owner,
+                attributes.no_same_owner || archive.old && operation != Operation::Create,
+            ),
             numeric_owner: attributes.numeric_owner,
             owner: attributes.owner.as_deref().map(Owner::user).transpose()?,
             group: attributes.group.as_deref().map(Owner::group).transpose()?,
@@ -387,8 +394,12 @@ fn operation_of(args: &OperationArgs) -> Result<Operation, Refusal> {
     }
 }
 
-fn archive_name(args: &ArchiveArgs) -> OsString {
-    args.file.clone().or_else(|| std::env::var_os("TAPE")).unwrap_or_else(|| "-".into())
+fn archive_name(args: &ArchiveArgs) -> Result<OsString, Refusal> {
+    match &args.file[..] {
+        [] => Ok(std::env::var_os("TAPE").unwrap_or_else(|| "-".into())),
+        [file] => Ok(file.clone()),
+        _ => Err(Refusal::usage("Multiple archive files require '-M' option")),
+    }
 }
 
 fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveFormat>, Refusal> {
@@ -403,10 +414,10 @@ fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveF
             return Err(Refusal::usage(format!("{}: Invalid archive format", String::from_utf8_lossy(other))));
         }
     };
-    // GNU tar takes the last one; here the flag that names a format is stronger than those that stand for one.
-    let old = args.old_archive || args.old && operation.stores();
-    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { old.then_some(ArchiveFormat::V7) };
-    Ok(named.or(stands_for))
+    // Of those flags the last one is left; `-o` is stronger than all of them.
+    let old = args.old_archive || args.old && operation == Operation::Create;
+    let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { named };
+    Ok(if old { Some(ArchiveFormat::V7) } else { stands_for })
 }
 
 fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> Result<Option<Compression>, Refusal> {

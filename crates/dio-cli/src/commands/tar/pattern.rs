@@ -114,7 +114,7 @@ pub(super) fn has_wildcards(pattern: &[u8]) -> bool {
 }
 
 /// One character of UTF-8, or a byte that is none.
-const ANY: &str = "(?:[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|[\\xe0-\\xef][\\x80-\\xbf]{2}|[\\xf0-\\xf4][\\x80-\\xbf]{3}|[\\x80-\\xff])";
+pub(super) const ANY: &str = "(?:[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|[\\xe0-\\xef][\\x80-\\xbf]{2}|[\\xf0-\\xf4][\\x80-\\xbf]{3}|[\\x80-\\xff])";
 
 /// The regular expression, over bytes, of the whole names that match.
 fn expression(pattern: &[u8], how: Matching, utf8: bool) -> String {
@@ -156,7 +156,8 @@ fn expression(pattern: &[u8], how: Matching, utf8: bool) -> String {
     out
 }
 
-fn literal(out: &mut String, byte: u8) {
+/// A byte that means itself in an expression.
+pub(super) fn literal(out: &mut String, byte: u8) {
     match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'/' => out.push(char::from(byte)),
         _ => out.push_str(&format!("\\x{byte:02x}")),
@@ -164,7 +165,7 @@ fn literal(out: &mut String, byte: u8) {
 }
 
 /// The set behind `[`, and the length of what describes it; none where it is not closed.
-fn bracket(text: &[u8], how: Matching, utf8: bool) -> Option<(String, usize)> {
+pub(super) fn bracket(text: &[u8], how: Matching, utf8: bool) -> Option<(String, usize)> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let mut at = usize::from(negated);
     let (mut bytes, mut longer): (String, Vec<String>) = (String::new(), Vec::new());

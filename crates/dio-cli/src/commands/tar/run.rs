@@ -172,7 +172,12 @@ impl Run {
     pub(super) fn confirm(&self, action: &str, name: &[u8]) -> bool {
         self.flush_list();
         let question = format!("{action} {}?", crate::quote::marked(name));
-        let _ = io::stderr().lock().write_all(question.as_bytes());
+        // Whoever cannot be asked does not answer either.
+        let _ = match &mut *self.list.lock().unwrap_or_else(PoisonError::into_inner) {
+            List::Stdout(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
+            List::File(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
+            List::Stderr => io::stderr().lock().write_all(question.as_bytes()),
+        };
         let mut answer = String::new();
         // Standard input may have the archive.
         let read = match self.options.archive == "-" && !self.options.operation.stores() {
@@ -252,6 +257,12 @@ impl Run {
 /// Whether standard output is for other things than the list of files.
 fn stdout_is_taken(options: &Options) -> bool {
     options.to_stdout || options.operation == Operation::Create && options.archive == "-"
+}
+
+/// A name without slashes at its end.
+pub(super) fn bare(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
+    &path[..end]
 }
 
 /// Bytes at the start of a name that lead out of the directory.

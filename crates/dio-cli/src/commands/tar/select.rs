@@ -3,7 +3,7 @@
 use super::options::Options;
 use super::pattern::{Pattern, has_wildcards};
 use super::quoting::escaped;
-use super::run::Run;
+use super::run::{Run, bare};
 
 /// Picks members as they come.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ impl<'a> Selection<'a> {
     /// Whether a member is meant: the directory it belongs in (an index of `Names::directories`), or none if it is passed over. Of
     /// directories the name may end in `/`.
     pub(super) fn choose(&mut self, member: &[u8]) -> Option<usize> {
-        let bare = member.len() - member.iter().rev().take_while(|byte| **byte == b'/').count();
-        let member = if bare == 0 { member } else { &member[..bare] };
+        let member = bare(member);
         if self.waiting {
             self.waiting = self.options.starting_file.as_deref() != Some(member);
             if self.waiting {

@@ -8,6 +8,7 @@
 mod attributes;
 mod note;
 mod prepare;
+mod removal;
 mod small;
 mod sparse;
 mod store;
@@ -25,7 +26,7 @@ use prepare::{Preparing, Wanted};
 use store::Store;
 use walk::Walk;
 
-pub(super) use store::Removal;
+pub(super) use removal::{Removal, remove_all};
 pub(super) use target::Target;
 
 /// A deep tree keeps a directory open for each level: as many descriptors are asked for as the system lets us have, up to
@@ -47,33 +48,33 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     // What can be foreseen is, before an archive of that name is emptied.
     drop(directories(run)?);
     let mut target = Target::create(run)?;
-    let stored = store(run, &mut target, &|_, _| true);
-    let removals = match stored {
-        Err(Ended::Signal) => {
-            target.abandon();
-            return Err(Ended::Signal);
-        }
-        other => other?,
-    };
-    target.end(run.options.record)?;
-    let written = target.written();
+    let stored = store(run, &mut target, &|_, _| true).and_then(|removals| {
+        target.end(run.options.record)?;
+        Ok(removals)
+    });
     if stop.asked() {
+        // Whatever failed: a program that compresses got the signal too.
         target.abandon();
         return Err(Ended::Signal);
     }
-    target.close(run.options.remove_files)?;
-    for removal in removals {
-        removal.remove(run);
+    let removals = stored?;
+    let closed = target.close(run.options.remove_files);
+    if closed.is_err() && stop.asked() {
+        target.abandon();
+        return Err(Ended::Signal);
     }
+    closed?;
+    removal::remove_all(run, removals);
     if run.options.totals {
-        run.note_bare(super::totals::line("written", written, started.elapsed()));
+        run.note_bare(super::totals::line("written", target.written(), started.elapsed()));
     }
     tell_unused(run);
     Ok(())
 }
 
-/// Puts the files of the command line into an archive, from where it is; only those for which `newer` says yes to the name and what
-/// the file is; it is asked about what is in directories that it does not want too. Returns what `--remove-files` removes when the archive is durable.
+/// Puts the files of the command line into an archive, from where it is; only those for which `newer` says yes to the name
+/// and what the file is; it is asked about what is in directories that it does not want too. Returns what `--remove-files`
+/// removes when the archive is durable.
 ///
 /// # Errors
 /// What ends it early.

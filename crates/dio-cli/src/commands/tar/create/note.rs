@@ -26,19 +26,18 @@ pub(super) enum Note {
 impl Note {
     /// `name: Cannot open: …`
     pub(super) fn cannot(doing: &str, path: &[u8], errno: Errno) -> Note {
-        Note::Error(cannot(doing, path, errno))
+        Note::Error(format!("{}: Cannot {doing}: {}", escaped(path), words(errno)))
     }
 
     /// What cannot be read is an error, unless it was said that it is none.
     pub(super) fn unreadable(options: &Options, doing: &str, path: &[u8], errno: Errno) -> Note {
-        Note::failed_read(options, cannot(doing, path, errno))
+        Note::failed_read(options, path, &format!("Cannot {doing}: {}", words(errno)))
     }
 
-    /// A failed read, in words.
-    pub(super) fn failed_read(options: &Options, message: String) -> Note {
+    fn failed_read(options: &Options, path: &[u8], what: &str) -> Note {
         match options.ignore_failed_read {
-            true => Note::Warn(Warning::FailedRead, format!("Warning: {message}")),
-            false => Note::Error(message),
+            true => Note::Warn(Warning::FailedRead, format!("{}: Warning: {what}", escaped(path))),
+            false => Note::Error(format!("{}: {what}", escaped(path))),
         }
     }
 
@@ -68,7 +67,7 @@ impl Note {
     /// Reading failed in the middle of a file.
     pub(super) fn read_error(options: &Options, path: &[u8], offset: u64, wanted: u64, errno: Errno) -> Note {
         let what = format!("Read error at byte {offset}, while reading {wanted} bytes");
-        Note::failed_read(options, format!("{}: {what}: {}", escaped(path), words(errno)))
+        Note::failed_read(options, path, &format!("{what}: {}", words(errno)))
     }
 
     /// Tells it.
@@ -87,8 +86,4 @@ impl Note {
             Note::Nothing => {}
         }
     }
-}
-
-fn cannot(doing: &str, path: &[u8], errno: Errno) -> String {
-    format!("{}: Cannot {doing}: {}", escaped(path), words(errno))
 }

@@ -47,8 +47,8 @@ pub(super) struct Member {
     /// The extents that have data, for a file with holes.
     pub(super) sparse: Option<Vec<(u64, u64)>>,
     pub(super) contents: Contents,
-    /// Where it is, to be removed in the end.
-    pub(super) place: Option<(Arc<Dir>, std::ffi::CString)>,
+    /// The directory it is in, if it is to be removed in the end.
+    pub(super) place: Option<Arc<Dir>>,
     /// Told before it is written.
     pub(super) notes: Vec<Note>,
 }
@@ -164,7 +164,7 @@ impl<'a> Preparing<'a> {
             }
             _ => {}
         }
-        member.place = self.options.remove_files.then_some((file.dir, file.name));
+        member.place = self.options.remove_files.then_some(file.dir);
         Ok(member)
     }
 

@@ -6,20 +6,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
 use dio::stream::Input;
-use rustix::fs::{AtFlags, FileType, Stat, fstat, unlinkat};
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Errno;
 
 use super::super::format::{Encoder, Entry, Format, Kind, padding};
 use super::super::line::Lines;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
-use super::super::run::{Ended, Run};
+use super::super::run::{Ended, Run, bare};
+use super::super::transform::Of;
 use super::attributes::{Owners, kind_of};
 use super::note::Note;
 use super::prepare::{Contents, Member, Ready};
+use super::removal::Removal;
 use super::small::{Held, Small};
 use super::target::Target;
 use super::walk::Dir;
@@ -52,14 +55,6 @@ pub(super) struct Store<'a> {
     refused: Option<Vec<u8>>,
     /// What is removed when the archive is durable, in the order in which it may be.
     pub(super) remove: Vec<Removal>,
-}
-
-/// A name to remove.
-#[derive(Debug)]
-pub(in super::super) struct Removal {
-    place: (std::sync::Arc<Dir>, std::ffi::CString),
-    path: Vec<u8>,
-    directory: bool,
 }
 
 /// How the contents of a member turned out.
@@ -120,10 +115,9 @@ impl<'a> Store<'a> {
     }
 
     /// A directory must be what it was before it was listed.
-    fn leave(&mut self, dir: &Dir) {
-        if let (true, Some((within, name))) = (self.options.remove_files, &dir.place) {
-            let place = (std::sync::Arc::clone(within), name.clone());
-            self.remove.push(Removal { place, path: dir.path.clone(), directory: true });
+    fn leave(&mut self, dir: &Arc<Dir>) {
+        if self.options.remove_files {
+            self.remove.push(Removal::directory(dir));
         }
         match fstat(&dir.fd) {
             Ok(now) if changed(&dir.stat, &now) && !self.options.remove_files => {
@@ -137,16 +131,23 @@ impl<'a> Store<'a> {
         std::mem::take(&mut member.notes).into_iter().for_each(|note| note.tell(self.run));
         let Some(kind) = kind_of(&member.stat) else { return Ok(()) };
         let mut entry = self.owners.entry(self.options, &member.stat, kind);
-        entry.path = self.run.safe_name(&member.path, false).to_vec();
+        entry.path = self.transformed(self.run.safe_name(bare(&member.path), false), Of::Member);
+        if member.path.ends_with(b"/") && !entry.path.ends_with(b"/") {
+            entry.path.push(b'/');
+        }
         std::mem::take(&mut member.attributes).put(&mut entry);
-        let written = match self.known(&member) {
+        let removal = member.place.take().map(|dir| Removal::file(&dir, member.path.clone(), &member.stat));
+        let whole = match self.known(&member) {
             Some(name) => self.hard_link(entry, name, member)?,
             None => self.fresh(entry, member)?,
         };
-        if let (true, Some(removal)) = (written.0, written.1) {
-            self.remove.push(removal);
-        }
+        self.remove.extend(removal.filter(|_| whole));
         Ok(())
+    }
+
+    /// The name as `--transform` has it.
+    fn transformed(&self, name: &[u8], of: Of) -> Vec<u8> {
+        self.options.transform.apply(name, of)
     }
 
     /// The name under which the same file was archived.
@@ -161,20 +162,21 @@ impl<'a> Store<'a> {
         Some(linked.name.clone())
     }
 
-    fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<(bool, Option<Removal>), Ended> {
+    /// A further name of a file; false if it was not archived.
+    fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<bool, Ended> {
         entry.kind = Kind::HardLink;
-        entry.link = self.run.safe_name(&name, true).to_vec();
+        entry.link = name;
         let written = self.header(&entry, &member.path)?;
         if let Contents::Held(held, _) = member.contents {
             self.small.give_back(held.bytes);
         }
-        Ok((written, removal(member.place, member.path)))
+        Ok(written)
     }
 
-    /// A file that was not archived yet.
-    fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<(bool, Option<Removal>), Ended> {
-        let Member { path, stat, link, mut sparse, contents, place, .. } = member;
-        entry.link = link;
+    /// A file that was not archived yet; false if the archive does not have all of it as it is now.
+    fn fresh(&mut self, mut entry: Entry, member: Member) -> Result<bool, Ended> {
+        let Member { path, stat, link, mut sparse, contents, .. } = member;
+        entry.link = self.transformed(&link, Of::Symlink);
         if entry.kind == Kind::Regular {
             entry.size = stat.st_size as u64;
         }
@@ -184,19 +186,18 @@ impl<'a> Store<'a> {
         }
         entry.sparse = sparse;
         if !self.header(&entry, &path)? {
-            return Ok((false, None));
+            return Ok(false);
         }
         let read = self.contents(&path, &entry, contents)?;
         self.count(&path, &stat);
-        let whole = match read {
+        Ok(match read {
             Read::All(Some(now)) if entry.kind == Kind::Regular && changed(&stat, &now) => {
                 Note::changed(&path).tell(self.run);
-                true
+                false
             }
             Read::All(_) => true,
             Read::Short => false,
-        };
-        Ok((whole, removal(place, path)))
+        })
     }
 
     /// A file of which other names may come.
@@ -204,7 +205,7 @@ impl<'a> Store<'a> {
         if self.options.hard_dereference || self.trivial >= stat.st_nlink || is_directory(stat) {
             return;
         }
-        let name = self.run.safe_name(path, true).to_vec();
+        let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
         self.links.insert((stat.st_dev, stat.st_ino), Linked { name, missing });
     }
@@ -373,20 +374,4 @@ fn is_directory(stat: &Stat) -> bool {
 /// Whether a file changed, in GNU tar's sense.
 fn changed(then: &Stat, now: &Stat) -> bool {
     (then.st_ctime, then.st_ctime_nsec) != (now.st_ctime, now.st_ctime_nsec) || now.st_size > then.st_size
-}
-
-fn removal(place: Option<(std::sync::Arc<Dir>, std::ffi::CString)>, path: Vec<u8>) -> Option<Removal> {
-    place.map(|place| Removal { place, path, directory: false })
-}
-
-impl Removal {
-    /// Removes it.
-    pub(in super::super) fn remove(self, run: &Run) {
-        let flags = if self.directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        let (dir, name) = &self.place;
-        if let Err(errno) = unlinkat(&dir.fd, name, flags) {
-            let doing = if self.directory { "rmdir" } else { "unlink" };
-            run.cannot(doing, &self.path, errno);
-        }
-    }
 }

@@ -153,7 +153,7 @@ impl Target {
     ///
     /// # Errors
     /// What writing answered.
-    pub(in super::super) fn close(mut self, durable: bool) -> Result<(), Ended> {
+    pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), Ended> {
         let sink = match self.way.take() {
             Some(Way::Plain(sink)) => Ok(*sink),
             Some(Way::Program(program)) => program.finish()?,
@@ -170,17 +170,23 @@ impl Target {
         closed.map_err(|error| self.failed(&error))
     }
 
-    fn failed(&self, error: &io::Error) -> Ended {
+    fn failed(&mut self, error: &io::Error) -> Ended {
         let errno = errno_of(error);
+        if let Some(Way::Program(program)) = self.way.take_if(|way| matches!(way, Way::Program(_))) {
+            // What is closed is the pipe to the program, not the archive: one of the two knows why.
+            return match program.finish() {
+                Err(ended) => ended,
+                Ok(Err(why)) => self.failed(&why),
+                Ok(Ok(_)) => Ended::on(&self.name, "write", errno),
+            };
+        }
         die_of_a_closed_pipe(errno);
         Ended::on(&self.name, "write", errno)
     }
 
     /// After a signal: takes away what is not an archive, if it is a file that still has its name.
     pub(super) fn abandon(mut self) {
-        if let Some(Way::Plain(sink)) = self.way.take() {
-            drop(sink);
-        }
+        drop(self.way.take());
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.name));
         let is_ours = |identity| rustix::fs::lstat(&path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity);
         if self.identity.is_some_and(is_ours) && self.start == 0 && self.name != b"-" {

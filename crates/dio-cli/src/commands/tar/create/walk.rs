@@ -22,8 +22,8 @@ pub(super) struct Dir {
     /// Its name, with `/` at the end; empty for a directory of `-C`.
     pub(super) path: Vec<u8>,
     pub(super) stat: Stat,
-    /// The directory it is in, and its name there; none for one of `-C`.
-    pub(super) place: Option<(Arc<Dir>, CString)>,
+    /// The directory it is in; none for one of `-C`.
+    pub(super) within: Option<Arc<Dir>>,
 }
 
 impl Dir {
@@ -83,7 +83,7 @@ pub(super) struct Walk<'a> {
 /// What a directory without a description of its own has.
 fn root(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
     let stat = fstat(&fd)?;
-    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, place: None }))
+    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, within: None }))
 }
 
 impl<'a> Walk<'a> {
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
         if !path.ends_with(b"/") {
             path.push(b'/');
         }
-        let dir = Arc::new(Dir { fd, path, stat, place: Some((Arc::clone(within), name.to_owned())) });
+        let dir = Arc::new(Dir { fd, path, stat, within: Some(Arc::clone(within)) });
         self.descend(dir, recursion, elsewhere);
     }
 
@@ -203,10 +203,10 @@ impl<'a> Walk<'a> {
     fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
         let mut above = Some(within).filter(|_| self.options.dereference);
         while let Some(dir) = above {
-            if dir.place.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
+            if dir.within.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
                 return true;
             }
-            above = dir.place.as_ref().map(|(above, _)| above);
+            above = dir.within.as_ref();
         }
         false
     }

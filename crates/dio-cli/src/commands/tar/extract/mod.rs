@@ -38,9 +38,10 @@ use super::line::Lines;
 use super::list::{ended, tell};
 use super::options::{Existing, Options, Refusal};
 use super::quoting::escaped;
-use super::run::{Ended, Run};
+use super::run::{Ended, Run, bare};
 use super::select::Selection;
 use super::totals;
+use super::transform::Of;
 use crate::stop::Stop;
 
 use crew::{Crew, Shared};
@@ -195,7 +196,7 @@ impl Extraction<'_> {
         }
     }
 
-    fn member(&mut self, entries: &mut Entries<Archive>, entry: Entry, directory: usize) -> Result<(), Ended> {
+    fn member(&mut self, entries: &mut Entries<Archive>, mut entry: Entry, directory: usize) -> Result<(), Ended> {
         let run = self.context.run;
         match entry.kind {
             Kind::Label => return Ok(()),
@@ -220,6 +221,9 @@ impl Extraction<'_> {
         tell_member(run, &mut self.lines, &entry, &name)?;
         if run.options.to_stdout {
             return if entry.kind == Kind::Regular { self.pour_out(entries, entry.sparse.is_some()) } else { Ok(()) };
+        }
+        if entry.kind == Kind::Symlink {
+            entry.link = run.options.transform.apply(&entry.link, Of::Symlink);
         }
         let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
         let member = tree::Member {
@@ -305,17 +309,13 @@ fn in_top<'n>(run: &Run, name: &'n [u8]) -> &'n [u8] {
 /// The name that a member gets: harmless, without the first components, in the top directory.
 pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
-    let left = names::without_components(run.safe_name(path, link), options.strip_components, options.absolute_names);
+    let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
+    let safe = run.safe_name(&changed, link);
+    let left = names::without_components(safe, options.strip_components, options.absolute_names);
     match &options.one_top_level {
         Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
         _ => left.to_vec(),
     }
-}
-
-/// A name without slashes at its end.
-pub(super) fn bare(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|&byte| byte != b'/').map_or(path.len().min(1), |last| last + 1);
-    &path[..end]
 }
 
 /// Lists a member that is dealt with (`-v`).
@@ -324,7 +324,8 @@ pub(super) fn tell_member(run: &Run, lines: &mut Lines, entry: &Entry, name: &[u
     if options.verbose == 0 {
         return Ok(());
     }
-    let name = if options.show_transformed { name } else { &entry.path };
+    let slash: &[u8] = if entry.path.ends_with(b"/") && !name.ends_with(b"/") { b"/" } else { b"" };
+    let name = if options.show_transformed { &[name, slash].concat() } else { &entry.path };
     let mut line = if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
     line.extend(if options.verbose > 1 { lines.line(entry, name) } else { lines.name(name) });
     run.list(&line)?;

@@ -1,0 +1,622 @@
+//! `--transform`: names changed by expressions of sed, as GNU tar has them (`src/transform.c`): `s/REGEX/TEXT/FLAGS`, several
+//! of them parted by `;`, and `flags=FLAGS` for those after it.
+//!
+//! Regular expressions are those of POSIX. They are translated for a matcher that takes linear time; where several
+//! alternatives match at one place the longest counts, as POSIX has it. References within an expression (`\1`) have no
+//! translation and are refused.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use regex_automata::meta::Regex;
+use regex_automata::util::captures::Captures;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind, Span};
+
+use super::options::Refusal;
+use super::pattern::{self, Matching};
+use crate::locale;
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// A member.
+    Member,
+    /// What a symbolic link leads to.
+    Symlink,
+    /// What a hard link leads to.
+    HardLink,
+}
+
+/// Names that an expression is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Scope {
+    members: bool,
+    symlinks: bool,
+    hard_links: bool,
+}
+
+/// Everything, unless flags say otherwise.
+const ALL: Scope = Scope { members: true, symlinks: true, hard_links: true };
+
+impl Scope {
+    fn has(self, of: Of) -> bool {
+        match of {
+            Of::Member => self.members,
+            Of::Symlink => self.symlinks,
+            Of::HardLink => self.hard_links,
+        }
+    }
+
+    /// Takes a letter: small ones choose, capital ones leave out.
+    fn set(&mut self, letter: u8) -> bool {
+        let field = match letter.to_ascii_lowercase() {
+            b'r' => &mut self.members,
+            b's' => &mut self.symlinks,
+            b'h' => &mut self.hard_links,
+            _ => return false,
+        };
+        *field = letter.is_ascii_lowercase();
+        true
+    }
+}
+
+/// All expressions, in their order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transform {
+    expressions: Vec<Expression>,
+}
+
+/// One `s/REGEX/TEXT/FLAGS`.
+#[derive(Clone, Debug)]
+struct Expression {
+    matcher: Matcher,
+    text: Vec<Piece>,
+    scope: Scope,
+    /// The first match that is replaced, counted from 1.
+    first: usize,
+    /// Those after it too.
+    all: bool,
+}
+
+/// A part of what replaces a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(Vec<u8>),
+    /// What a group matched; 0 is all of it.
+    Group(usize),
+    Case(Case),
+}
+
+/// How letters change from a place on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// `\L`, `\U`, `\E`: until the next of them.
+    Lower,
+    Upper,
+    Stop,
+    /// `\l`, `\u`: one letter.
+    LowerOne,
+    UpperOne,
+}
+
+impl Transform {
+    /// The arguments of all flags.
+    ///
+    /// # Errors
+    /// One makes no sense, or has what cannot be translated.
+    pub(super) fn of(arguments: &[std::ffi::OsString]) -> Result<Transform, Refusal> {
+        let mut all = Transform::default();
+        let mut scope = ALL;
+        for argument in arguments {
+            all.read(argument, &mut scope)?;
+        }
+        Ok(all)
+    }
+
+    fn read(&mut self, argument: &OsStr, scope: &mut Scope) -> Result<(), Refusal> {
+        let mut rest = argument.as_bytes();
+        loop {
+            if let Some(flags) = rest.strip_prefix(b"flags=") {
+                let end = flags.iter().position(|byte| *byte == b';').unwrap_or(flags.len());
+                // They stand for themselves: what was chosen before is not.
+                *scope = Scope { members: false, symlinks: false, hard_links: false };
+                if !flags[..end].iter().all(|letter| scope.set(*letter)) {
+                    return Err(Refusal::usage("Unknown transform flag"));
+                }
+                rest = &flags[end..];
+            } else {
+                rest = self.substitution(rest, *scope)?;
+            }
+            match rest {
+                [] => return Ok(()),
+                [b';', more @ ..] => rest = more,
+                _ => return Err(invalid()),
+            }
+        }
+    }
+
+    /// Reads one substitution, and returns what is behind it.
+    fn substitution<'t>(&mut self, text: &'t [u8], mut scope: Scope) -> Result<&'t [u8], Refusal> {
+        let [b's', delimiter, rest @ ..] = text else { return Err(invalid()) };
+        let (regex, rest) = part(rest, *delimiter).ok_or_else(invalid)?;
+        let (replacement, mut rest) = part(rest, *delimiter).ok_or_else(invalid)?;
+        let (mut first, mut all, mut ignore_case, mut extended) = (1, false, false, false);
+        while let [letter, more @ ..] = rest {
+            match letter {
+                b';' => break,
+                b'g' => all = true,
+                b'i' => ignore_case = true,
+                b'x' => extended = true,
+                b'0'..=b'9' => {
+                    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                    let number = std::str::from_utf8(&rest[..digits]).ok().and_then(|digits| digits.parse().ok());
+                    first = number.filter(|number| *number > 0).ok_or_else(invalid)?;
+                    rest = &rest[digits..];
+                    continue;
+                }
+                letter if scope.set(*letter) => {}
+                _ => {
+                    let what = format!("Unknown flag in transform expression: {}", char::from(*letter));
+                    return Err(Refusal::usage(what));
+                }
+            }
+            rest = more;
+        }
+        let (matcher, groups) = Matcher::new(&regex, extended, ignore_case)?;
+        let text = pieces(&replacement, groups)?;
+        self.expressions.push(Expression { matcher, text, scope, first, all });
+        Ok(rest)
+    }
+
+    /// The name that takes the place of another.
+    pub(super) fn apply(&self, name: &[u8], of: Of) -> Vec<u8> {
+        let wanted = self.expressions.iter().filter(|expression| expression.scope.has(of));
+        wanted.fold(name.to_vec(), |name, expression| expression.apply(&name))
+    }
+}
+
+fn invalid() -> Refusal {
+    Refusal::usage("Invalid transform expression")
+}
+
+/// All up to the delimiter, and what is behind it. A delimiter with `\` before it means itself.
+fn part(text: &[u8], delimiter: u8) -> Option<(Vec<u8>, &[u8])> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    loop {
+        match text.get(at..)? {
+            [first, rest @ ..] if *first == delimiter => return Some((out, rest)),
+            [b'\\', escaped, ..] if *escaped == delimiter => {
+                out.push(delimiter);
+                at += 2;
+            }
+            [b'\\', escaped, ..] => {
+                out.extend([b'\\', *escaped]);
+                at += 2;
+            }
+            [byte, ..] => {
+                out.push(*byte);
+                at += 1;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// What replaces a match.
+fn pieces(text: &[u8], groups: usize) -> Result<Vec<Piece>, Refusal> {
+    let (mut pieces, mut literal) = (Vec::new(), Vec::new());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        let piece = match byte {
+            b'&' => Piece::Group(0),
+            b'\\' => match bytes.next() {
+                Some(digit @ b'0'..=b'9') => {
+                    let group = usize::from(digit - b'0');
+                    if group > groups {
+                        return Err(Refusal::usage("Invalid transform replacement: back reference out of range"));
+                    }
+                    Piece::Group(group)
+                }
+                Some(b'L') => Piece::Case(Case::Lower),
+                Some(b'U') => Piece::Case(Case::Upper),
+                Some(b'E') => Piece::Case(Case::Stop),
+                Some(b'l') => Piece::Case(Case::LowerOne),
+                Some(b'u') => Piece::Case(Case::UpperOne),
+                Some(other) => {
+                    literal.push(escape(other).unwrap_or(other));
+                    continue;
+                }
+                None => b'\\'.into(),
+            },
+            other => {
+                literal.push(other);
+                continue;
+            }
+        };
+        if !literal.is_empty() {
+            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+        }
+        pieces.push(piece);
+    }
+    if !literal.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    Ok(pieces)
+}
+
+impl From<u8> for Piece {
+    fn from(byte: u8) -> Piece {
+        Piece::Literal(vec![byte])
+    }
+}
+
+/// The control character behind `\`.
+fn escape(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'a' => 7,
+        b'f' => 12,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'v' => 11,
+        _ => return None,
+    })
+}
+
+impl Expression {
+    fn apply(&self, name: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(name.len());
+        let (mut rest, mut count) = (name, 0);
+        // What is left after a match is looked at as if it began there, `^` and all; an empty name matches nothing.
+        while !rest.is_empty() {
+            let Some(groups) = self.matcher.find(rest) else { break };
+            let Some(Some(found)) = groups.first().copied() else { break };
+            count += 1;
+            out.extend(&rest[..found.start]);
+            match count >= self.first {
+                true => self.replace(rest, &groups, &mut out),
+                false => out.extend(&rest[found.range()]),
+            }
+            rest = &rest[found.end..];
+            if count >= self.first && !self.all {
+                break;
+            }
+            if found.is_empty()
+                && let Some((next, behind)) = rest.split_first()
+            {
+                out.push(*next);
+                rest = behind;
+            }
+        }
+        out.extend(rest);
+        out
+    }
+
+    fn replace(&self, name: &[u8], groups: &[Option<Span>], out: &mut Vec<u8>) {
+        let (mut case, mut one) = (Case::Stop, None);
+        for piece in &self.text {
+            let bytes = match piece {
+                Piece::Literal(bytes) => &bytes[..],
+                Piece::Group(group) => groups[*group].map_or(&b""[..], |span| &name[span.range()]),
+                Piece::Case(once @ (Case::LowerOne | Case::UpperOne)) => {
+                    one = Some(*once);
+                    continue;
+                }
+                Piece::Case(from_here) => {
+                    case = *from_here;
+                    continue;
+                }
+            };
+            for byte in bytes {
+                out.push(match one.take().unwrap_or(case) {
+                    Case::Lower | Case::LowerOne => byte.to_ascii_lowercase(),
+                    Case::Upper | Case::UpperOne => byte.to_ascii_uppercase(),
+                    Case::Stop => *byte,
+                });
+            }
+        }
+    }
+}
+
+/// Finds matches as POSIX does: the leftmost, and of those the longest.
+#[derive(Clone, Debug)]
+struct Matcher {
+    /// Tells where a match begins, and the groups of one that ends where it has to.
+    first: Box<Regex>,
+    /// Tells where the longest match ends, from its beginning.
+    longest: Box<Regex>,
+    /// All of a text is matched.
+    whole: Box<Regex>,
+}
+
+impl Matcher {
+    /// Translates an expression; also tells how many groups it has.
+    fn new(regex: &[u8], extended: bool, ignore_case: bool) -> Result<(Matcher, usize), Refusal> {
+        let (translated, groups) = translate(regex, extended)?;
+        let build = |expression: &str, kind: MatchKind| {
+            let syntax = syntax::Config::new()
+                .utf8(false)
+                .unicode(false)
+                .dot_matches_new_line(true)
+                .case_insensitive(ignore_case);
+            let config = regex_automata::meta::Config::new().utf8_empty(false).match_kind(kind);
+            let built = Regex::builder().syntax(syntax).configure(config).build(expression);
+            built.map(Box::new).map_err(|_| invalid())
+        };
+        let matcher = Matcher {
+            first: build(&translated, MatchKind::LeftmostFirst)?,
+            longest: build(&translated, MatchKind::All)?,
+            whole: build(&format!("(?:{translated})\\z"), MatchKind::LeftmostFirst)?,
+        };
+        Ok((matcher, groups))
+    }
+
+    /// The groups of the first match.
+    fn find(&self, name: &[u8]) -> Option<Vec<Option<Span>>> {
+        let start = self.first.search(&Input::new(name))?.start();
+        let anchored = Input::new(name).span(start..name.len()).anchored(Anchored::Yes);
+        let end = self.longest.search(&anchored)?.end();
+        let mut captures: Captures = self.whole.create_captures();
+        self.whole.search_captures(&Input::new(&name[..end]).span(start..end).anchored(Anchored::Yes), &mut captures);
+        captures.is_match().then(|| captures.iter().collect())
+    }
+}
+
+/// Translates an expression of POSIX; also tells how many groups it has.
+fn translate(regex: &[u8], extended: bool) -> Result<(String, usize), Refusal> {
+    Translation { extended, utf8: locale::is_utf8(), out: String::new(), open: Vec::new(), groups: 0, atom: None }
+        .run(regex)
+}
+
+struct Translation {
+    extended: bool,
+    utf8: bool,
+    out: String,
+    /// Where the groups begin that are not closed.
+    open: Vec<usize>,
+    groups: usize,
+    /// Where the last part begins that could be repeated; none where `*` would mean itself, or an anchor was before.
+    atom: Option<usize>,
+}
+
+/// A part of an expression, whatever way it is written.
+enum Token {
+    Open,
+    Close,
+    Or,
+    Repeat(&'static str),
+    Interval,
+    Other(u8),
+}
+
+impl Translation {
+    fn run(mut self, mut rest: &[u8]) -> Result<(String, usize), Refusal> {
+        while let Some((&byte, after)) = rest.split_first() {
+            let escaped = after.first().copied().filter(|_| byte == b'\\');
+            let (token, mut behind) = match escaped {
+                Some(letter) => (self.token(letter, !self.extended), &after[1..]),
+                None => (self.token(byte, self.extended), after),
+            };
+            match token {
+                Token::Open => {
+                    self.open.push(self.out.len());
+                    self.groups += 1;
+                    self.out.push('(');
+                    self.atom = None;
+                }
+                Token::Close => {
+                    self.atom = Some(self.open.pop().ok_or_else(invalid)?);
+                    self.out.push(')');
+                }
+                Token::Or => {
+                    self.out.push('|');
+                    self.atom = None;
+                }
+                Token::Repeat(how) => self.repeat(how, byte)?,
+                Token::Interval => behind = self.interval(behind)?,
+                Token::Other(letter) if escaped.is_some() => self.escaped(letter)?,
+                Token::Other(_) => behind = self.plain(byte, behind)?,
+            }
+            rest = behind;
+        }
+        if self.open.is_empty() { Ok((self.out, self.groups)) } else { Err(invalid()) }
+    }
+
+    /// What a character means where it may be an operator.
+    fn token(&self, letter: u8, operators: bool) -> Token {
+        match letter {
+            b'(' if operators => Token::Open,
+            b')' if operators && (!self.extended || !self.open.is_empty()) => Token::Close,
+            b'|' if operators => Token::Or,
+            b'{' if operators => Token::Interval,
+            b'+' if operators => Token::Repeat("+"),
+            b'?' if operators => Token::Repeat("?"),
+            // Without `\`, in both.
+            b'*' if operators == self.extended => Token::Repeat("*"),
+            other => Token::Other(other),
+        }
+    }
+
+    /// Repeats the last part; where there is none the operator means itself.
+    fn repeat(&mut self, how: &str, byte: u8) -> Result<(), Refusal> {
+        match self.atom {
+            Some(start) => {
+                self.out.insert_str(start, "(?:");
+                self.out.push(')');
+                self.out.push_str(how);
+            }
+            None if self.extended => return Err(invalid()),
+            None => self.literal(if byte == b'\\' { how.as_bytes()[0] } else { byte }),
+        }
+        Ok(())
+    }
+
+    /// `{2}`, `{2,}`, `{,2}`, `{2,3}`; returns what is behind it.
+    fn interval<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Refusal> {
+        let end: &[u8] = if self.extended { b"}" } else { b"\\}" };
+        let length = memchr::memmem::find(text, end).ok_or_else(invalid)?;
+        let numbers = std::str::from_utf8(&text[..length]).map_err(|_| invalid())?;
+        let (least, most) = numbers.split_once(',').unwrap_or((numbers, numbers));
+        let number = |text: &str| text.is_empty() || text.parse::<u8>().is_ok();
+        if !number(least) || !number(most) || numbers.is_empty() || self.atom.is_none() {
+            return Err(invalid());
+        }
+        let least = if least.is_empty() { "0" } else { least };
+        self.repeat(&format!("{{{least},{most}}}"), b'{')?;
+        Ok(&text[length + end.len()..])
+    }
+
+    fn literal(&mut self, byte: u8) {
+        self.atom = Some(self.out.len());
+        pattern::literal(&mut self.out, byte);
+    }
+
+    /// A character behind `\` that is no operator.
+    fn escaped(&mut self, letter: u8) -> Result<(), Refusal> {
+        let class = match letter {
+            b'w' => "[0-9A-Za-z_]",
+            b'W' => "[^0-9A-Za-z_]",
+            b's' => "[\\x09-\\x0d\\x20]",
+            b'S' => "[^\\x09-\\x0d\\x20]",
+            b'b' => "(?-u:\\b)",
+            b'B' => "(?-u:\\B)",
+            b'<' => "(?-u:\\b{start})",
+            b'>' => "(?-u:\\b{end})",
+            b'`' => "\\A",
+            b'\'' => "\\z",
+            b'1'..=b'9' => {
+                return Err(Refusal::usage("Invalid transform expression: back references are not supported"));
+            }
+            other => {
+                self.literal(escape(other).unwrap_or(other));
+                return Ok(());
+            }
+        };
+        self.atom = Some(self.out.len());
+        self.out.push_str(class);
+        Ok(())
+    }
+
+    /// A character without `\`; returns what is behind it.
+    fn plain<'t>(&mut self, byte: u8, behind: &'t [u8]) -> Result<&'t [u8], Refusal> {
+        let begins = self.out.is_empty() || self.out.ends_with('(') || self.out.ends_with('|');
+        let ends = behind.is_empty() || behind.starts_with(b"\\)") || behind.starts_with(b"\\|");
+        match byte {
+            b'^' if self.extended || begins => {
+                self.out.push('^');
+                self.atom = None;
+            }
+            b'$' if self.extended || ends => {
+                self.out.push('$');
+                self.atom = None;
+            }
+            b'.' => {
+                self.atom = Some(self.out.len());
+                self.out.push_str(if self.utf8 { pattern::ANY } else { "." });
+            }
+            b'[' => {
+                let length = bracket_length(behind).ok_or_else(invalid)?;
+                // As the patterns of names have it, where `\` and `!` have a meaning too.
+                let (negation, set) = behind[..length].split_at(usize::from(behind.first() == Some(&b'^')));
+                let mut text = negation.to_vec();
+                for byte in set {
+                    text.extend((matches!(byte, b'\\' | b'!')).then_some(b'\\'));
+                    text.push(*byte);
+                }
+                let how = Matching {
+                    anchored: true,
+                    wildcards: true,
+                    match_slash: true,
+                    ignore_case: false,
+                    recursion: false,
+                };
+                let (set, _) = pattern::bracket(&text, how, self.utf8).ok_or_else(invalid)?;
+                self.atom = Some(self.out.len());
+                self.out.push_str(&set);
+                return Ok(&behind[length..]);
+            }
+            _ => self.literal(byte),
+        }
+        Ok(behind)
+    }
+}
+
+/// Bytes behind `[` up to and with its `]`, which may be first, or in a class, and then is none.
+fn bracket_length(text: &[u8]) -> Option<usize> {
+    let mut at = usize::from(text.first() == Some(&b'^'));
+    at += usize::from(text.get(at) == Some(&b']'));
+    loop {
+        match text.get(at..)? {
+            [b']', ..] => return Some(at + 1),
+            [b'[', b':', rest @ ..] => at += 4 + memchr::memmem::find(rest, b":]")?,
+            [_, ..] => at += 1,
+            [] => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(expression: &str, name: &str) -> String {
+        let transform = Transform::of(&[expression.into()]).unwrap();
+        String::from_utf8(transform.apply(name.as_bytes(), Of::Member)).unwrap()
+    }
+
+    #[test]
+    fn names_are_changed_as_sed_changes_them() {
+        for (expression, name, wanted) in [
+            ("s/a/b/", "aa", "ba"),
+            ("s/a/b/g", "aa", "bb"),
+            ("s/a/b/2", "aaa", "aba"),
+            ("s/a/b/2g", "aaa", "abb"),
+            ("s,^,pre/,", "x/y", "pre/x/y"),
+            ("s/$/.bak/", "x", "x.bak"),
+            ("s,/,_,g", "a/b/c", "a_b_c"),
+            (r"s/\/b/-/", "a/b", "a-"),
+            (r"s/\(.*\)\/\(.*\)/\2-\1/", "a/b/c", "c-a/b"),
+            ("s/(.)(.)/\\2\\1/x", "ab", "ba"),
+            ("s/a+/x/", "aa+", "ax"),
+            (r"s/a\+/x/", "aa+", "x+"),
+            ("s/a*/x/", "baa", "xbaa"),
+            ("s/*a/x/", "b*a", "bx"),
+            ("s/a|ab/x/x", "ab", "x"),
+            (r"s/a\{2,3\}/x/", "aaaa", "xa"),
+            ("s/[^]a]/x/g", "]ab", "]ax"),
+            ("s/[a\\]/x/g", "a\\b", "xxb"),
+            ("s/[[:digit:]]*$//", "ab12", "ab"),
+            ("s/A/x/i", "ba", "bx"),
+            (r"s/.*/\U&\E-\u&-\l&/", "aB", "AB-AB-aB"),
+            ("s/a/[&]/;s/b/c/", "ab", "[a]c"),
+            (r"s/x/\&/", "x", "&"),
+            ("s/a*?/x/x", "aab", "xb"),
+        ] {
+            assert_eq!(changed(expression, name), wanted, "{expression} {name}");
+        }
+    }
+
+    #[test]
+    fn flags_say_which_names_are_changed() {
+        let of = |expression: &str, of| {
+            let transform = Transform::of(&[expression.into()]).unwrap();
+            transform.apply(b"a", of) == b"b"
+        };
+        assert!(of("s/a/b/", Of::Symlink) && of("s/a/b/", Of::HardLink));
+        assert!(!of("s/a/b/S", Of::Symlink) && of("s/a/b/S", Of::Member));
+        assert!(!of("flags=sh;s/a/b/", Of::Member) && of("flags=sh;s/a/b/", Of::Symlink));
+        assert!(!of("flags=R;s/a/b/", Of::HardLink) && !of("flags=s;flags=h;s/a/b/", Of::Symlink));
+        assert!(of("flags=R;s/a/b/r", Of::Member));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for expression in
+            ["", "x", "s/a", "s/a/b", "s/a/b/q", r"s/\(a/b/", r"s/a/\1/", r"s/\(a\)\1/b/", "s/[a/b/", "s/a/b/0"]
+        {
+            assert!(Transform::of(&[expression.into()]).is_err(), "{expression}");
+        }
+    }
+}
