@@ -177,6 +177,7 @@ impl Run {
             List::Stdout(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
             List::File(out) => out.write_all(question.as_bytes()).and_then(|()| out.flush()),
             List::Stderr => io::stderr().lock().write_all(question.as_bytes()),
+            List::Closed | List::Broken => Ok(()),
         };
         let mut answer = String::new();
         // Standard input may have the archive.
