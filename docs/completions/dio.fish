@@ -168,6 +168,7 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the na
 complete -c dio -n "__fish_dio_using_subcommand tar" -s K -l starting-file -d 'Begin with the member of that name' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l occurrence -d 'Only the Nth of the members that have a name [default: 1]' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l strip-components -d 'Leave N leading parts of the names of members out' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l transform -d 'Change names by an expression of sed: s/REGEX/TEXT/FLAGS' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l one-top-level -d 'Extract into a directory DIR, by default named after the archive' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l hole-detection -d 'How holes are found: seek or raw; implies -S' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l owner -d 'Owner of added files: NAME, NAME:UID or UID' -r
