@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, SelectArgs, TarArgs, TellArgs};
+use super::compression::{by_suffix, compression_of};
 use super::date::{self, Moment};
-use super::names::{Names, split_words};
+use super::names::Names;
 use super::ordered::check_ordered;
 use super::owner::Owner;
 use super::transform::Transform;
@@ -418,52 +419,6 @@ fn format_of(operation: Operation, args: &ArchiveArgs) -> Result<Option<ArchiveF
     let old = args.old_archive || args.old && operation == Operation::Create;
     let stands_for = if args.posix { Some(ArchiveFormat::Pax) } else { named };
     Ok(if old { Some(ArchiveFormat::V7) } else { stands_for })
-}
-
-fn compression_of(operation: Operation, args: &ArchiveArgs, archive: &OsStr) -> Result<Option<Compression>, Refusal> {
-    let program = |name: &str| Compression::Program(vec![name.into()]);
-    let own = args.use_compress_program.as_deref().map(words_of);
-    if own.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Refusal::usage("-I needs the name of a program"));
-    }
-    let given = [
-        args.gzip.then_some(Compression::Gzip),
-        args.zstd.then_some(Compression::Zstd),
-        args.bzip2.then(|| program("bzip2")),
-        args.xz.then(|| program("xz")),
-        args.lzma.then(|| program("lzma")),
-        args.lzip.then(|| program("lzip")),
-        args.lzop.then(|| program("lzop")),
-        args.compress.then(|| program("compress")),
-        own.map(Compression::Program),
-    ];
-    let mut given = given.into_iter().flatten();
-    match (given.next(), given.next()) {
-        (Some(_), Some(_)) => Err(Refusal::usage("Conflicting compression options")),
-        (None, _) if args.auto_compress && operation == Operation::Create => Ok(by_suffix(archive.as_bytes())),
-        (one, _) => Ok(one),
-    }
-}
-
-/// The program and its arguments.
-fn words_of(text: &OsStr) -> Vec<OsString> {
-    split_words(text.as_bytes()).into_iter().map(OsString::from_vec).collect()
-}
-
-/// What the end of an archive's name says about its compression.
-fn by_suffix(name: &[u8]) -> Option<Compression> {
-    let suffix = &name[name.iter().rposition(|byte| *byte == b'.')? + 1..];
-    Some(match suffix {
-        b"gz" | b"tgz" | b"taz" => Compression::Gzip,
-        b"zst" | b"tzst" => Compression::Zstd,
-        b"Z" | b"taZ" => Compression::Program(vec!["compress".into()]),
-        b"bz2" | b"tbz" | b"tbz2" | b"tz2" => Compression::Program(vec!["bzip2".into()]),
-        b"lz" => Compression::Program(vec!["lzip".into()]),
-        b"lzma" | b"tlz" => Compression::Program(vec!["lzma".into()]),
-        b"lzo" => Compression::Program(vec!["lzop".into()]),
-        b"xz" | b"txz" => Compression::Program(vec!["xz".into()]),
-        _ => return None,
-    })
 }
 
 /// Bytes in a block of an archive.

@@ -5,6 +5,8 @@
 //! alternatives match at one place the longest counts, as POSIX has it. References within an expression (`\1`) have no
 //! translation and are refused.
 
+mod translate;
+
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,8 +16,7 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, Span};
 
 use super::options::Refusal;
-use super::pattern::{self, Matching};
-use crate::locale;
+use translate::translate;
 
 /// What a name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,199 +362,6 @@ impl Matcher {
         let mut captures: Captures = self.whole.create_captures();
         self.whole.search_captures(&Input::new(&name[..end]).span(start..end).anchored(Anchored::Yes), &mut captures);
         captures.is_match().then(|| captures.iter().collect())
-    }
-}
-
-/// Translates an expression of POSIX; also tells how many groups it has.
-fn translate(regex: &[u8], extended: bool) -> Result<(String, usize), Refusal> {
-    Translation { extended, utf8: locale::is_utf8(), out: String::new(), open: Vec::new(), groups: 0, atom: None }
-        .run(regex)
-}
-
-struct Translation {
-    extended: bool,
-    utf8: bool,
-    out: String,
-    /// Where the groups begin that are not closed.
-    open: Vec<usize>,
-    groups: usize,
-    /// Where the last part begins that could be repeated; none where `*` would mean itself, or an anchor was before.
-    atom: Option<usize>,
-}
-
-/// A part of an expression, whatever way it is written.
-enum Token {
-    Open,
-    Close,
-    Or,
-    Repeat(&'static str),
-    Interval,
-    Other(u8),
-}
-
-impl Translation {
-    fn run(mut self, mut rest: &[u8]) -> Result<(String, usize), Refusal> {
-        while let Some((&byte, after)) = rest.split_first() {
-            let escaped = after.first().copied().filter(|_| byte == b'\\');
-            let (token, mut behind) = match escaped {
-                Some(letter) => (self.token(letter, !self.extended), &after[1..]),
-                None => (self.token(byte, self.extended), after),
-            };
-            match token {
-                Token::Open => {
-                    self.open.push(self.out.len());
-                    self.groups += 1;
-                    self.out.push('(');
-                    self.atom = None;
-                }
-                Token::Close => {
-                    self.atom = Some(self.open.pop().ok_or_else(invalid)?);
-                    self.out.push(')');
-                }
-                Token::Or => {
-                    self.out.push('|');
-                    self.atom = None;
-                }
-                Token::Repeat(how) => self.repeat(how, byte)?,
-                Token::Interval => behind = self.interval(behind)?,
-                Token::Other(letter) if escaped.is_some() => self.escaped(letter)?,
-                Token::Other(_) => behind = self.plain(byte, behind)?,
-            }
-            rest = behind;
-        }
-        if self.open.is_empty() { Ok((self.out, self.groups)) } else { Err(invalid()) }
-    }
-
-    /// What a character means where it may be an operator.
-    fn token(&self, letter: u8, operators: bool) -> Token {
-        match letter {
-            b'(' if operators => Token::Open,
-            b')' if operators && (!self.extended || !self.open.is_empty()) => Token::Close,
-            b'|' if operators => Token::Or,
-            b'{' if operators => Token::Interval,
-            b'+' if operators => Token::Repeat("+"),
-            b'?' if operators => Token::Repeat("?"),
-            // Without `\`, in both.
-            b'*' if operators == self.extended => Token::Repeat("*"),
-            other => Token::Other(other),
-        }
-    }
-
-    /// Repeats the last part; where there is none the operator means itself.
-    fn repeat(&mut self, how: &str, byte: u8) -> Result<(), Refusal> {
-        match self.atom {
-            Some(start) => {
-                self.out.insert_str(start, "(?:");
-                self.out.push(')');
-                self.out.push_str(how);
-            }
-            None if self.extended => return Err(invalid()),
-            None => self.literal(if byte == b'\\' { how.as_bytes()[0] } else { byte }),
-        }
-        Ok(())
-    }
-
-    /// `{2}`, `{2,}`, `{,2}`, `{2,3}`; returns what is behind it.
-    fn interval<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Refusal> {
-        let end: &[u8] = if self.extended { b"}" } else { b"\\}" };
-        let length = memchr::memmem::find(text, end).ok_or_else(invalid)?;
-        let numbers = std::str::from_utf8(&text[..length]).map_err(|_| invalid())?;
-        let (least, most) = numbers.split_once(',').unwrap_or((numbers, numbers));
-        let number = |text: &str| text.is_empty() || text.parse::<u8>().is_ok();
-        if !number(least) || !number(most) || numbers.is_empty() || self.atom.is_none() {
-            return Err(invalid());
-        }
-        let least = if least.is_empty() { "0" } else { least };
-        self.repeat(&format!("{{{least},{most}}}"), b'{')?;
-        Ok(&text[length + end.len()..])
-    }
-
-    fn literal(&mut self, byte: u8) {
-        self.atom = Some(self.out.len());
-        pattern::literal(&mut self.out, byte);
-    }
-
-    /// A character behind `\` that is no operator.
-    fn escaped(&mut self, letter: u8) -> Result<(), Refusal> {
-        let class = match letter {
-            b'w' => "[0-9A-Za-z_]",
-            b'W' => "[^0-9A-Za-z_]",
-            b's' => "[\\x09-\\x0d\\x20]",
-            b'S' => "[^\\x09-\\x0d\\x20]",
-            b'b' => "(?-u:\\b)",
-            b'B' => "(?-u:\\B)",
-            b'<' => "(?-u:\\b{start})",
-            b'>' => "(?-u:\\b{end})",
-            b'`' => "\\A",
-            b'\'' => "\\z",
-            b'1'..=b'9' => {
-                return Err(Refusal::usage("Invalid transform expression: back references are not supported"));
-            }
-            other => {
-                self.literal(escape(other).unwrap_or(other));
-                return Ok(());
-            }
-        };
-        self.atom = Some(self.out.len());
-        self.out.push_str(class);
-        Ok(())
-    }
-
-    /// A character without `\`; returns what is behind it.
-    fn plain<'t>(&mut self, byte: u8, behind: &'t [u8]) -> Result<&'t [u8], Refusal> {
-        let begins = self.out.is_empty() || self.out.ends_with('(') || self.out.ends_with('|');
-        let ends = behind.is_empty() || behind.starts_with(b"\\)") || behind.starts_with(b"\\|");
-        match byte {
-            b'^' if self.extended || begins => {
-                self.out.push('^');
-                self.atom = None;
-            }
-            b'$' if self.extended || ends => {
-                self.out.push('$');
-                self.atom = None;
-            }
-            b'.' => {
-                self.atom = Some(self.out.len());
-                self.out.push_str(if self.utf8 { pattern::ANY } else { "." });
-            }
-            b'[' => {
-                let length = bracket_length(behind).ok_or_else(invalid)?;
-                // As the patterns of names have it, where `\` and `!` have a meaning too.
-                let (negation, set) = behind[..length].split_at(usize::from(behind.first() == Some(&b'^')));
-                let mut text = negation.to_vec();
-                for byte in set {
-                    text.extend((matches!(byte, b'\\' | b'!')).then_some(b'\\'));
-                    text.push(*byte);
-                }
-                let how = Matching {
-                    anchored: true,
-                    wildcards: true,
-                    match_slash: true,
-                    ignore_case: false,
-                    recursion: false,
-                };
-                let (set, _) = pattern::bracket(&text, how, self.utf8).ok_or_else(invalid)?;
-                self.atom = Some(self.out.len());
-                self.out.push_str(&set);
-                return Ok(&behind[length..]);
-            }
-            _ => self.literal(byte),
-        }
-        Ok(behind)
-    }
-}
-
-/// Bytes behind `[` up to and with its `]`, which may be first, or in a class, and then is none.
-fn bracket_length(text: &[u8]) -> Option<usize> {
-    let mut at = usize::from(text.first() == Some(&b'^'));
-    at += usize::from(text.get(at) == Some(&b']'));
-    loop {
-        match text.get(at..)? {
-            [b']', ..] => return Some(at + 1),
-            [b'[', b':', rest @ ..] => at += 4 + memchr::memmem::find(rest, b":]")?,
-            [_, ..] => at += 1,
-            [] => return None,
-        }
     }
 }
 
