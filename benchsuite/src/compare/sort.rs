@@ -26,8 +26,8 @@ struct Trial {
 
 const TRIALS: &[Trial] = &[
     Trial { title: "whole lines", flags: "", wall: 1.0 / 1.5, part: 1 },
-    Trial { title: "numbers", flags: " -n", wall: 1.0, part: 4 },
-    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 1.0, part: 4 },
+    Trial { title: "numbers", flags: " -n", wall: 1.0, part: 8 },
+    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 1.0, part: 8 },
 ];
 
 /// Part of the size that memory may hold.

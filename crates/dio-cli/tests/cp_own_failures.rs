@@ -49,7 +49,7 @@ fn an_unreadable_source_is_found_before_the_target_is_touched() {
     let dir = file_systems()[0].dir();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let program = dir.path().join("dio");
-    std::fs::copy(env!("CARGO_BIN_EXE_dio"), &program).unwrap();
+    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), &program);
     let (from, to) = (source(dir.path(), "from", MIB), source(dir.path(), "to", MIB));
     std::fs::set_permissions(&from, PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::set_permissions(&to, PermissionsExt::from_mode(0o666)).unwrap();

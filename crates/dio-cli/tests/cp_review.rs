@@ -26,7 +26,7 @@ fn for_everyone() -> Option<(TempDir, PathBuf)> {
     let dir = file_systems()[0].dir();
     mode(dir.path(), 0o755);
     let program = dir.path().join("dio");
-    std::fs::copy(env!("CARGO_BIN_EXE_dio"), &program).unwrap();
+    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), &program);
     mode(&program, 0o755);
     Some((dir, program))
 }

@@ -136,7 +136,7 @@ fn a_directory_that_may_not_be_written() {
     }
     let dir = scratch();
     compress_support::permit(dir.path(), 0o755);
-    fs::copy(env!("CARGO_BIN_EXE_dio"), dir.path().join("gzip")).unwrap();
+    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), dir.path().join("gzip"));
     fs::write(dir.path().join("a"), "a").unwrap();
     fs::write(dir.path().join("b.gz"), piped("gzip", &["-c"], b"b")).unwrap();
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";

@@ -107,7 +107,7 @@ fn what_another_process_maps_is_kept() {
     };
     // A running program is mapped by the process that runs it.
     let program = directory.path().join("sleeper");
-    fs::copy("/bin/sleep", &program).unwrap();
+    dio_test::copy_program("/bin/sleep", &program);
     File::open(&program).unwrap().sync_all().unwrap();
     let other = directory.path().join("other");
     cached_file(&other, 1);
@@ -204,7 +204,7 @@ fn files_of_others_are_not_taken_for_resident() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("dio");
-    fs::copy(env!("CARGO_BIN_EXE_dio"), &program).unwrap();
+    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), &program);
     let path = directory.path().join("file");
     cached_file(&path, 1);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();

@@ -97,7 +97,7 @@ fn a_directory_that_may_not_be_written() {
     fs::write(directory.path().join("in"), "a\nb\n").unwrap();
     let run = |program: &Path| {
         let copy = directory.path().join("split");
-        fs::copy(program, &copy).unwrap();
+        dio_test::copy_program(program, &copy);
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).args(["-l1", "in"]);
         command.env("LC_ALL", "C").current_dir(directory.path());

@@ -20,7 +20,7 @@ mod fs;
 mod seed;
 mod skip;
 
-pub use files::{Output, first_difference, random_file, resident_pages, run, same_bytes};
+pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
 pub use seed::{Rng, Seed};
 #[doc(hidden)]
