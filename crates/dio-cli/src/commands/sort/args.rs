@@ -15,6 +15,10 @@ use crate::tool::IoArgs;
 /// KEYDEF is F[.C][OPTS][,F[.C][OPTS]]: the field and the byte in it where a key starts, and those where it ends, counted from 1; the end of the line if they are left out, and for C the start and the end of the field. OPTS are letters of bdfgiMhnRrV, which replace the options that hold for all keys. Without -t, fields are what is between a non-blank and a blank.
 ///
 /// SIZE is a number and one of: % of the memory, b for bytes, K (as without any), M, G, T, P, E, Z, Y, R and Q.
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the brackets are those of the grammar of keys, as the help shows it"
+)]
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
 pub struct SortArgs {
