@@ -158,6 +158,16 @@ pub fn run(command: &mut Command) -> Output {
     }
 }
 
+/// Copies a program so that it can be run at once.
+///
+/// Another process copies it: a child that another thread of this one forks meanwhile would hold the copy open for
+/// writing until it executes something, and the kernel refuses to run such a file (`ETXTBSY`, `execve(2)`).
+#[track_caller]
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let output = run(Command::new("cp").arg("--").args([from.as_ref(), to.as_ref()]));
+    assert!(output.status.success(), "{}: {output:?}", to.as_ref().display());
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::FileExt;
@@ -234,14 +244,4 @@ mod tests {
         assert_eq!(out.status.code(), Some(3));
         assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("out\n", "err\n"));
     }
-}
-
-/// Copies a program so that it can be run at once.
-///
-/// Another process copies it: a child that another thread of this one forks meanwhile would hold the copy open for
-/// writing until it executes something, and the kernel refuses to run such a file (`ETXTBSY`, `execve(2)`).
-#[track_caller]
-pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
-    let output = run(Command::new("cp").arg("--").args([from.as_ref(), to.as_ref()]));
-    assert!(output.status.success(), "{}: {output:?}", to.as_ref().display());
 }
