@@ -10,6 +10,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("attr", &["getfattr", "setfattr"]),
     ("bsdutils", &["script"]),
     ("btrfs-progs", &["mkfs.btrfs", "btrfs"]),
+    ("bzip2", &["bzip2"]),
     ("coreutils", &["cp", "dd", "stat", "sha256sum", "timeout"]),
     ("diffutils", &["cmp", "diff"]),
     ("e2fsprogs", &["mkfs.ext4", "chattr", "filefrag"]),
@@ -22,10 +23,12 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("mount", &["losetup", "mount", "umount"]),
     ("nocache", &["nocache"]),
     ("procps", &["ps"]),
+    ("python3", &["python3"]),
     ("strace", &["strace"]),
     ("tar", &["tar"]),
-    ("util-linux", &["fallocate", "fincore", "prlimit", "setpriv", "unshare"]),
+    ("util-linux", &["fallocate", "fincore", "prlimit", "rev", "setpriv", "unshare"]),
     ("xfsprogs", &["mkfs.xfs", "xfs_io"]),
+    ("xz-utils", &["xz"]),
     ("zstd", &["zstd"]),
 ];
 
