@@ -1,0 +1,126 @@
+//! What a mount is told: fixed options, and settings that a running mount can change.
+
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use dio::lock::LockPolicy;
+use globset::GlobMatcher;
+
+/// How the files of a mount do their I/O. The names are those of `mount` on JFS2: `dio`, `cio`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Past the page cache; a write excludes overlapping reads and writes.
+    Direct,
+    /// Past the page cache; reads and writes run in parallel, alone only to extend, to truncate or misaligned.
+    Concurrent,
+    /// Through the page cache.
+    Cached,
+    /// Large and streaming requests past the page cache, small and re-read ones through it.
+    Auto,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Cached, Mode::Auto];
+
+    /// The word for it in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Direct => "direct",
+            Mode::Concurrent => "concurrent",
+            Mode::Cached => "cached",
+            Mode::Auto => "auto",
+        }
+    }
+}
+
+/// Files whose path matches have this mode.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Matched against the path relative to the source and, where the pattern has no slash, against the last name.
+    pub pattern: GlobMatcher,
+    /// The mode of what matches.
+    pub mode: Mode,
+}
+
+/// The mode of a file by its path: the first rule that matches, else the default.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// In the order in which they were given.
+    pub rules: Vec<Rule>,
+    /// The mode of what no rule matches.
+    pub default: Mode,
+}
+
+/// What a running mount can change. A request works with the settings that it found when it began.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Mode by path; holds for opens from now on.
+    pub rules: Rules,
+    /// First and largest read-ahead of a stream, in bytes; a largest of 0 is none.
+    pub read_ahead: (u64, u64),
+    /// Bytes of one file that may be acknowledged and not yet written; 0: a write is acknowledged when it is written.
+    pub write_behind: u64,
+    /// Requests of at least so many bytes are direct in [`Mode::Auto`].
+    pub direct_from: u64,
+    /// Memory of the server for blocks of files and for inodes, in bytes.
+    pub limit: u64,
+}
+
+/// Settings that threads share and one may replace.
+#[derive(Debug, Clone)]
+pub struct Live(Arc<RwLock<Arc<Settings>>>);
+
+impl Live {
+    /// To begin with.
+    pub fn new(settings: Settings) -> Live {
+        Live(Arc::new(RwLock::new(Arc::new(settings))))
+    }
+
+    /// The settings of this moment.
+    pub fn get(&self) -> Arc<Settings> {
+        Arc::clone(&self.0.read().expect("nobody panics while replacing"))
+    }
+
+    /// Others from now on.
+    pub fn set(&self, settings: Settings) {
+        *self.0.write().expect("nobody panics while replacing") = Arc::new(settings);
+    }
+}
+
+/// What a mount is told when it is made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What can change later.
+    pub settings: Settings,
+    /// What a write excludes in [`Mode::Direct`]: its range, or all I/O of its file.
+    pub lock: LockPolicy,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Users other than the one who mounts may enter; permissions are then those of the source.
+    pub allow_other: bool,
+    /// The kernel checks permissions by owner, group, mode and ACL.
+    pub default_permissions: bool,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// How long the kernel may believe names and attributes without asking.
+    pub remember: Duration,
+    /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`, `dirsync`, …
+    pub flags: Vec<String>,
+    /// The source as the table of mounts shows it.
+    pub source_name: String,
+}
+
+impl Rules {
+    /// The mode of the file at `path`, relative to the source, without a slash at its beginning.
+    pub fn mode_of(&self, path: &std::path::Path) -> Mode {
+        self.rules.iter().find(|rule| rule.matches(path)).map_or(self.default, |rule| rule.mode)
+    }
+}
+
+impl Rule {
+    fn matches(&self, path: &std::path::Path) -> bool {
+        let whole = self.pattern.glob().glob().contains('/');
+        if whole { self.pattern.is_match(path) } else { path.file_name().is_some_and(|name| self.pattern.is_match(name)) }
+    }
+}

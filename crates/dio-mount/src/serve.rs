@@ -1,0 +1,1 @@
+//! Requests of the kernel, translated into calls of the rooms below.

@@ -1,0 +1,1 @@
+//! What happened: requests, bytes by class, latencies, waits for locks.
