@@ -180,15 +180,30 @@ impl Names {
         self.own_device.store(device, Ordering::Relaxed);
     }
 
-    /// Looks a name up, and counts that the kernel was told of what is found.
+    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode itself and `..` the
+    /// directory where it was last found, for a kernel that was given a handle of it (`FUSE_EXPORT_SUPPORT`).
     ///
     /// # Errors
-    /// `ENOENT`, `ESTALE` if the directory is gone, those of `open(2)`.
+    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, those of `open(2)`.
     pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        resolve::check(name)?;
+        match name.as_encoded_bytes() {
+            b"." => return self.again(parent),
+            b".." => {
+                let above = self.shared.lock().table.above(parent)?;
+                return self.again(above);
+            }
+            _ => resolve::check(name)?,
+        }
         let directory = self.descriptor(parent)?;
         let found = self.find(&directory, self.mount_of(parent)?, name)?;
         Ok(self.enter(found, parent, name))
+    }
+
+    /// A known inode, looked up once more without a name.
+    fn again(&self, inode: InodeId) -> Result<Entry> {
+        let stat = self.stat(inode)?;
+        self.shared.lock().table.count(inode)?;
+        Ok(Entry { inode, generation: 0, stat })
     }
 
     /// The kernel forgets `count` lookups of an inode.
