@@ -34,7 +34,7 @@ use self::directories::Directories;
 use self::forgetting::Shared;
 pub use self::inodes::Leaf;
 use self::inodes::{Identity, Table};
-use self::resolve::{Mounts, raise_descriptor_limit};
+use self::resolve::{Mount, Mounts, raise_descriptor_limit};
 use crate::options::Live;
 
 /// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
@@ -156,7 +156,7 @@ impl Names {
         let process = resolve::own_descriptors()?;
         let allowed = raise_descriptor_limit();
         let mut mounts = Mounts::new(limits.no_handles);
-        let (mount, _) = mounts.index_of(&place, &process)?;
+        let mount = mounts.put(Mount::of(&place, &process, limits.no_handles)?);
         let stat = fstat(&place)?;
         let identity = mounts.identity(&place, &stat, mount);
         // Others need descriptors too: open files.
