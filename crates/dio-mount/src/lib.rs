@@ -12,4 +12,4 @@ pub mod session;
 pub mod stats;
 
 pub use options::{Mode, Options, Rules, Settings};
-pub use session::{MountError, Session};
+pub use session::{MountError, Session, Serving};
