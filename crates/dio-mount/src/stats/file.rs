@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dio::lock::LockStats;
-use dio::{Counters, File};
+use dio::{Class, Counters, File};
 
 use super::{Event, Kind, Wait};
 
@@ -47,9 +47,22 @@ impl FileStats {
         unimplemented!("next commit")
     }
 
-    /// A program's request was answered: the bytes that it got or gave, and the time from its arrival to its answer.
-    pub fn request(&self, kind: Kind, bytes: u64, latency: Duration) {
-        let _ = (kind, bytes, latency);
+    /// A program's read was answered with so many bytes, `latency` after it arrived. `class` is how most of them travelled:
+    /// [`Class::Direct`] or [`Class::Bounced`] past the page cache (bounced also from what was read ahead), else
+    /// [`Class::Cached`] or [`Class::Uncached`].
+    pub fn read(&self, class: Class, bytes: u64, latency: Duration) {
+        let _ = (class, bytes, latency);
+    }
+
+    /// A program's write of so many bytes was acknowledged, `latency` after it arrived; written behind it is
+    /// [`Class::Bounced`].
+    pub fn written(&self, class: Class, bytes: u64, latency: Duration) {
+        let _ = (class, bytes, latency);
+    }
+
+    /// A program's sync was answered.
+    pub fn synced(&self, latency: Duration) {
+        let _ = latency;
     }
 
     /// A program's request failed.

@@ -9,7 +9,7 @@
 //! file    let figures = stats.file(inode, path);                 at open; one for all opens of the inode, dropped with it
 //!         let attached = figures.attach(Arc::clone(&file), Wait::Range);   its dio::File: bytes by class and reason, waits
 //!                                                                by class; dropped together with the file
-//!         figures.request(Kind::Read, bytes, latency);           each request of a program
+//!         figures.read(Class::Direct, bytes, latency);           each request of a program: read, written, synced, error
 //!         figures.count(Event::ReadAheadHit, bytes);             what else happened
 //!         figures.waited(Wait::Queue, duration);                 waits that the dio::File does not know of
 //! names   stats.gauge(Gauge::Inodes, move || names.known());     what is asked when a snapshot is taken
