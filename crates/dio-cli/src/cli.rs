@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tar, tee, uniq, zstd};
+use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, stat, sum, tar, tee, uniq, zstd};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -28,6 +28,7 @@ enum Command {
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
+    Stat(stat::StatArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -110,6 +111,7 @@ impl Cli {
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
+            Command::Stat(args) => stat::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),

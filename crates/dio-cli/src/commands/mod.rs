@@ -10,6 +10,7 @@ pub mod gzip;
 pub mod probe;
 pub mod sort;
 pub mod split;
+pub mod stat;
 pub mod sum;
 pub mod tar;
 pub mod tee;
