@@ -7,6 +7,7 @@
 pub mod file;
 pub mod names;
 pub mod options;
+pub mod run;
 mod serve;
 pub mod session;
 pub mod stats;
