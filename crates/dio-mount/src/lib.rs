@@ -2,8 +2,9 @@
 //!
 //! `session` mounts and serves; `serve` translates the requests of the kernel (FUSE) into calls of the three rooms below it:
 //! `names` (the tree: inodes, names, attributes), `file` (what is open: modes, reads, writes, syncs) and `stats` (what
-//! happened). None of the rooms knows the protocol.
+//! happened). None of the rooms knows the protocol. `control` lets other programs ask a running mount.
 
+pub mod control;
 pub mod file;
 pub mod names;
 pub mod options;
