@@ -8,6 +8,7 @@ pub mod cp;
 pub mod dd;
 pub mod gzip;
 pub mod probe;
+pub mod run;
 pub mod sort;
 pub mod split;
 pub mod stat;
