@@ -2,7 +2,7 @@
 //! when it is first needed. All of them share the file's locks, which belong to the inode.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::FileError;
@@ -25,10 +25,6 @@ pub(super) struct Manner {
 impl Manner {
     const MODES: [Mode; 3] = [Mode::Direct, Mode::Concurrent, Mode::Cached];
     const SYNCS: [SyncMethod; 3] = [SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync];
-
-    pub(super) fn explicit(mode: Mode) -> Manner {
-        Manner { mode, sync: SyncMethod::Explicit }
-    }
 
     fn index(self) -> usize {
         let mode = Manner::MODES.iter().position(|mode| *mode == self.mode).expect("uncached is never asked for");
@@ -149,11 +145,6 @@ impl Descriptors {
             }
         }
         error.errno()
-    }
-
-    /// The path for messages.
-    pub(super) fn path(&self) -> &Path {
-        &self.about.path
     }
 }
 

@@ -117,11 +117,6 @@ impl Chunk {
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.block.as_mut().expect("a chunk has its block until it is dropped").bytes_mut()
     }
-
-    /// Bytes that fit.
-    pub(super) fn len(&self) -> usize {
-        SIZES[self.size]
-    }
 }
 
 impl Drop for Chunk {

@@ -344,7 +344,7 @@ impl Inner {
         let flags = wish.flags(way, unchanged);
         let told = shared.errors.begin();
         let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
-        let handle = Arc::new(Handle { shared, wish, way, told, ahead, run, filled });
+        let handle = Arc::new(Handle { shared, wish, way, told, ahead, run, filled, wrote: false.into() });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
         Ok(Opened { handle: number, flags, backing: backing.and_then(|Backing(number)| number) })

@@ -63,7 +63,7 @@ impl Handle {
     /// `fallocate(2)`, alone with the file.
     pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
         let shared = &self.shared;
-        shared.errors.tell(&self.told)?;
+        self.told()?;
         let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         let routes = shared.alone();
         let descriptors = routes.writing()?;
@@ -103,7 +103,7 @@ impl Handle {
     /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the file system can. The
     /// target is copied to by one who is alone with it.
     pub(super) fn copy_to(&self, from: u64, to: &Handle, at: u64, length: u64) -> Result<u64> {
-        to.shared.errors.tell(&to.told)?;
+        to.told()?;
         let same = Arc::ptr_eq(&self.shared, &to.shared);
         let mut copied = 0;
         while copied < length {

@@ -149,9 +149,10 @@ impl Handle {
 
     fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<Class> {
         let shared = &self.shared;
-        shared.errors.tell(&self.told)?;
+        self.told()?;
         let routes = shared.routes();
         let descriptors = routes.writing()?;
+        self.wrote.store(true, Ordering::Relaxed);
         if how.kill_privileges {
             clear_set_id(descriptors)?;
         }
@@ -183,7 +184,7 @@ impl Handle {
     /// Waits until what was acknowledged is written, and says what went wrong since the handle was last told.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
-        if self.is_writer() { self.shared.errors.tell(&self.told) } else { Ok(()) }
+        self.told()
     }
 
     /// Makes what was acknowledged durable.

@@ -235,13 +235,16 @@ pub(super) struct Handle {
     pub(super) told: Told,
     pub(super) ahead: Ahead,
     pub(super) run: Run,
+    /// Something was written through it: it is told of errors without asking by a sync.
+    pub(super) wrote: AtomicBool,
     /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.
     pub(super) filled: AtomicBool,
 }
 
 impl Handle {
-    pub(super) fn is_writer(&self) -> bool {
-        self.wish.flags & OFlags::RWMODE != OFlags::RDONLY
+    /// What went wrong with what it may have written, if it has not been told.
+    pub(super) fn told(&self) -> Result<()> {
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.tell(&self.told) } else { Ok(()) }
     }
 
     pub(super) fn is_cached(&self) -> bool {

@@ -41,17 +41,17 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
         assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
         bench.write(direct, 1, 6000, &[3; 100], PLAIN).unwrap();
         assert_eq!(bench.read(cached, 1, 6000, 100).unwrap(), [3; 100]);
-        assert!(resident_pages(&bench.path(1)) > 0);
+        assert!(resident_pages(bench.path(1)) > 0);
         assert!(bench.events(Event::HybridShared) >= 2);
         bench.write(cached, 1, 70_000, &[4; 100], PLAIN).unwrap();
         bench.files.flush(cached).unwrap();
         bench.files.release(cached);
-        assert_eq!(resident_pages(&bench.path(1)), 0, "{}", fs.name);
+        assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
         assert_eq!((bench.events(Event::BecameCached), bench.events(Event::BecameDirect)), (1, 1));
         assert_eq!(bench.read(direct, 1, 70_000, 100).unwrap(), [4; 100]);
         assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
         bench.write(direct, 1, 0, &[5; 4096], PLAIN).unwrap();
-        assert_eq!(resident_pages(&bench.path(1)), 0, "{}", fs.name);
+        assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
         bench.files.release(direct);
     }
 }

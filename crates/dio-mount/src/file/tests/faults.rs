@@ -74,7 +74,6 @@ fn a_full_file_system_is_told_and_writing_goes_on_when_there_is_room() {
     }
 }
 
-/// A file system that takes only so much: the limit on the size of files, for this process and its children.
 #[test]
 fn a_write_behind_that_fails_is_told_once_to_each_writer() {
     let directory = dio_test::file_systems()[0].dir();
@@ -90,9 +89,13 @@ fn a_write_behind_that_fails_is_told_once_to_each_writer() {
     assert_eq!(bench.files.flush(reader), Ok(()), "readers have lost nothing");
     assert_eq!(bench.files.flush(one), Err(Errno::IO));
     assert_eq!(bench.files.flush(one), Ok(()));
-    assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Err(Errno::IO));
+    assert_eq!(bench.files.flush(two), Ok(()), "it has not written anything");
     assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Ok(10));
+    assert_eq!(bench.files.sync(two, true), Err(Errno::IO));
     assert_eq!(bench.files.sync(two, true), Ok(()));
+    bench.files.0.find(1).unwrap().errors.record(Errno::NOSPC);
+    assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Err(Errno::NOSPC));
+    assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Ok(10));
     let late = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
     assert_eq!(bench.files.sync(late, false), Ok(()));
     [one, two, reader, late].into_iter().for_each(|handle| bench.files.release(handle));
