@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tar, tee, uniq, zstd};
+use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, run, sort, split, stat, sum, tar, tee, uniq, zstd};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -28,6 +28,7 @@ enum Command {
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
+    Stat(stat::StatArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -59,6 +60,9 @@ enum Command {
     /// Compute or check a digest, by default the CRC of POSIX
     Cksum(sum::SumArgs),
     Uniq(uniq::UniqArgs),
+    Run(run::RunArgs),
+    #[command(hide = true)]
+    RunServer(run::ServerArgs),
 }
 
 /// Reads the command line and runs what it says; returns the exit status.
@@ -82,6 +86,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
+    if error.use_stderr() && args.get(1).is_some_and(|command| command == "run") {
+        return ExitCode::from(run::FAILED);
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
@@ -110,6 +117,7 @@ impl Cli {
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
+            Command::Stat(args) => stat::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),
@@ -130,6 +138,8 @@ impl Cli {
             Command::B3sum(args) => sum::run_b3(args),
             Command::Cksum(args) => sum::run_cksum(args),
             Command::Uniq(args) => uniq::run(args),
+            Command::Run(args) => run::run(args),
+            Command::RunServer(args) => run::serve(args),
         }
     }
 }
