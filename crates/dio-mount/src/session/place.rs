@@ -13,9 +13,9 @@ use super::table::{self, KIND};
 #[derive(Debug)]
 pub struct Place {
     /// The source, `O_PATH`.
-    pub(crate) source: OwnedFd,
+    pub(super) source: OwnedFd,
     /// Its absolute name, without links.
-    pub(crate) source_path: PathBuf,
+    source_path: PathBuf,
     /// The mount point as it is below the mount, `O_PATH`.
     pub(super) point: OwnedFd,
     /// Its absolute name, without links.
@@ -31,14 +31,16 @@ impl Place {
     pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
-        let (point, mountpoint) = directory(mountpoint).map_err(|errno| {
-            let path = mountpoint.to_path_buf();
-            if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
-        })?;
+        let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
         let place = Place { source, source_path, point, mountpoint };
         place.check_for_loop()?;
         place.check_for_twin()?;
         Ok(place)
+    }
+
+    /// The source once more, `O_PATH`.
+    pub(crate) fn source(&self) -> rustix::io::Result<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.source, 0)
     }
 
     /// The absolute name of the source.
@@ -54,7 +56,7 @@ impl Place {
     /// Below its own source the mount would appear in itself: a server that walks the source would ask itself and wait for
     /// its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
-        let failed = |errno| MountError::MountPoint { path: self.mountpoint.clone(), errno };
+        let failed = |errno| unsuitable(&self.mountpoint, errno);
         let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         let source = fstat(&self.source).map_err(failed)?;
         let mut here = fstat(&self.point).map_err(failed)?;
@@ -87,6 +89,11 @@ impl Place {
             _ => Ok(()),
         }
     }
+}
+
+fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
+    let path = mountpoint.to_path_buf();
+    if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
 }
 
 /// Opens a directory and finds its name without links.
