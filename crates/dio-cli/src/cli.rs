@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, sort, split, sum, tar, tee, umount, uniq, zstd,
+    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, sum, tar, tee, umount,
+    uniq, zstd,
 };
 use crate::tool;
 
@@ -30,6 +31,7 @@ enum Command {
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
+    Stat(stat::StatArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -64,6 +66,9 @@ enum Command {
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     InstallMountHelper(install_mount_helper::InstallArgs),
+    Run(run::RunArgs),
+    #[command(hide = true)]
+    RunServer(run::ServerArgs),
 }
 
 /// Reads the command line and runs what it says; returns the exit status.
@@ -87,6 +92,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
+    if error.use_stderr() && args.get(1).is_some_and(|command| command == "run") {
+        return ExitCode::from(run::FAILED);
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
@@ -115,6 +123,7 @@ impl Cli {
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
+            Command::Stat(args) => stat::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),
@@ -138,6 +147,8 @@ impl Cli {
             Command::Mount(args) => mount::run(args),
             Command::Umount(args) => umount::run(args),
             Command::InstallMountHelper(args) => install_mount_helper::run(args),
+            Command::Run(args) => run::run(args),
+            Command::RunServer(args) => run::serve(args),
         }
     }
 }

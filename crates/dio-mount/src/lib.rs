@@ -9,6 +9,7 @@ pub mod file;
 mod mount;
 pub mod names;
 pub mod options;
+pub mod run;
 mod serve;
 pub mod session;
 pub mod stats;

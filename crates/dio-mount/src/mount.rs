@@ -32,7 +32,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
     let privileged = is_privileged();
     let how = How { act_as_callers: privileged, settings: live.clone() };
-    let source = place.source().map_err(failed)?;
+    let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
     let names = Arc::new(Names::new(source, how).map_err(failed)?);
     let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged));
     describe(place, options, &stats, &names);

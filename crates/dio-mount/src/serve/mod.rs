@@ -22,7 +22,7 @@ use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
 use crate::stats::{Operation, Stats, Timer};
-use attributes::{attributes, caller, device_number, errno, kind, time_to_set};
+use attributes::{attributes, caller, errno, kind, time_to_set};
 
 /// Largest write, and largest read, of one request.
 const LARGEST: u32 = 1 << 20;
@@ -190,7 +190,7 @@ impl Filesystem for Mount {
 
     fn mknod(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, device: u32, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Mknod);
-        let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device_number(device));
+        let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device);
         self.give_entry(timer, reply, made);
     }
 

@@ -13,7 +13,7 @@ use super::table::{self, KIND};
 #[derive(Debug)]
 pub struct Place {
     /// The source, `O_PATH`.
-    pub(super) source: OwnedFd,
+    pub(crate) source: OwnedFd,
     /// Its absolute name, without links.
     source_path: PathBuf,
     /// The mount point as it is below the mount, `O_PATH`.
@@ -36,11 +36,6 @@ impl Place {
         place.check_for_loop()?;
         place.check_for_twin()?;
         Ok(place)
-    }
-
-    /// The source once more, `O_PATH`.
-    pub(crate) fn source(&self) -> rustix::io::Result<OwnedFd> {
-        rustix::io::fcntl_dupfd_cloexec(&self.source, 0)
     }
 
     /// The absolute name of the source.
