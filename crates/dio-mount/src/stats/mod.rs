@@ -1,1 +1,208 @@
 //! What happened: requests, bytes by class, latencies, waits for locks.
+//!
+//! Who serves requests counts here, cheaply; who wants to know takes a [`Snapshot`] and, for rates, the [`Interval`]
+//! between two of them. How the rooms of a mount use it:
+//!
+//! ```text
+//! serve   let mut timer = stats.begin(Operation::Read);          latency, recorded when the timer is dropped
+//!         timer.fail(errno);                                     if it came to that
+//! file    let figures = stats.file(inode, path);                 at open; one for all opens of the inode, dropped with it
+//!         let attached = figures.attach(Arc::clone(&file), Wait::Range);   its dio::File: bytes by class and reason, waits
+//!                                                                by class; dropped together with the file
+//!         figures.read(Class::Direct, bytes, latency);           each request of a program: read, written, synced, error
+//!         figures.count(Event::ReadAheadHit, bytes);             what else happened
+//!         figures.waited(Wait::Queue, duration);                 waits that the dio::File does not know of
+//! names   stats.gauge(Gauge::Inodes, move || names.known());     what is asked when a snapshot is taken
+//! ```
+//!
+//! Memory is bounded: latencies have a fixed number of buckets for each operation in use and each shard; of closed files
+//! the busiest [`KEPT`] paths are remembered, the others only in the sums.
+
+mod figures;
+mod file;
+mod kept;
+mod latency;
+mod named;
+mod operation;
+pub mod prometheus;
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+
+use file::{Book, nanos};
+use latency::Recorder;
+
+pub use figures::Figures;
+pub use file::{Attached, FileStats, Source};
+pub use latency::{LONGEST, Latency};
+pub use named::{Named, Tally};
+pub use operation::{Event, Gauge, Kind, Operation, Wait};
+pub use snapshot::{FileFigures, Interval, Process, Snapshot, VERSION};
+
+/// Paths of closed files that are remembered.
+pub const KEPT: usize = 256;
+
+/// Files that a snapshot tells one by one; the others are in its sums.
+pub const TOLD: usize = 64;
+
+/// Error numbers are counted below this; Linux has fewer (`errno(3)`).
+const ERRNOS: usize = 256;
+
+type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// Everything that is counted of one mount.
+pub struct Stats {
+    began: Instant,
+    /// Microseconds since 1970 when it began: tells servers apart that served one mount point one after the other.
+    started: u64,
+    about: Mutex<BTreeMap<String, String>>,
+    latencies: Recorder,
+    errnos: Box<[AtomicU64]>,
+    book: Arc<Book>,
+    /// Waits that belong to no file.
+    loose: figures::Counts,
+    gauges: Mutex<Vec<(Gauge, Ask)>>,
+}
+
+impl fmt::Debug for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stats").field("started", &self.started).finish_non_exhaustive()
+    }
+}
+
+impl Stats {
+    /// Nothing has happened yet.
+    pub fn new() -> Arc<Stats> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = Instant::now();
+        Arc::new(Stats {
+            began,
+            started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            about: Mutex::default(),
+            latencies: Recorder::new(),
+            errnos: (0..ERRNOS).map(|_| AtomicU64::new(0)).collect(),
+            book: Book::new(began, KEPT),
+            loose: figures::Counts::default(),
+            gauges: Mutex::default(),
+        })
+    }
+
+    /// Says something of the mount that every snapshot repeats. Reports show `mountpoint`, `source` and `mode`.
+    pub fn describe(&self, what: &str, text: impl Into<String>) {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), text.into());
+    }
+
+    /// A request has arrived. Its latency is recorded when the timer is dropped.
+    pub fn begin(&self, operation: Operation) -> Timer<'_> {
+        Timer { stats: self, operation, began: Instant::now(), failed: false }
+    }
+
+    /// A request was answered by other means than a [`Timer`]: where it is not answered by the function that took it in.
+    pub fn record(&self, operation: Operation, took: Duration, error: Option<Errno>) {
+        self.latencies.record(operation, took, error.is_some());
+        if let Some(errno) = error {
+            self.count_errno(errno);
+        }
+    }
+
+    fn count_errno(&self, errno: Errno) {
+        let number = usize::try_from(errno.raw_os_error()).unwrap_or(0).min(ERRNOS - 1);
+        self.errnos[number].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode that is open already it
+    /// is not looked at.
+    pub fn file(&self, inode: u64, path: impl AsRef<std::path::Path>) -> Arc<FileStats> {
+        self.book.open(inode, path.as_ref())
+    }
+
+    /// A request that concerns no file, or one that is not known yet, was blocked for so long.
+    pub fn waited(&self, wait: Wait, duration: Duration) {
+        self.loose.waits.add(wait, 1);
+        self.loose.waited.add(wait, nanos(duration));
+    }
+
+    /// From now on every snapshot asks this. Several answers for one gauge are added up. It must not ask for a
+    /// snapshot itself, and not wait.
+    pub fn gauge(&self, gauge: Gauge, ask: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.gauges.lock().unwrap_or_else(PoisonError::into_inner).push((gauge, Box::new(ask)));
+    }
+
+    /// Everything, as it is now. Numbers are read one by one: while requests are served they may differ by those under way.
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            version: VERSION,
+            started: self.started,
+            // First: a file that is opened from now on, and not told, is seen to be younger than the snapshot.
+            nanos: nanos(self.began.elapsed()),
+            about: self.about.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            ..Snapshot::default()
+        };
+        for operation in Operation::ALL {
+            if let Some(latency) = self.latencies.reading(operation) {
+                snapshot.operations.insert(operation.name().to_owned(), latency);
+            }
+        }
+        for (number, count) in self.errnos.iter().enumerate() {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                snapshot.errors.insert(number as i32, count);
+            }
+        }
+        let reading = self.book.reading(TOLD);
+        snapshot.total = reading.total;
+        self.loose.add_to(&mut snapshot.total);
+        snapshot.open_files = reading.open;
+        snapshot.files = reading.files;
+        for (gauge, ask) in self.gauges.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            *snapshot.gauges.entry(gauge.name().to_owned()).or_default() += ask();
+        }
+        snapshot.process = Process::this();
+        snapshot
+    }
+}
+
+/// A request in hand.
+#[derive(Debug)]
+#[must_use = "the latency is recorded when this is dropped"]
+pub struct Timer<'a> {
+    stats: &'a Stats,
+    operation: Operation,
+    began: Instant,
+    failed: bool,
+}
+
+impl Timer<'_> {
+    /// The request failed, for this reason.
+    pub fn fail(&mut self, errno: Errno) {
+        self.failed = true;
+        self.stats.count_errno(errno);
+    }
+
+    /// The same, where it failed.
+    pub fn note<T>(&mut self, result: &Result<T, Errno>) {
+        if let Err(errno) = result {
+            self.fail(*errno);
+        }
+    }
+
+    /// Time since it arrived.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        self.stats.latencies.record(self.operation, self.began.elapsed(), self.failed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

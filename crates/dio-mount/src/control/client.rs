@@ -1,0 +1,247 @@
+//! Asking a running mount.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use dio::file::words_of;
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+use rustix::process::Pid;
+use serde::de::DeserializeOwned;
+
+use super::place::{self, MountLine};
+use super::{Answer, Request};
+use crate::stats::Snapshot;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest answer that is read, in bytes.
+const LONGEST_ANSWER: u64 = 64 << 20;
+
+/// Why a mount could not be asked, or what it answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The path cannot be looked at.
+    #[error("cannot look at '{path}': {}", words_of(.source))]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The path is on another file system.
+    #[error("'{path}' is not on a dio mount, but on {kind}")]
+    NotDio {
+        /// The path.
+        path: PathBuf,
+        /// The type of the file system.
+        kind: String,
+    },
+    /// The server has ended without unmounting.
+    #[error("the server of '{path}' is gone: unmount it with 'dio umount', and mount it again")]
+    Gone {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The mount is served, but there is no socket for this user.
+    #[error("'{path}' is served, but not to be asked from here: only root and user {user} may, in the same namespace")]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+        /// Who mounted.
+        user: u32,
+    },
+    /// The server does not answer.
+    #[error("the server of '{path}' does not answer")]
+    Silent {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else listens on the socket.
+    #[error("the socket '{socket}' belongs to user {user}, who did not mount '{path}'")]
+    Stranger {
+        /// The path.
+        path: PathBuf,
+        /// The socket.
+        socket: PathBuf,
+        /// The user of the server at its other end.
+        user: u32,
+    },
+    /// The connection failed.
+    #[error("cannot ask the server of '{path}': {}", words_of(.source))]
+    Connection {
+        /// The path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The server said no.
+    #[error("{0}")]
+    Refused(String),
+    /// The answer is none that is known.
+    #[error("the server of '{path}' answers in an unknown way: {reason}")]
+    Unknown {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A connection to the server of a mount. A call that fails otherwise than with [`ControlError::Refused`] ends it.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    server: Pid,
+    stream: BufReader<UnixStream>,
+}
+
+/// Connects to the server of the mount that `path` is on: its root, or anything below. The server of the mount itself is not
+/// needed to find it, so one that hangs or has gone is said to be.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn connect(path: impl AsRef<Path>) -> Result<Client, ControlError> {
+    connect_among(path.as_ref(), place::candidates)
+}
+
+/// As [`connect`], where the server was started with [`start_in`](super::start_in).
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_in(directory: &Path, path: impl AsRef<Path>) -> Result<Client, ControlError> {
+    connect_among(path.as_ref(), |_| vec![directory.to_owned()])
+}
+
+fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> Result<Client, ControlError> {
+    let device =
+        place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
+    let mount = place::mount_line(&device);
+    let trusted = place::trusted(mount.as_ref());
+    for directory in directories(&trusted) {
+        let Ok((socket, _directory)) = place::to_connect(&directory, &device) else { continue };
+        let Ok(stream) = UnixStream::connect(&socket) else { continue };
+        return Client::new(path, directory.join(&device), stream, &trusted);
+    }
+    Err(why_not(path, mount))
+}
+
+/// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.
+fn why_not(path: &Path, mount: Option<MountLine>) -> ControlError {
+    let owned = path.to_owned();
+    match mount {
+        Some(mount) if !mount.kind.starts_with("fuse") => {
+            return ControlError::NotDio { path: owned, kind: mount.kind };
+        }
+        None => return ControlError::NotDio { path: owned, kind: "a file system that is not known".to_owned() },
+        Some(mount) => {
+            let (tell, told) = mpsc::channel();
+            let asked = owned.clone();
+            thread::spawn(move || {
+                let _ = tell.send(rustix::fs::statx(CWD, &asked, AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE));
+            });
+            match (told.recv_timeout(Duration::from_secs(2)), mount) {
+                (Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)), _) => ControlError::Gone { path: owned },
+                (Err(_), _) => ControlError::Silent { path: owned },
+                (Ok(_), MountLine { kind, .. }) if kind != "fuse.dio" => ControlError::NotDio { path: owned, kind },
+                (Ok(_), MountLine { user, .. }) => ControlError::NoSocket { path: owned, user: user.unwrap_or(0) },
+            }
+        }
+    }
+}
+
+impl Client {
+    fn new(path: &Path, socket: PathBuf, stream: UnixStream, trusted: &[u32]) -> Result<Client, ControlError> {
+        let path = path.to_owned();
+        let failed = |source: io::Error| ControlError::Connection { path: path.clone(), source };
+        let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(|errno| failed(errno.into()))?;
+        let user = peer.uid.as_raw();
+        if !trusted.contains(&user) {
+            return Err(ControlError::Stranger { path, socket, user });
+        }
+        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        Ok(Client { path, server: peer.pid, stream: BufReader::new(stream) })
+    }
+
+    /// The process that serves the mount.
+    pub fn server(&self) -> Pid {
+        self.server
+    }
+
+    /// What was counted until now.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
+        self.ask(&Request::Snapshot)
+    }
+
+    /// The settings that hold, as the text of options.
+    ///
+    /// # Errors
+    /// [`ControlError`].
+    pub fn settings(&mut self) -> Result<String, ControlError> {
+        self.ask(&Request::Settings)
+    }
+
+    /// Changes settings; returns those that hold from now on.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] with what is wrong with the text, and then nothing has changed; others.
+    pub fn set(&mut self, text: &str) -> Result<String, ControlError> {
+        self.ask(&Request::Set(text.to_owned()))
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        let mut line = serde_json::to_string(request).map_err(|error| self.unknown(&error))?;
+        line.push('\n');
+        self.send(line.as_bytes()).map_err(|error| self.failed(error))?;
+        let mut answer = String::new();
+        let count = self.stream.by_ref().take(LONGEST_ANSWER).read_line(&mut answer);
+        if count.map_err(|error| self.failed(error))? == 0 {
+            return Err(self.ended());
+        }
+        match serde_json::from_str(&answer).map_err(|error| self.unknown(&error))? {
+            Answer::Ok(value) => Ok(value),
+            Answer::Error(reason) => Err(ControlError::Refused(reason)),
+        }
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            // Not as a write, since a program that wants to be ended by SIGPIPE may ask.
+            match rustix::net::send(self.stream.get_ref(), bytes, rustix::net::SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.stream.get_mut().flush()
+    }
+
+    fn failed(&self, error: io::Error) -> ControlError {
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { path },
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.ended(),
+            io::ErrorKind::InvalidData => self.unknown(&error),
+            _ => ControlError::Connection { path, source: error },
+        }
+    }
+
+    fn unknown(&self, error: &dyn std::fmt::Display) -> ControlError {
+        ControlError::Unknown { path: self.path.clone(), reason: error.to_string() }
+    }
+
+    fn ended(&self) -> ControlError {
+        let source = io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended the connection");
+        ControlError::Connection { path: self.path.clone(), source }
+    }
+}

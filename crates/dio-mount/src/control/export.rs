@@ -1,0 +1,218 @@
+//! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
+
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::StartError;
+use super::listen::{Listener, Service};
+use super::place::is_abandoned;
+use crate::stats::{Stats, prometheus};
+
+/// How often a file is written.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Where statistics go: the options `stats_file=` and `stats_socket=` of a mount. Paths are taken from the root where they are
+/// absolute, as those of a daemon must be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exports {
+    /// A file that is replaced every ten seconds, as the collector of text files of Prometheus' node exporter wants it. It
+    /// stays when the mount ends, with `dio_up` 0.
+    pub file: Option<PathBuf>,
+    /// A socket on which everyone who connects gets the text. Who may connect is a matter of its directory.
+    pub socket: Option<PathBuf>,
+}
+
+/// Writes and answers until it is dropped.
+#[derive(Debug)]
+pub struct Exporter {
+    file: Option<FileWriter>,
+    // Answers until it is dropped.
+    _socket: Option<Listener>,
+}
+
+impl Exporter {
+    /// Starts what is asked for; each has a thread of its own. The file has been written once when this returns.
+    ///
+    /// # Errors
+    /// [`StartError::File`], [`StartError::Listen`].
+    pub fn start(stats: &Arc<Stats>, exports: &Exports) -> Result<Exporter, StartError> {
+        let socket = exports
+            .socket
+            .as_deref()
+            .map(|path| listen(path, stats).map_err(|source| StartError::Listen { path: path.to_owned(), source }));
+        let socket = socket.transpose()?;
+        let file = exports.file.as_deref().map(|path| {
+            FileWriter::start(path, stats, EVERY).map_err(|source| StartError::File { path: path.to_owned(), source })
+        });
+        Ok(Exporter { file: file.transpose()?, _socket: socket })
+    }
+
+    /// The last failure to write the file, if it has not been written since.
+    pub fn failure(&self) -> Option<String> {
+        self.file.as_ref().and_then(FileWriter::failure)
+    }
+}
+
+fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket && is_abandoned(path) {
+        std::fs::remove_file(path)?;
+    }
+    let socket = UnixListener::bind(path)?;
+    let stats = Arc::clone(stats);
+    Listener::start(socket, path.to_owned(), Service::Text(Box::new(move || prometheus::render(&stats.snapshot()))))
+}
+
+/// The thread that writes the file.
+#[derive(Debug)]
+struct FileWriter {
+    /// Dropped to end the thread.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    failure: Arc<std::sync::Mutex<Option<String>>>,
+}
+
+impl FileWriter {
+    fn start(path: &Path, stats: &Arc<Stats>, every: Duration) -> io::Result<FileWriter> {
+        write(path, &prometheus::render(&stats.snapshot()))?;
+        let (end, ended) = mpsc::channel();
+        let failure: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
+        let (path, stats, failed) = (path.to_owned(), Arc::clone(stats), Arc::clone(&failure));
+        let thread = thread::Builder::new().name("dio-stats-file".to_owned()).spawn(move || {
+            loop {
+                let up = ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout);
+                let written = write(&path, &prometheus::render_as(&stats.snapshot(), up));
+                *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                    written.err().map(|error| error.to_string());
+                if !up {
+                    return;
+                }
+            }
+        })?;
+        Ok(FileWriter { end: Some(end), thread: Some(thread), failure })
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Replaces a file, so that who reads it finds the old text or the new one. It is not synced: after a crash it is written
+/// anew.
+///
+/// # Errors
+/// That of `open(2)`, `write(2)` or `rename(2)`; nothing is left then.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{}", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    // A process of that number that crashed may have left one; nobody else uses the name.
+    let _ = std::fs::remove_file(&temporary);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::stats::Operation;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_else_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dio.prom");
+        write(&path, "one\n").unwrap();
+        let old = std::fs::File::open(&path).unwrap();
+        write(&path, "two\n").unwrap();
+        assert_eq!(io::read_to_string(old).unwrap(), "one\n", "who reads the old one goes on doing so");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(write(&dir.path().join("missing/dio.prom"), "").is_err());
+        std::fs::create_dir(dir.path().join("directory")).unwrap();
+        assert!(write(&dir.path().join("directory"), "").is_err());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn the_file_is_there_at_once_and_says_at_the_end_that_it_is_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dio.prom");
+        let stats = Stats::new();
+        let exports = Exports { file: Some(path.clone()), socket: None };
+        let exporter = Exporter::start(&stats, &exports).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\ndio_up{mountpoint=\"\"} 1\n"), "{text}");
+        drop(stats.begin(Operation::Mkdir));
+        assert_eq!(exporter.failure(), None);
+        drop(exporter);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\ndio_up{mountpoint=\"\"} 0\n"), "{text}");
+        assert!(
+            text.contains("dio_operation_duration_seconds_count{mountpoint=\"\",operation=\"mkdir\"} 1\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_file_is_written_again_and_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dio.prom");
+        let stats = Stats::new();
+        let writer = FileWriter::start(&path, &stats, Duration::from_millis(1)).unwrap();
+        for _ in 0..3 {
+            std::fs::remove_file(&path).unwrap();
+            while !path.exists() {
+                thread::yield_now();
+            }
+        }
+        drop(writer);
+    }
+
+    #[test]
+    fn everyone_who_connects_gets_the_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stats");
+        let stats = Stats::new();
+        let exports = Exports { file: None, socket: Some(path.clone()) };
+        let exporter = Exporter::start(&stats, &exports).unwrap();
+        let again = Exporter::start(&stats, &exports).unwrap_err();
+        assert!(matches!(&again, StartError::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse));
+        for _ in 0..40 {
+            let mut text = String::new();
+            UnixStream::connect(&path).unwrap().read_to_string(&mut text).unwrap();
+            assert!(text.starts_with("# HELP dio_up "), "{text}");
+        }
+        drop(exporter);
+        assert!(!path.exists());
+        // One that was left behind by a crash.
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Exporter::start(&stats, &exports).unwrap());
+        std::fs::write(&path, "a file").unwrap();
+        assert!(Exporter::start(&stats, &exports).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+    }
+}

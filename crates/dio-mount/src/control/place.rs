@@ -1,0 +1,268 @@
+//! Where the control sockets are, and which mount a path is on.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{geteuid, getuid};
+
+/// Names another directory for the sockets, for servers and for those who ask them. It is made, mode 0700, if it is missing.
+pub const RUNTIME_DIRECTORY: &str = "DIO_RUNTIME_DIR";
+
+/// Longest path of a socket, its end not counted (`unix(7)`).
+const LONGEST_PATH: usize = 107;
+
+/// A directory of this user's own.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server is not asked, so one
+/// that is gone or hangs does no harm (`AT_STATX_DONT_SYNC`).
+pub(super) fn device_of(path: &Path) -> Result<String, Errno> {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok(format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+/// The directory for sockets of this process, made if it is missing. The last one that failed, if all did.
+pub(super) fn own_directory() -> Result<Directory, (PathBuf, io::Error)> {
+    let mut failed = (PathBuf::from("/run/dio"), io::Error::from(io::ErrorKind::NotFound));
+    for path in own_candidates() {
+        match Directory::make(&path) {
+            Ok(directory) => return Ok(directory),
+            Err(error) => failed = (path, error),
+        }
+    }
+    Err(failed)
+}
+
+/// Directories where a server of this user may listen, the best first.
+fn own_candidates() -> Vec<PathBuf> {
+    if let Some(named) = named() {
+        return vec![named];
+    }
+    let mut candidates = Vec::new();
+    if geteuid().is_root() {
+        candidates.push(PathBuf::from("/run/dio"));
+    }
+    candidates.extend(of_session());
+    candidates.extend(of_user(geteuid().as_raw()));
+    candidates
+}
+
+/// Directories where the server of a mount may listen that one of these users made, the best first.
+pub(super) fn candidates(users: &[u32]) -> Vec<PathBuf> {
+    let mut candidates: Vec<PathBuf> = named().into_iter().collect();
+    candidates.push(PathBuf::from("/run/dio"));
+    candidates.extend(of_session());
+    candidates.extend(users.iter().flat_map(|user| of_user(*user)));
+    candidates
+}
+
+fn named() -> Option<PathBuf> {
+    std::env::var_os(RUNTIME_DIRECTORY).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+fn of_session() -> Option<PathBuf> {
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("dio"))
+}
+
+/// Where a user's sockets are when no session says it.
+fn of_user(user: u32) -> [PathBuf; 2] {
+    [PathBuf::from(format!("/run/user/{user}/dio")), PathBuf::from(format!("/tmp/dio-{user}"))]
+}
+
+impl Directory {
+    /// Opens a directory of ours, after making it if it is missing: not a symbolic link, and nobody else may enter it.
+    pub(super) fn make(path: &Path) -> io::Result<Directory> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others may enter it, or own it"));
+        }
+        Ok(Directory { path: path.to_owned(), fd })
+    }
+}
+
+/// A socket for the mount of that number, and its path. Sockets of servers that have ended without removing them are
+/// removed.
+pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListener, PathBuf)> {
+    // Between `bind` and `listen` another server's socket looks like one that was left behind.
+    rustix::fs::flock(&directory.fd, FlockOperation::LockExclusive)?;
+    let bound = sweep(directory).and_then(|()| {
+        let path = directory.path.join(device);
+        let socket = UnixListener::bind(reachable(directory, device))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok((socket, path))
+    });
+    let _ = rustix::fs::flock(&directory.fd, FlockOperation::Unlock);
+    bound
+}
+
+/// A path of the socket that is short enough.
+fn reachable(directory: &Directory, device: &str) -> PathBuf {
+    let path = directory.path.join(device);
+    match path.as_os_str().len() {
+        0..=LONGEST_PATH => path,
+        _ => PathBuf::from(format!("/proc/self/fd/{}/{device}", directory.fd.as_raw_fd())),
+    }
+}
+
+fn sweep(directory: &Directory) -> io::Result<()> {
+    for entry in std::fs::read_dir(&directory.path)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| is_device(name)) else { continue };
+        if entry.file_type()?.is_socket() && is_abandoned(&reachable(directory, name)) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_device(name: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split_once(':').is_some_and(|(major, minor)| number(major) && number(minor))
+}
+
+/// Whether a socket is there and nobody listens.
+pub(super) fn is_abandoned(path: &Path) -> bool {
+    let refused = || -> Result<(), Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    };
+    refused() == Err(Errno::CONNREFUSED)
+}
+
+/// A path by which a client reaches the socket, with what keeps it valid.
+pub(super) fn to_connect(directory: &Path, device: &str) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    let path = directory.join(device);
+    if path.as_os_str().len() <= LONGEST_PATH {
+        return Ok((path, None));
+    }
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(directory, flags, Mode::empty())?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}/{device}", fd.as_raw_fd())), Some(fd)))
+}
+
+/// A line of the table of mounts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MountLine {
+    /// The type of file system, with its subtype.
+    pub(super) kind: String,
+    /// Of a FUSE mount, the user who mounted it.
+    pub(super) user: Option<u32>,
+}
+
+/// What the table of mounts says of a device number; `None` if it is not there (or `/proc` is not).
+pub(super) fn mount_line(device: &str) -> Option<MountLine> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    find_mount(&table, device)
+}
+
+/// The fields of `proc_pid_mountinfo(5)`: third the device number, behind ` - ` type, source and options of the superblock.
+fn find_mount(table: &str, device: &str) -> Option<MountLine> {
+    let line = table.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
+    let mut fields = line.split_once(" - ")?.1.split(' ');
+    let kind = fields.next()?.to_owned();
+    let options = fields.nth(1).unwrap_or("");
+    let user = options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok());
+    Some(MountLine { kind, user })
+}
+
+/// Users whose servers are trusted: root, this user, and who mounted.
+pub(super) fn trusted(mount: Option<&MountLine>) -> Vec<u32> {
+    let mut users = vec![geteuid().as_raw(), getuid().as_raw(), 0];
+    users.extend(mount.and_then(|mount| mount.user));
+    users.dedup();
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_mounts_is_read() {
+        let table = "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+            90 22 0:45 / /mnt/a\\040b rw,nosuid shared:7 - fuse.dio /srv\\040x rw,user_id=1000,group_id=5,allow_other\n";
+        let line = |kind: &str, user| Some(MountLine { kind: kind.to_owned(), user });
+        assert_eq!(find_mount(table, "0:45"), line("fuse.dio", Some(1000)));
+        assert_eq!(find_mount(table, "254:0"), line("ext4", None));
+        assert_eq!(find_mount(table, "0:4"), None);
+        assert_eq!(find_mount("1 2 0:9 /", "0:9"), None);
+    }
+
+    #[test]
+    fn names_of_sockets_are_told_from_others() {
+        assert!(is_device("0:45") && is_device("254:0"));
+        for other in ["", ":", "0:", ":1", "a:1", "1", "1:2:3", "0:-1"] {
+            assert!(!is_device(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_others_may_enter_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = dir.path().join("ours");
+        Directory::make(&ours).unwrap();
+        Directory::make(&ours).unwrap();
+        std::fs::set_permissions(&ours, std::fs::Permissions::from_mode(0o750)).unwrap();
+        assert_eq!(Directory::make(&ours).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let link = dir.path().join("link");
+        std::fs::create_dir(dir.path().join("target")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("target"), &link).unwrap();
+        assert!(Directory::make(&link).is_err());
+        assert!(Directory::make(&dir.path().join("missing/child")).is_err());
+    }
+
+    #[test]
+    fn abandoned_sockets_are_removed_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dio");
+        let directory = Directory::make(&path).unwrap();
+        drop(UnixListener::bind(path.join("0:1")).unwrap());
+        let alive = UnixListener::bind(path.join("0:2")).unwrap();
+        drop(UnixListener::bind(path.join("mine")).unwrap());
+        std::fs::write(path.join("0:3"), "").unwrap();
+        let (_socket, bound) = bind(&directory, "0:1").unwrap();
+        assert_eq!(bound, path.join("0:1"));
+        let mut names: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["0:1", "0:2", "0:3", "mine"]);
+        assert_eq!(std::fs::metadata(&bound).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(bind(&directory, "0:2").unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(alive);
+        bind(&directory, "0:2").unwrap();
+    }
+
+    #[test]
+    fn a_long_path_does_not_matter() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x".repeat(120));
+        let directory = Directory::make(&path).unwrap();
+        let (socket, _) = bind(&directory, "0:7").unwrap();
+        let (reachable, _fd) = to_connect(&path, "0:7").unwrap();
+        std::os::unix::net::UnixStream::connect(&reachable).unwrap();
+        drop(socket);
+        assert!(is_abandoned(&reachable));
+        bind(&directory, "0:7").unwrap();
+    }
+}

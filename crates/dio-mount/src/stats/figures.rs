@@ -1,0 +1,142 @@
+//! What is known of one file, or of all of them: numbers that only grow.
+
+use dio::file::Reason;
+use dio::lock::{LockClass, LockStats};
+use dio::{Class, Counters};
+use serde::{Deserialize, Serialize};
+
+use super::named::{Live, Tally};
+use super::{Event, Kind, Wait};
+
+/// Numbers since a file was first seen, or since the mount began, or within an interval.
+///
+/// *Requests* are a program's; *transfers* are those of the server to the file system below.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Requests answered, those that failed not among them.
+    pub requests: Tally<Kind>,
+    /// Requests that failed.
+    pub errors: Tally<Kind>,
+    /// Bytes that programs got or gave.
+    pub bytes: Tally<Kind>,
+    /// Time from arrival to answer, in nanoseconds, summed over requests.
+    pub nanos: Tally<Kind>,
+    /// Read requests by how most of their bytes travelled.
+    pub read_requests: Tally<Class>,
+    /// Write requests likewise.
+    pub write_requests: Tally<Class>,
+    /// Bytes read from the file system below by how they travelled, read ahead or not.
+    pub read_bytes: Tally<Class>,
+    /// Bytes written to the file system below likewise.
+    pub write_bytes: Tally<Class>,
+    /// Bytes that did not go direct although the mode asks for it.
+    pub reasons: Tally<Reason>,
+    /// Requests to the file system below.
+    pub transfers: Tally<Kind>,
+    /// Times that a request was blocked, by what it waited for.
+    pub waits: Tally<Wait>,
+    /// Time that requests were blocked, in nanoseconds.
+    pub waited: Tally<Wait>,
+    /// Locks granted, by what asked for them.
+    pub locks: Tally<LockClass>,
+    /// Times that one had to be waited for.
+    pub lock_waits: Tally<LockClass>,
+    /// Time waited for them, in nanoseconds.
+    pub lock_waited: Tally<LockClass>,
+    /// How often something happened.
+    pub events: Tally<Event>,
+    /// The bytes that it concerned.
+    pub event_bytes: Tally<Event>,
+}
+
+/// Does the same to every number of two readings.
+macro_rules! each {
+    ($one:expr, $other:expr, $action:ident) => {
+        each!(@ $one, $other, $action, requests errors bytes nanos read_requests write_requests read_bytes write_bytes
+            reasons transfers waits waited locks lock_waits lock_waited events event_bytes)
+    };
+    (@ $one:expr, $other:expr, $action:ident, $($field:ident)*) => {
+        [$($one.$field.$action(&$other.$field)),*]
+    };
+}
+
+impl Figures {
+    /// Adds another reading.
+    pub fn plus(&mut self, other: &Figures) {
+        each!(self, other, plus);
+    }
+
+    /// Takes an earlier reading away; nothing becomes negative.
+    pub fn minus(&mut self, earlier: &Figures) {
+        each!(self, earlier, minus);
+    }
+
+    /// Whether no number is lower than in the other, as it must be for a later reading of the same file.
+    pub fn at_least(&self, other: &Figures) -> bool {
+        each!(self, other, at_least).into_iter().all(|holds| holds)
+    }
+
+    /// Adds what a [`dio::File`] counted between two readings.
+    pub(super) fn add_counters(&mut self, now: &Counters, before: &Counters) {
+        for class in Class::ALL {
+            self.read_bytes.add(class, now.read.get(class).saturating_sub(before.read.get(class)));
+            self.write_bytes.add(class, now.written.get(class).saturating_sub(before.written.get(class)));
+        }
+        for reason in Reason::ALL {
+            self.reasons.add(reason, now.reason(reason).saturating_sub(before.reason(reason)));
+        }
+        self.transfers.add(Kind::Read, now.read_requests.saturating_sub(before.read_requests));
+        self.transfers.add(Kind::Write, now.write_requests.saturating_sub(before.write_requests));
+        self.transfers.add(Kind::Sync, now.syncs.saturating_sub(before.syncs));
+    }
+
+    /// Adds what a file's lock counted between two readings; `lock` is what reads and writes wait for.
+    pub(super) fn add_locks(&mut self, now: &LockStats, before: &LockStats, lock: Wait) {
+        for class in LockClass::ALL {
+            let (now, before) = (now.get(class), before.get(class));
+            let wait = match class {
+                LockClass::Read | LockClass::Write => lock,
+                LockClass::Resize | LockClass::Misaligned => Wait::File,
+            };
+            let waits = now.waits.saturating_sub(before.waits);
+            let waited = now.wait_nanos.saturating_sub(before.wait_nanos);
+            self.locks.add(class, now.acquisitions.saturating_sub(before.acquisitions));
+            self.lock_waits.add(class, waits);
+            self.lock_waited.add(class, waited);
+            self.waits.add(wait, waits);
+            self.waited.add(wait, waited);
+        }
+    }
+}
+
+/// The numbers of one file that threads add to; those of its [`Source`](super::Source)s are not among them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) requests: Live<Kind>,
+    pub(super) errors: Live<Kind>,
+    pub(super) bytes: Live<Kind>,
+    pub(super) nanos: Live<Kind>,
+    pub(super) read_requests: Live<Class>,
+    pub(super) write_requests: Live<Class>,
+    pub(super) waits: Live<Wait>,
+    pub(super) waited: Live<Wait>,
+    pub(super) events: Live<Event>,
+    pub(super) event_bytes: Live<Event>,
+}
+
+impl Counts {
+    /// Adds the present numbers to `sum`.
+    pub(super) fn add_to(&self, sum: &mut Figures) {
+        self.requests.add_to(&mut sum.requests);
+        self.errors.add_to(&mut sum.errors);
+        self.bytes.add_to(&mut sum.bytes);
+        self.nanos.add_to(&mut sum.nanos);
+        self.read_requests.add_to(&mut sum.read_requests);
+        self.write_requests.add_to(&mut sum.write_requests);
+        self.waits.add_to(&mut sum.waits);
+        self.waited.add_to(&mut sum.waited);
+        self.events.add_to(&mut sum.events);
+        self.event_bytes.add_to(&mut sum.event_bytes);
+    }
+}

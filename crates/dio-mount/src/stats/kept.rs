@@ -1,0 +1,95 @@
+//! The busiest paths among those of closed files, in bounded memory.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::figures::Figures;
+
+/// One path and what was done by it since it entered the list.
+#[derive(Debug)]
+struct Entry {
+    /// When its numbers began, as [`FileFigures::since`](super::FileFigures::since).
+    since: u64,
+    /// Requests since the mount began, at most: it begins with those of the path whose place it took.
+    weight: u64,
+    figures: Figures,
+}
+
+/// Paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi: Efficient computation of frequent
+/// and top-k elements in data streams, 2005): when the list is full, a new path takes the place of that with the least
+/// weight and inherits the weight. So every path with more than `1 / places` of all requests is in the list.
+#[derive(Debug)]
+pub(super) struct Kept {
+    places: usize,
+    entries: HashMap<PathBuf, Entry>,
+}
+
+impl Kept {
+    pub(super) fn new(places: usize) -> Kept {
+        Kept { places, entries: HashMap::new() }
+    }
+
+    /// Adds what was done by a path from `since` on.
+    pub(super) fn add(&mut self, path: PathBuf, since: u64, figures: &Figures) {
+        let weight = figures.requests.total();
+        if let Some(entry) = self.entries.get_mut(&path) {
+            entry.weight += weight;
+            entry.since = entry.since.min(since);
+            entry.figures.plus(figures);
+            return;
+        }
+        let inherited = if self.entries.len() < self.places { 0 } else { self.give_up_least() };
+        self.entries.insert(path, Entry { since, weight: inherited + weight, figures: figures.clone() });
+    }
+
+    /// Makes a place free; returns the weight that it had.
+    fn give_up_least(&mut self) -> u64 {
+        let least = self.entries.iter().min_by_key(|(_, entry)| entry.weight);
+        let Some((path, weight)) = least.map(|(path, entry)| (path.clone(), entry.weight)) else { return 0 };
+        self.entries.remove(&path);
+        weight
+    }
+
+    /// Paths, what was done by them, and since when; in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PathBuf, u64, &Figures)> {
+        self.entries.iter().map(|(path, entry)| (path, entry.since, &entry.figures))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Kind;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn requests(count: u64) -> Figures {
+        let mut figures = Figures::default();
+        figures.requests.add(Kind::Read, count);
+        figures
+    }
+
+    proptest! {
+        /// Never more places than allowed, no path told more than it did, and each that must be there is there.
+        #[test]
+        fn the_busiest_are_kept(closes in prop::collection::vec((0..40u64, 1..50u64), 1..400), places in 1..12usize) {
+            let mut kept = Kept::new(places);
+            let mut exact = HashMap::<u64, u64>::new();
+            // Two files in three closes are busy ones.
+            let busy = |file: u64| if file % 3 == 0 { file } else { file % 4 };
+            for (file, count) in &closes {
+                *exact.entry(busy(*file)).or_default() += count;
+                kept.add(PathBuf::from(busy(*file).to_string()), 0, &requests(*count));
+                prop_assert!(kept.entries.len() <= places);
+            }
+            let all: u64 = exact.values().sum();
+            for (file, count) in exact {
+                let path = PathBuf::from(file.to_string());
+                let told = kept.entries.get(&path);
+                prop_assert!(told.is_some() || count <= all / places as u64, "{} of {} lost", count, all);
+                if let Some(entry) = told {
+                    prop_assert!(entry.figures.requests.total() <= count && count <= entry.weight);
+                }
+            }
+        }
+    }
+}

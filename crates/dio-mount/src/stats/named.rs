@@ -1,0 +1,255 @@
+//! Tables with a row for each value of an enum, and its name outside of the program.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use dio::Class;
+use dio::file::Reason;
+use dio::lock::LockClass;
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Event, Gauge, Kind, Operation, Wait};
+
+/// What has a fixed list of values with names.
+pub trait Named: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// The values, in the order of [`Named::index`].
+    const LIST: &'static [Self];
+
+    /// The name in reports: lower case, without spaces.
+    fn label(self) -> &'static str;
+
+    /// Its place in [`Named::LIST`].
+    fn index(self) -> usize;
+}
+
+macro_rules! named {
+    ($($kind:ty: $label:expr;)*) => {$(
+        impl Named for $kind {
+            const LIST: &'static [Self] = &<$kind>::ALL;
+
+            fn label(self) -> &'static str {
+                let label: fn($kind) -> &'static str = $label;
+                label(self)
+            }
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+
+named! {
+    Operation: Operation::name;
+    Kind: Kind::name;
+    Wait: Wait::name;
+    Event: Event::name;
+    Gauge: Gauge::name;
+    Class: Class::name;
+    LockClass: LockClass::name;
+    Reason: reason_label;
+}
+
+/// The reasons of the library are sentences; these are their names.
+fn reason_label(reason: Reason) -> &'static str {
+    match reason {
+        Reason::MisalignedRequest => "misaligned_request",
+        Reason::MisalignedMemory => "misaligned_memory",
+        Reason::EndOfFile => "end_of_file",
+        Reason::NoDirectIo => "no_direct_io",
+        Reason::KernelBuffers => "kernel_buffers",
+        Reason::Small => "small",
+    }
+}
+
+/// A number for each value of `K`. As JSON an object of those that are not 0; names that are not known are skipped when
+/// it is read, so that programs of different versions understand each other.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tally<K> {
+    counts: Vec<u64>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Named> Tally<K> {
+    /// The number of one value.
+    pub fn get(&self, key: K) -> u64 {
+        self.counts[key.index()]
+    }
+
+    /// The sum over all values.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+    }
+
+    /// Raises the number of one value.
+    pub fn add(&mut self, key: K, more: u64) {
+        let count = &mut self.counts[key.index()];
+        *count = count.wrapping_add(more);
+    }
+
+    /// Raises each number by that of the other.
+    pub fn plus(&mut self, other: &Tally<K>) {
+        self.combine(other, u64::wrapping_add);
+    }
+
+    /// Lowers each number by that of an earlier reading; what is lower than it was becomes 0.
+    pub fn minus(&mut self, earlier: &Tally<K>) {
+        self.combine(earlier, u64::saturating_sub);
+    }
+
+    fn combine(&mut self, other: &Tally<K>, with: fn(u64, u64) -> u64) {
+        for (count, other) in self.counts.iter_mut().zip(&other.counts) {
+            *count = with(*count, *other);
+        }
+    }
+
+    /// Whether no number is lower than in the other.
+    pub fn at_least(&self, other: &Tally<K>) -> bool {
+        self.counts.iter().zip(&other.counts).all(|(count, other)| count >= other)
+    }
+
+    /// Values and numbers, in the order of the values.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u64)> + '_ {
+        K::LIST.iter().copied().zip(self.counts.iter().copied())
+    }
+}
+
+impl<K: Named> Default for Tally<K> {
+    fn default() -> Self {
+        Tally { counts: vec![0; K::LIST.len()], kind: PhantomData }
+    }
+}
+
+impl<K: Named> fmt::Debug for Tally<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().filter(|(_, count)| *count > 0)).finish()
+    }
+}
+
+impl<K: Named> Serialize for Tally<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (key, count) in self.iter().filter(|(_, count)| *count > 0) {
+            map.serialize_entry(key.label(), &count)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, K: Named> Deserialize<'de> for Tally<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(TallyVisitor(PhantomData))
+    }
+}
+
+struct TallyVisitor<K>(PhantomData<K>);
+
+impl<'de, K: Named> Visitor<'de> for TallyVisitor<K> {
+    type Value = Tally<K>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of numbers by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tally<K>, A::Error> {
+        let mut tally = Tally::default();
+        while let Some((name, count)) = map.next_entry::<String, u64>()? {
+            if let Some(key) = K::LIST.iter().find(|key| key.label() == name) {
+                tally.add(*key, count);
+            }
+        }
+        Ok(tally)
+    }
+}
+
+/// A [`Tally`] that threads add to. Statistics only: no order between its numbers is promised.
+pub(super) struct Live<K> {
+    counts: Box<[AtomicU64]>,
+    kind: PhantomData<K>,
+}
+
+impl<K: Named> Live<K> {
+    pub(super) fn add(&self, key: K, more: u64) {
+        self.counts[key.index()].fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Adds the present numbers to `sum`.
+    pub(super) fn add_to(&self, sum: &mut Tally<K>) {
+        for (key, count) in K::LIST.iter().zip(&self.counts) {
+            sum.add(*key, count.load(Ordering::Relaxed));
+        }
+    }
+}
+
+impl<K: Named> Default for Live<K> {
+    fn default() -> Self {
+        Live { counts: K::LIST.iter().map(|_| AtomicU64::new(0)).collect(), kind: PhantomData }
+    }
+}
+
+impl<K: Named> fmt::Debug for Live<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut tally = Tally::default();
+        self.add_to(&mut tally);
+        tally.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list_is_sound<K: Named>() {
+        let mut names: Vec<&str> = K::LIST.iter().map(|key| key.label()).collect();
+        for (place, key) in K::LIST.iter().enumerate() {
+            assert_eq!(key.index(), place, "{key:?}");
+        }
+        assert!(
+            names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')),
+            "{names:?}"
+        );
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), K::LIST.len(), "a name is used twice");
+    }
+
+    #[test]
+    fn every_value_has_its_place_and_a_name_of_its_own() {
+        list_is_sound::<Operation>();
+        list_is_sound::<Kind>();
+        list_is_sound::<Wait>();
+        list_is_sound::<Event>();
+        list_is_sound::<Gauge>();
+        list_is_sound::<Class>();
+        list_is_sound::<LockClass>();
+        list_is_sound::<Reason>();
+    }
+
+    #[test]
+    fn json_has_what_is_not_nought_and_unknown_names_do_no_harm() {
+        let mut tally = Tally::<Class>::default();
+        tally.add(Class::Direct, 7);
+        assert_eq!(serde_json::to_string(&tally).unwrap(), r#"{"direct":7}"#);
+        let read: Tally<Class> = serde_json::from_str(r#"{"direct":7,"quantum":3}"#).unwrap();
+        assert_eq!(read, tally);
+        assert!(serde_json::from_str::<Tally<Class>>(r#"{"direct":-7}"#).is_err());
+    }
+
+    #[test]
+    fn differences_are_never_negative() {
+        let mut tally = Tally::<Kind>::default();
+        tally.add(Kind::Read, 5);
+        let mut less = Tally::<Kind>::default();
+        less.add(Kind::Read, 3);
+        assert!(tally.at_least(&less) && !less.at_least(&tally));
+        less.minus(&tally);
+        assert_eq!(less.total(), 0);
+    }
+}
