@@ -2,6 +2,7 @@
 //! names they can be called by.
 
 mod args;
+pub(crate) mod evict;
 pub(crate) mod held;
 mod multicall;
 mod ordered;

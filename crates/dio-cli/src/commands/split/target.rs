@@ -2,17 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io::{IoSlice, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use dio::file::{Class, Counters, Reason};
-use dio::residency::{evict, resident_pages, write_back};
+use dio::residency::resident_pages;
 use dio::stream::Chunk;
 use dio::sys::RWF_DONTCACHE;
 use dio::{Mode, OpenOptions};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use crate::receipt::{FileLine, Role, main_way};
+use crate::tool::evict::drop_written;
 use crate::tool::{Sink, Tool};
 
 use super::failure::{Failure, Run};
@@ -198,7 +199,7 @@ impl Small {
                 Err(errno) => return Err(Failure::file(&self.file.name, errno)),
             }
             if flags.is_empty() && tool.stream_options().mode != Mode::Cached {
-                drop_pages(&self.file.fd);
+                drop_written(&self.file.fd);
             }
         }
         Ok(())
@@ -251,11 +252,4 @@ pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Count
         let pages = resident_pages(fd).ok();
         FileLine { path: name.into(), role: Role::Target, mode, reason, pages_before: Some(0), pages_after: pages }
     });
-}
-
-/// The file was emptied when it was opened, so all its pages are ours. Pages that stay only cost memory.
-fn drop_pages(fd: &OwnedFd) {
-    if write_back(fd, 0..i64::MAX as u64).is_ok() {
-        let _ = evict(fd, 0..i64::MAX as u64);
-    }
 }

@@ -2,26 +2,37 @@
 //! round trip to the device for each file where the kernel gathers many.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::file::{Class, Reason};
-use dio::geometry::{Directness, Geometry};
 use dio::residency::Picture;
 use dio::sys::RWF_DONTCACHE;
 use dio::transfer::TransferError;
-use rustix::fs::{Stat, fstat};
+use rustix::fs::{Mode as FileMode, OFlags, Stat, fstat, open};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
 use super::{DataPath, Lane, Task};
 use crate::tool::Mode;
+use crate::tool::evict::{Reopen, drop_written};
 
 /// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
 /// 64 KiB, comes from the comparison `threshold` of the benchsuite.
 const BUFFER: usize = (64 << 10) + 4096;
+
+/// A small target that is complete.
+#[derive(Debug)]
+pub(super) struct SmallTarget(PathBuf);
+
+impl Reopen for SmallTarget {
+    fn reopen(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        open(&self.0, flags, FileMode::empty())
+    }
+}
 
 /// Where `RWF_DONTCACHE` is of no use.
 #[derive(Debug)]
@@ -30,14 +41,12 @@ pub(super) struct Refused {
     read: AtomicBool,
     /// The kernel refused it for writes, or pages are dropped after a sync of the file system anyway.
     write: AtomicBool,
-    /// Whether the target's file system journals data, in which case it does not heed the flag.
-    journalled: OnceLock<bool>,
 }
 
 impl Refused {
     /// `batches` says that the run syncs whole file systems.
     pub(super) fn new(batches: bool) -> Refused {
-        Refused { read: AtomicBool::new(false), write: AtomicBool::new(batches), journalled: OnceLock::new() }
+        Refused { read: AtomicBool::new(false), write: AtomicBool::new(batches) }
     }
 }
 
@@ -48,8 +57,9 @@ impl DataPath {
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
         let size = task.contents.stat.st_size as u64;
-        if self.transfer.mode != Mode::Cached {
-            self.journals(target);
+        if self.transfer.mode != Mode::Cached && self.evictor.journals(target.fd.as_fd()) {
+            // It keeps the pages whatever it is told.
+            self.refused.write.store(true, Ordering::Relaxed);
         }
         let mut before = None;
         let (mut offset, mut requests) = (0, 0);
@@ -99,19 +109,6 @@ impl DataPath {
         } else {
             RWF_DONTCACHE
         }
-    }
-
-    /// Finds out, once, whether the target's file system heeds the flag: one that refuses direct I/O to a file that
-    /// could have it journals data (ext4 with `data=journal`), and keeps the pages whatever it is told.
-    fn journals(&self, target: &OpenTarget) -> bool {
-        *self.refused.journalled.get_or_init(|| {
-            let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
-            let journals = Geometry::of(target.fd.as_fd()).is_ok_and(refuses);
-            if journals {
-                self.refused.write.store(true, Ordering::Relaxed);
-            }
-            journals
-        })
     }
 
     /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag. A picture of
@@ -172,10 +169,10 @@ impl DataPath {
             return;
         }
         if self.sync_each {
-            self.evictor.drop_written(target.fd.as_fd());
+            drop_written(&target.fd);
         } else {
-            let (path, bytes) = (task.contents.target_path(), task.contents.stat.st_size as u64);
-            self.evictor.wait_for_sync(target.fd.as_fd(), path, bytes, self.journals(target));
+            let file = SmallTarget(task.contents.target_path());
+            self.evictor.wait_for_sync(target.fd.as_fd(), file, task.contents.stat.st_size as u64);
         }
     }
 }

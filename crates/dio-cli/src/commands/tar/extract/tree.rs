@@ -64,7 +64,7 @@ impl<'s> Tree<'s> {
     /// Waits for the crew and sets the attributes of directories.
     pub(super) fn finish(self) {
         self.crew.settle();
-        self.dirs.finish(self.context.run, &self.context.evictor, &self.context.gone);
+        self.dirs.finish(self.context.run, &self.context.storage, &self.context.gone);
     }
 
     /// Extracts a member. What goes wrong with it alone is told.
