@@ -2,6 +2,7 @@
 //! names they can be called by.
 
 mod args;
+mod dontcache;
 pub(crate) mod evict;
 pub(crate) mod held;
 mod multicall;
@@ -28,6 +29,7 @@ use crate::quote::{named, words};
 use crate::receipt::Ledger;
 
 pub use args::{IoArgs, Mode, When};
+pub(crate) use dontcache::DontCache;
 pub(crate) use multicall::gnu;
 pub use multicall::{called_as, resolve};
 pub use ordered::{Found, InOrder, Ordered};

@@ -34,7 +34,7 @@ use crate::tool::{Mode, Progress, When};
 use account::Account;
 use large::Copiers;
 pub(super) use large::MOST_BLOCK;
-use small::{Refused, SmallTarget};
+use small::{Forgetting, SmallTarget};
 use verify::Digests;
 
 /// The data path of one run.
@@ -52,7 +52,7 @@ pub(crate) struct DataPath {
     copiers: Copiers,
     /// Small targets that wait for a sync of the file system.
     evictor: Evictor<SmallTarget>,
-    refused: Refused,
+    forgetting: Forgetting,
     stop: &'static Stop,
     /// The first fall-back of each kind is told under `-v`.
     told: Mutex<Vec<String>>,
@@ -95,7 +95,7 @@ impl DataPath {
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
             evictor: Evictor::default(),
-            refused: Refused::new(options.sync && !sync_each),
+            forgetting: Forgetting::new(transfer.mode, options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
             told_cached: AtomicBool::new(false),
