@@ -1,5 +1,7 @@
 //! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words and status.
 
+mod gnu;
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -7,27 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use dio_test::{MemoryGroup, Seed, file_systems, random_file, resident_pages, skip};
+use gnu::links;
 use tempfile::TempDir;
-
-const DIO: &str = env!("CARGO_BIN_EXE_dio");
-
-/// A directory that `tar` as a link to dio is in.
-fn links() -> PathBuf {
-    let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join("links-tar-create");
-    fs::create_dir_all(&links).unwrap();
-    let link = links.join("tar");
-    // Several tests may come at a time.
-    let own = links.join(format!("tar-{:?}", std::thread::current().id()));
-    let _ = fs::remove_file(&own);
-    std::os::unix::fs::symlink(DIO, &own).unwrap();
-    fs::rename(&own, &link).unwrap();
-    links
-}
 
 /// A shell in `dir` for which `tar` is dio's, or the system's.
 fn shell(dir: &Path, script: &str, ours: bool) -> Command {
     let path = std::env::var("PATH").unwrap();
-    let path = if ours { format!("{}:{path}", links().display()) } else { path };
+    let path = if ours { format!("{}:{path}", links(&["tar"]).display()) } else { path };
     let mut bash = Command::new("bash");
     bash.args(["-c", script]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env_remove("TAPE");
     bash
