@@ -20,7 +20,6 @@ mod special;
 mod storage;
 mod tree;
 mod words;
-mod xattrs;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
