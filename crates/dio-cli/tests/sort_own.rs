@@ -129,6 +129,17 @@ fn full_disks_are_told_and_leave_nothing() {
 }
 
 #[test]
+fn standard_output_that_is_closed_takes_no_line() {
+    let shell = format!("echo line | {} >&-", dio().display());
+    let output = Command::new("sh").args(["-c", &shell]).env("LC_ALL", "C").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "sort: write failed: 'standard output': Bad file descriptor\n"
+    );
+}
+
+#[test]
 fn a_file_that_may_not_be_written_or_read() {
     if !is_root() {
         dio_test::skip!("needs root to become someone else");

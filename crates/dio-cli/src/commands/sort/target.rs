@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::stop;
-use crate::tool::{Sink, Tool};
+use crate::tool::{Sink, Tool, errno_of};
 
 /// The output, not yet touched.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Target {
     /// # Errors
     /// What `ftruncate(2)` and the stream answer.
     pub(super) fn open(&mut self, tool: &Tool) -> io::Result<Sink> {
-        let Some((name, fd)) = &self.file else { return tool.stdout() };
+        let Some((name, fd)) = &self.file else { return standard_output(tool) };
         match ftruncate(fd, 0) {
             Err(error) if self.stat.as_ref().is_some_and(is_file) => Err(error.into()),
             _ => tool.output(fd.as_fd().try_clone_to_owned()?, Path::new(name)),
@@ -81,6 +81,18 @@ impl Target {
             // It cannot be helped.
             let _ = std::fs::remove_file(name);
         }
+    }
+}
+
+/// Standard output. Where it is closed, or not open for writing, that only matters to the first byte: the stream stands in
+/// for it then, and takes none (EBADF).
+fn standard_output(tool: &Tool) -> io::Result<Sink> {
+    match tool.stdout() {
+        Err(error) if errno_of(&error) == Errno::BADF => {
+            let nowhere = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            tool.output(nowhere, Path::new("-"))
+        }
+        other => other,
     }
 }
 
