@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dio::stream::{Input, Output};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use signal_hook::{flag, low_level};
 
 use crate::stop;
@@ -135,12 +135,8 @@ struct Signals {
 impl Signals {
     fn catch(ignore_interrupts: bool) -> Signals {
         let signals = Signals { caught: Arc::default() };
-        let ignored = stop::ignored();
         let Ok((mut receiver, sender)) = UnixStream::pair() else { return signals };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            if ignored & (1 << (signal - 1)) != 0 || (signal == SIGINT && ignore_interrupts) {
-                continue;
-            }
+        for signal in stop::that_end().filter(|&signal| signal != SIGINT || !ignore_interrupts) {
             // A signal that cannot be handled keeps its default, which is to end the process.
             let Ok(sender) = sender.try_clone() else { continue };
             let _ = flag::register_usize(signal, Arc::clone(&signals.caught), signal as usize);

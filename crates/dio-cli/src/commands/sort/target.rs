@@ -11,8 +11,6 @@ use std::thread;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, open};
 use rustix::io::Errno;
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::stop;
@@ -134,8 +132,7 @@ impl Guard {
                 let _ = low_level::emulate_default_handler(number.load(Ordering::Relaxed) as i32);
             }
         })?;
-        let ignored = stop::ignored();
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0) {
+        for signal in stop::that_end() {
             let sender = sender.try_clone()?;
             flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
             low_level::pipe::register(signal, sender)?;
