@@ -6,6 +6,7 @@ mod dontcache;
 pub(crate) mod evict;
 pub(crate) mod held;
 mod multicall;
+pub(crate) mod obsolete;
 mod ordered;
 pub(crate) mod plain;
 mod progress;
