@@ -15,7 +15,7 @@ mod usage;
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -236,6 +236,12 @@ pub(crate) fn allow_descriptors(needed: u64) {
         // What is refused here is told where a file cannot be opened.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+}
+
+/// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
+/// become of its name.
+pub(crate) fn own_path(fd: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }
 
 /// The engine behind the streams.

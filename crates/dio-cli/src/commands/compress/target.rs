@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::tool::{Sink, Tool};
+use crate::tool::{Sink, Tool, own_path};
 
 /// A file that is being made. Dropped without [`Target::name`], it leaves nothing.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl Target {
     /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
     pub(crate) fn name(&mut self) -> io::Result<()> {
         let Way::File { dir, name, temporary, replace, named } = &mut self.way else { return Ok(()) };
-        let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let own = own_path(&self.fd);
         if !*replace && temporary.is_none() {
             linkat(CWD, own, &*dir, &**name, AtFlags::SYMLINK_FOLLOW)?;
             *named = true;

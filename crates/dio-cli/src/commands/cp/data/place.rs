@@ -2,7 +2,7 @@
 //! target's once it is complete and durable.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget};
 use super::{DataPath, Task};
-use crate::tool::When;
+use crate::tool::{When, own_path};
 
 /// Where the contents go.
 pub(super) struct Place {
@@ -196,11 +196,6 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
         Err(_) if contents.force => Ok(Existing::Nothing),
         Err(errno) => Err(errno).at(Doing::Create, shown),
     }
-}
-
-/// The name under which a process finds its own open file (`proc_pid_fd(5)`).
-fn own_path(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {

@@ -11,7 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::root::{Dir, own_path};
+use super::root::Dir;
+use crate::tool::own_path;
 
 /// What happens to existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
