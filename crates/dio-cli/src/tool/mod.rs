@@ -11,6 +11,7 @@ mod ordered;
 pub(crate) mod plain;
 mod progress;
 mod streams;
+pub(crate) mod unnamed;
 mod usage;
 
 use std::fmt::Display;

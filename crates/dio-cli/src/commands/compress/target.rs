@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
@@ -13,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::tool::unnamed::{temporary_name, unnamed};
 use crate::tool::{Sink, Tool, own_path};
 
 /// A file that is being made. Dropped without [`Target::name`], it leaves nothing.
@@ -67,15 +67,7 @@ impl Target {
             Err(errno) => return Err(errno.into()),
         }
         let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-        let (fd, temporary) = match openat(&dir, c".", flags | OFlags::TMPFILE, mode) {
-            Ok(fd) => (fd, None),
-            // open(2): a file system or a kernel without it.
-            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
-                let temporary = temporary_name();
-                (openat(&dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, mode)?, Some(temporary))
-            }
-            Err(errno) => return Err(errno.into()),
-        };
+        let (fd, temporary) = unnamed(&dir, flags, mode)?;
         let way = Way::File { dir, name, temporary, replace, named: false };
         Ok(Target { fd, path: path.to_owned(), way })
     }
@@ -184,13 +176,6 @@ impl Drop for Target {
             let _ = unlinkat(dir, &**temporary, AtFlags::empty());
         }
     }
-}
-
-/// A name that nothing has.
-fn temporary_name() -> CString {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!(".dio-{}-{count}", std::process::id())).expect("it has no zero byte")
 }
 
 /// Gives a file the owner, permissions and times of another, `mtime` instead of its time of modification. Owner and group
