@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use compress_support::{Whose, links, piped, scratch, script, text, until, well};
+use compress_support::{Whose, links, piped, scratch, script, text, well};
 use dio_test::{MemoryGroup, Seed, file_systems, random_file};
-use own::{Mounted, cold, in_memory, is_direct, is_root, json, number};
+use own::{Mounted, cold, in_memory, is_direct, is_root, json, number, until, until_caught};
 use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: usize = 1 << 20;
@@ -50,12 +50,7 @@ fn a_signal_leaves_nothing_of_a_target_and_all_of_the_source() {
             let read = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<u64>().ok());
             read.unwrap_or(0) > 3 || !fs::exists(&io).unwrap()
         });
-        until("it handles signals", || {
-            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-            let caught =
-                status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
-            caught.is_some_and(|mask| mask & 2 != 0)
-        });
+        until_caught(Pid::from_child(&child), Signal::INT);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(2), "{program} {args:?}");
         assert_eq!(names(dir.path()), ["big"], "{program} {args:?}: {target}");

@@ -12,7 +12,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -164,14 +163,4 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
         ("block", text(1 << 20)),
         ("program", program[..program.len().min(3 << 20)].to_vec()),
     ]
-}
-
-/// Waits until something is so; at most twenty seconds.
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

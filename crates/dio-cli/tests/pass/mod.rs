@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 pub use dio_test::{Rng, Seed, TestFs, file_systems};
 use gnu::Seen;
@@ -106,32 +105,4 @@ impl Drop for Started {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Long enough for a machine that does everything a hundred times slower for a while: what is waited for never comes
-/// otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until something is so, at most so long, and returns how long it took.
-#[track_caller]
-pub fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < limit, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    start.elapsed()
-}
-
-/// Whether the page cache is the storage itself, so that nothing can leave it.
-pub fn in_memory(fs: &TestFs) -> bool {
-    rustix::fs::statfs(&fs.path).unwrap().f_type as u64 == 0x0102_1994
-}
-
-/// Writes a file back and drops its pages.
-#[track_caller]
-pub fn cold(path: &Path) {
-    let file = std::fs::File::open(path).unwrap();
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
