@@ -84,9 +84,7 @@ impl Body {
         memory.resize(start + length, 0);
         Body { memory, start }
     }
-}
 
-impl Body {
     /// Leaves out all but the first `length` bytes.
     fn truncate(&mut self, length: usize) {
         self.memory.truncate(self.start + length);
