@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-pub use gnu::Seen;
-use gnu::links;
+use gnu::{Seen, links};
 
 /// The system's program, wherever it is.
 pub const GNU: &str = "sort";
