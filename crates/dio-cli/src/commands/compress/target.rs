@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::tool::unnamed::{temporary_name, unnamed};
 use crate::tool::{Sink, Tool, own_path};
 
-/// A file that is being made. Dropped without [`Target::name`], it leaves nothing.
+/// A file that is being made. Dropped without [`Target::keep`], it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Target {
     fd: OwnedFd,
@@ -40,7 +40,7 @@ enum Way {
 }
 
 impl Target {
-    /// Begins a file that will be called `path`. What has that name is not changed before [`Target::name`].
+    /// Begins a file that will be called `path`. What has that name is not changed before [`Target::keep`].
     ///
     /// # Errors
     /// EEXIST when something has that name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
@@ -135,11 +135,24 @@ impl Target {
         }
     }
 
+    /// Gives the whole file its name, for good where that is to be `durable`.
+    ///
+    /// # Errors
+    /// As [`Target::sync`], [`Target::name`] and [`Target::sync_name`].
+    pub(crate) fn keep(&mut self, durable: bool) -> io::Result<()> {
+        if !durable {
+            return self.name();
+        }
+        self.sync()?;
+        self.name()?;
+        self.sync_name()
+    }
+
     /// Gives the whole file its name. What is replaced is so for good only when the new contents are durable.
     ///
     /// # Errors
     /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
-    pub(crate) fn name(&mut self) -> io::Result<()> {
+    fn name(&mut self) -> io::Result<()> {
         let Way::File { dir, name, temporary, replace, named } = &mut self.way else { return Ok(()) };
         let own = own_path(&self.fd);
         if !*replace && temporary.is_none() {

@@ -199,7 +199,7 @@ impl Run {
                 // Of several that became one, none is removed: they could not be made again.
                 let whole = sink.close().and_then(|()| {
                     self.give(&target, stat);
-                    self.keep(&mut target)
+                    target.keep(self.args.sync)
                 });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
@@ -234,7 +234,7 @@ impl Run {
             Done::Badly => return Ok(()),
         };
         self.give(&target, stat);
-        if let Err(error) = self.keep(&mut target) {
+        if let Err(error) = target.keep(self.args.sync) {
             self.output_failed(Some(&target), errno_of(&error));
             return Ok(());
         }
@@ -258,16 +258,6 @@ impl Run {
             let (shown, why) = (target.path().as_os_str().as_bytes(), words(errno));
             self.tell(2, &[b"Warning : ", shown, b": attributes not kept: ", why.as_bytes()]);
         }
-    }
-
-    /// Gives a whole file its name, for good with `--sync`.
-    fn keep(&self, target: &mut Target) -> io::Result<()> {
-        if !self.args.sync {
-            return target.name();
-        }
-        target.sync()?;
-        target.name()?;
-        target.sync_name()
     }
 
     /// The file, or standard output, where everything goes together.

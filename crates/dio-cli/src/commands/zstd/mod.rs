@@ -200,8 +200,7 @@ impl Run {
             rustix::process::umask(umask);
             let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
             let moded = if target.is_file() { rustix::fs::fchmod(target.descriptor(), mode) } else { Ok(()) };
-            let synced = if self.args.sync { target.sync() } else { Ok(()) };
-            if let Err(error) = moded.map_err(io::Error::from).and(synced).and_then(|()| target.name()) {
+            if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep(self.args.sync)) {
                 self.output_failed(Some(&target), errno_of(&error));
             }
         }
