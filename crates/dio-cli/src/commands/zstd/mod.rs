@@ -229,10 +229,15 @@ impl Run {
         self.say(level, &[self.tool.name().as_bytes(), b": ", &parts.concat(), b" \n"]);
     }
 
+    /// An error.
+    fn error(&self, parts: &[&[u8]]) {
+        self.tool.fail();
+        self.tell(1, parts);
+    }
+
     /// An error with a file.
     fn failed(&self, path: &Path, why: &str) {
-        self.tool.fail();
-        self.tell(1, &[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
+        self.error(&[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
     }
 
     /// An error of writing.
