@@ -3,6 +3,7 @@
 //! - [`file_systems`]: where to run a test, one scratch place per file system;
 //! - [`skip!`]: what cannot run here is said aloud and counted;
 //! - [`Seed`] and [`Rng`]: random tests which can be repeated;
+//! - [`MemoryGroup`]: processes that have little memory;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges.
 //!
 //! | variable | meaning |
@@ -17,11 +18,13 @@
 
 mod files;
 mod fs;
+mod memory;
 mod seed;
 mod skip;
 
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
+pub use memory::MemoryGroup;
 pub use seed::{Rng, Seed};
 #[doc(hidden)]
 pub use skip::report_skip;

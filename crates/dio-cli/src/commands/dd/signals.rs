@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::{flag, low_level};
 
 use super::account::Account;
+use crate::stop::that_end;
 
 /// What a thread of its own makes of signals: the copy may be blocked in a read or write when they come.
 #[derive(Debug)]
@@ -39,15 +40,15 @@ impl Signals {
         let (int, told_int) = UnixStream::pair()?;
         let (woken, wake) = UnixStream::pair()?;
         low_level::pipe::register(SIGUSR1, told_usr1)?;
-        let ignored = crate::stop::ignored() & (1 << (SIGINT - 1)) != 0;
-        if !ignored {
+        let heeded = that_end().any(|signal| signal == SIGINT);
+        if heeded {
             // In this order: the second signal finds the flag that the first one set, and ends the process.
             flag::register_conditional_default(SIGINT, Arc::clone(&shared.stop))?;
             flag::register(SIGINT, Arc::clone(&shared.stop))?;
             low_level::pipe::register(SIGINT, told_int)?;
         }
         let (account, theirs) = (Arc::clone(account), Arc::clone(&shared));
-        let int = (!ignored).then_some(int);
+        let int = heeded.then_some(int);
         let watch = move || watch(&account, &theirs, &usr1, int, wake);
         std::thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
         Ok(Signals { shared, woken })
