@@ -135,7 +135,7 @@ impl Uring {
     ///
     /// # Errors
     /// As [`Uring::new`]; [`UringError::NoWorkers`].
-    pub(super) fn check_workers() -> Result<(), UringError> {
+    pub(crate) fn check_workers() -> Result<(), UringError> {
         let mut uring = Uring::new(1)?;
         let ring = &mut uring.ring;
         // Kernels that cannot wait for a limited time (before 5.11) have workers that are no threads of the user.
