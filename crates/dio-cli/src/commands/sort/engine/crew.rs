@@ -114,11 +114,8 @@ impl<'a> Crew<'a> {
         state.filled.push_back((number, batch));
         if state.threads < self.plan.workers && state.filled.len() + state.busy > state.threads {
             let spawned = thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
-            match spawned {
-                Ok(_) => state.threads += 1,
-                // With fewer threads it takes longer.
-                Err(_) => {}
-            }
+            // With fewer threads it takes longer.
+            state.threads += usize::from(spawned.is_ok());
         }
         let alone = state.threads == 0;
         drop(state);
