@@ -46,7 +46,7 @@ impl Stop {
 
 /// The signals that are to end the process: of Ctrl-C and its kin those that are not ignored, as `nohup`, or a shell that
 /// started it in the background, wants some to be.
-pub(crate) fn that_end() -> impl Iterator<Item = i32> {
+pub(crate) fn that_end() -> impl Iterator<Item = i32> + Clone {
     let ignored = ignored();
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored & (1 << (signal - 1)) == 0)
 }

@@ -8,7 +8,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,21 +136,29 @@ impl Signals {
     fn catch(ignore_interrupts: bool) -> Signals {
         let signals = Signals { caught: Arc::default() };
         let Ok((mut receiver, sender)) = UnixStream::pair() else { return signals };
-        for signal in stop::that_end().filter(|&signal| signal != SIGINT || !ignore_interrupts) {
+        let caught_ones = stop::that_end().filter(|&signal| signal != SIGINT || !ignore_interrupts);
+        for signal in caught_ones.clone() {
             // A signal that cannot be handled keeps its default, which is to end the process.
             let Ok(sender) = sender.try_clone() else { continue };
             let _ = flag::register_usize(signal, Arc::clone(&signals.caught), signal as usize);
             let _ = low_level::pipe::register(signal, sender);
         }
         let caught = Arc::clone(&signals.caught);
-        // Without the thread a blocked pipe would have to be ended by SIGKILL; that is no reason to fail now.
-        let _ = thread::Builder::new().name("signals".into()).spawn(move || {
+        let thread = thread::Builder::new().name("signals".into()).spawn(move || {
             if receiver.read_exact(&mut [0]).is_ok() && receiver.set_read_timeout(Some(GRACE)).is_ok() {
                 // It ends with the time or with the next signal.
                 let _ = receiver.read_exact(&mut [0]);
                 let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);
             }
         });
+        if thread.is_err() {
+            // A blocked pipe is then ended by the second signal only; that is no reason to fail now.
+            let once = Arc::new(AtomicBool::new(false));
+            for signal in caught_ones {
+                let _ = flag::register_conditional_default(signal, Arc::clone(&once));
+                let _ = flag::register(signal, Arc::clone(&once));
+            }
+        }
         signals
     }
 

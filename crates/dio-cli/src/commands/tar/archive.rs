@@ -90,7 +90,7 @@ where
         false => decode(&mut io::Cursor::new(head).chain(read), write),
     };
     let started = Decompressor::new(source, whole);
-    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "read", errno_of(&error)))?)))
+    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 /// How a source is compressed, and what had to be taken from it to see.
