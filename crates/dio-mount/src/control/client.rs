@@ -122,12 +122,17 @@ fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> R
         place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
     let mount = place::mount_line(&device);
     let trusted = place::trusted(mount.as_ref());
+    let mut refused = None;
     for directory in directories(&trusted) {
         let Ok((socket, _directory)) = place::to_connect(&directory, &device) else { continue };
         let Ok(stream) = UnixStream::connect(&socket) else { continue };
-        return Client::new(path, directory.join(&device), stream, &trusted);
+        match Client::new(path, directory.join(&device), stream, &trusted) {
+            // Anybody can make a directory in /tmp: that must not hide the right one.
+            Err(error) => refused = refused.or(Some(error)),
+            client => return client,
+        }
     }
-    Err(why_not(path, mount))
+    Err(refused.unwrap_or_else(|| why_not(path, mount)))
 }
 
 /// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.
