@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    copy, gzip, hotset, increments, looped, random as random_reads, reader, sort, streams, tar, threshold, tools, tree,
+    copy, gzip, hotset, increments, looped, mount, random as random_reads, reader, sort, streams, tar, threshold, tools, tree,
     uniq,
 };
 use lab::Lab;
@@ -72,6 +72,8 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Tar => tar::compare(lab)?,
         What::Uniq => uniq::compare(lab)?,
         What::Gzip => gzip::compare(lab)?,
+        What::Mount => mount::compare(lab)?,
+        What::MountNames => mount::names(lab)?,
         What::Sort => sort::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
@@ -96,6 +98,8 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Uniq, "uniq"),
         (What::Gzip, "gzip"),
         (What::Sort, "sort"),
+        (What::Mount, "mount"),
+        (What::MountNames, "mount-names"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {

@@ -96,6 +96,10 @@ pub(crate) enum What {
     Sort,
     /// Streams in steps of 1 byte and 4 KiB, many in one file, and at random: dio, the page cache, the disk's own limit
     Streams,
+    /// Reads and writes below a mount: direct, concurrent, cached, and the file system itself
+    Mount,
+    /// Names below a mount: git status, tar x and find, beside the file system itself and bindfs
+    MountNames,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own

@@ -32,7 +32,7 @@ const PER_MIB: f64 = 1.0 / 1_048_576.0;
 const METRICS: &[Metric] = &[
     metric("wall_seconds", "wall, s", 1.0, 2),
     metric("mib_per_second", "MiB/s", 1.0, 0),
-    metric("iops", "reads/s", 1.0, 0),
+    metric("iops", "requests/s", 1.0, 0),
     metric("cpu_seconds", "CPU, s", 1.0, 2),
     metric("cpu_seconds_per_gib", "CPU, s/GiB", 1.0, 3),
     metric("machine_cpu_seconds", "CPU of the machine, s", 1.0, 2),
@@ -42,6 +42,9 @@ const METRICS: &[Metric] = &[
     metric("pages_target", "target's pages after", 1.0, 0),
     metric("target_bytes", "size of the target, MiB", PER_MIB, 2),
     metric("overlap_part", "reads and writes together, % of busy time", 100.0, 0),
+    metric("server_cpu_seconds", "CPU of the server, s", 1.0, 2),
+    metric("server_cpu_seconds_per_gib", "CPU of the server, s/GiB", 1.0, 3),
+    metric("server_rss_bytes", "memory of the server, MiB", PER_MIB, 1),
     metric("dirty_bytes", "dirty after, MiB", PER_MIB, 1),
     metric("reads_per_second", "reads/s of the hot set", 1.0, 0),
     metric("p50_nanoseconds", "p50, µs", 1e-3, 1),

@@ -19,6 +19,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("pigz", "pigz"),
     ("zstd", "zstd"),
     ("python3", "python3"),
+    ("git", "git"),
+    ("bindfs", "bindfs"),
 ];
 
 /// This crate's directory.

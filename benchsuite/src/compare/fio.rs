@@ -77,7 +77,7 @@ pub(crate) fn random(lab: &Lab, script: &str) -> Result<Sample> {
 }
 
 /// fio may print notes before its JSON.
-fn json_of(text: &str) -> Result<Value> {
+pub(super) fn json_of(text: &str) -> Result<Value> {
     let start = text.find('{').ok_or("fio printed no JSON")?;
     Ok(serde_json::from_str(&text[start..]).map_err(|e| format!("fio's report: {e}"))?)
 }

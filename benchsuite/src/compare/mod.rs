@@ -6,6 +6,7 @@ pub(crate) mod gzip;
 pub(crate) mod hotset;
 pub(crate) mod increments;
 pub(crate) mod looped;
+pub(crate) mod mount;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod sort;

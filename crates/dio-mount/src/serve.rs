@@ -1,1 +1,0 @@
-//! Requests of the kernel, translated into calls of the rooms below.
