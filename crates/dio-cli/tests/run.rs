@@ -167,7 +167,7 @@ fn the_command_is_the_process_that_was_started() {
     }
     let scratch = Scratch::new();
     // Limits, mask, ignored signals, priority, group, descriptors and environment: as any program is started.
-    let script = "echo $$; grep -E '^(Sig(Blk|Ign)|Groups|NoNewPrivs|Seccomp)' /proc/$$/status; umask; ulimit -a; env | sort; \
+    let script = "echo $$; grep -E '^(Sig(Blk|Ign)|Groups|NoNewPrivs|Seccomp)' /proc/self/status; umask; ulimit -a; env | sort; \
                   nice; ps -o pgid=,sid= -p $$; ls /proc/$$/fd; cat /proc/$$/oom_score_adj; ps -o pid= --ppid $$ | wc -l";
     let mut outer = Command::new("sh");
     let prepare = "umask 027; ulimit -n 777; ulimit -f 100000; trap '' USR1; exec nice -n 5 \"$@\" 3</dev/null";
@@ -232,6 +232,7 @@ fn directories_may_be_named_in_any_way() {
          cat t/s/file"
     );
     let output = run(Command::new("unshare").args(["-m", "sh", "-ec", &script]).current_dir(scratch.at("")));
+    assert!(output.status.success(), "{output:?}");
     let lines: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(lines[..4], ["1", "2", "1", "2"], "{output:?}");
     let [d, below, other, bound] = lines[4..8] else { panic!("{output:?}") };
@@ -296,9 +297,13 @@ fn a_process_left_behind_keeps_its_mount_and_then_all_is_gone() {
     assert_eq!(fs::read_to_string(scratch.at("d/late")).unwrap(), "late\n");
 }
 
-/// A command that says `ready` and then does what the script says.
-fn started(scratch: &Scratch, script: &str) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
-    let script = format!("echo ready; {script}");
+/// A command that does the first script, says `ready` and does the second.
+fn started(
+    scratch: &Scratch,
+    first: &str,
+    script: &str,
+) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+    let script = format!("{first}; echo ready; {script}");
     let mut command = scratch.command(&["--", "sh", "-c", &script]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -324,7 +329,7 @@ fn nothing_stays_when_the_command_is_killed() {
     }
     let scratch = Scratch::new();
     let before = our_mounts();
-    let (mut child, _lines) = started(&scratch, "while :; do echo x >> d/file; done");
+    let (mut child, _lines) = started(&scratch, "true", "while :; do echo x >> d/file; done");
     assert_eq!(scratch.servers().len(), 1);
     assert!(our_mounts() <= before, "seen from outside:\n{}", mounts());
     kill("-9", child.id());
@@ -339,9 +344,8 @@ fn when_the_server_is_killed_the_command_gets_errors() {
         return;
     }
     let scratch = Scratch::new();
-    let script =
-        "exec 3> d/file; echo before >&3; read go; echo after >&3; echo $?; cat d/file; echo $?; cd d; echo $?; exit 7";
-    let (mut child, mut lines) = started(&scratch, script);
+    let script = "read go; echo after >&3; echo $?; cat d/file; echo $?; cd d; echo $?; exit 7";
+    let (mut child, mut lines) = started(&scratch, "exec 3> d/file; echo before >&3", script);
     let server = scratch.servers();
     assert_eq!(server.len(), 1);
     kill("-9", server[0]);
@@ -360,7 +364,7 @@ fn the_server_ends_with_the_command_and_by_no_signal_before() {
         return;
     }
     let scratch = Scratch::new();
-    let (mut child, mut lines) = started(&scratch, "read go; echo last > d/last; cat d/last");
+    let (mut child, mut lines) = started(&scratch, "true", "read go; echo last > d/last; cat d/last");
     let server = scratch.servers()[0];
     // As a service manager does that stops a service, and a terminal that is closed.
     for signal in ["-TERM", "-HUP", "-INT"] {
@@ -380,7 +384,7 @@ fn signals_stop_continue_and_end_the_command() {
         return;
     }
     let scratch = Scratch::new();
-    let (mut child, mut lines) = started(&scratch, "trap 'echo term; exit 9' TERM; while :; do sleep 0.01; done");
+    let (mut child, mut lines) = started(&scratch, "trap 'echo term; exit 9' TERM", "while :; do sleep 0.01; done");
     let state = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()

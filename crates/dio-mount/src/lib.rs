@@ -14,6 +14,6 @@ mod serve;
 pub mod session;
 pub mod stats;
 
-pub use mount::{Mounted, mount};
+pub use mount::{Mounted, mount, serve};
 pub use options::{Mode, Options, Rules, Settings};
-pub use session::{MountError, Session, Serving};
+pub use session::{MountError, Serving, Session};

@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, StatVfsMountFlags, openat};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use rustix::process::{getegid, geteuid};
@@ -14,9 +14,8 @@ use rustix::process::{getegid, geteuid};
 use super::directory::Directory;
 use super::namespace::Owner;
 use super::{Options, RunError};
-
-/// What the table of mounts calls it.
-const TYPE: &str = "fuse.dio";
+use crate::session::flags;
+use crate::session::table::KIND;
 
 /// A new connection, not yet mounted.
 pub(super) fn open() -> Result<OwnedFd, RunError> {
@@ -36,53 +35,36 @@ fn cure(errno: Errno) -> &'static str {
     }
 }
 
-/// Mounts `directory` over itself, to be served through `device`.
+/// Mounts `directory` over itself, to be served through `device`. The system's mounts are open to all users whom the directory
+/// lets in, as the command may become another; in a user namespace there is only one.
 pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, owner: Owner) -> Result<(), RunError> {
     let failed = |errno| RunError::Mount { path: directory.path().to_owned(), errno };
-    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    let mut data = format!("fd={},rootmode=40000,user_id={user},group_id={group}", device.as_raw_fd());
-    if options.default_permissions || owner == Owner::System {
-        data.push_str(",default_permissions");
-    }
-    if owner == Owner::System {
-        data.push_str(",allow_other");
-    }
+    let options = Options { allow_other: owner == Owner::System, ..options.clone() };
+    let data = format!(
+        "fd={},rootmode={:o},user_id={},group_id={}{}",
+        device.as_raw_fd(),
+        FileType::Directory.as_raw_mode(),
+        geteuid().as_raw(),
+        getegid().as_raw(),
+        flags::data(&options),
+    );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
-    rustix::mount::mount(directory.path(), directory.path(), TYPE, flags(directory, options), data.as_c_str())
-        .map_err(failed)
+    let (path, flags) = (directory.path(), flags::added(forbidden(directory), &options));
+    rustix::mount::mount(path, path, KIND, flags, data.as_c_str()).map_err(failed)
 }
 
-/// What the mount below forbids stays forbidden; what the user asks for is added.
-fn flags(directory: &Directory, options: &Options) -> MountFlags {
+/// What the mount below forbids stays forbidden, unless an option allows it.
+fn forbidden(directory: &Directory) -> MountFlags {
     let below = directory.flags();
-    let mut flags = MountFlags::empty();
-    for (seen, kept) in [
+    [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-    ] {
-        if below.contains(seen) {
-            flags |= kept;
-        }
-    }
-    if options.read_only {
-        flags |= MountFlags::RDONLY;
-    }
-    options.flags.iter().fold(flags, |flags, word| flags | flag(word))
-}
-
-/// The kernel's flag for a word of mount(8); those that are the default, or whose effect is the server's, have none.
-fn flag(word: &str) -> MountFlags {
-    match word {
-        "ro" => MountFlags::RDONLY,
-        "nosuid" => MountFlags::NOSUID,
-        "nodev" => MountFlags::NODEV,
-        "noexec" => MountFlags::NOEXEC,
-        "noatime" => MountFlags::NOATIME,
-        "nodiratime" => MountFlags::NODIRATIME,
-        "sync" => MountFlags::SYNCHRONOUS,
-        "dirsync" => MountFlags::DIRSYNC,
-        _ => MountFlags::empty(),
-    }
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+    ]
+    .into_iter()
+    .filter(|(seen, _)| below.contains(*seen))
+    .fold(MountFlags::empty(), |flags, (_, kept)| flags | kept)
 }

@@ -140,10 +140,16 @@ fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) ->
     // From here on the server alone holds the connection.
     drop(device);
     match line.receive().map_err(RunError::Server)? {
-        Some((answer, _)) if answer == SERVED => Ok(()),
+        Some((answer, _)) if answer == SERVED => answers(path),
         Some((reason, _)) => Err(RunError::Refused { path, reason: String::from_utf8_lossy(&reason).into_owned() }),
         None => Err(RunError::Server(Errno::CONNRESET)),
     }
+}
+
+/// Asks the mount for its attributes. Until that is done the kernel takes its root for that of root, which a user namespace
+/// does not know: nobody could write to it (`fuse_get_root_inode`, fs/fuse/inode.c; `inode_permission`, fs/namei.c).
+fn answers(path: PathBuf) -> Result<(), RunError> {
+    rustix::fs::stat(&path).map(drop).map_err(|errno| RunError::Mount { path, errno })
 }
 
 /// The same directory by another path shows the same mount: two servers of one file would not know of each other's writes.

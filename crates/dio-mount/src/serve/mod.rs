@@ -117,8 +117,8 @@ impl Filesystem for Mount {
             let _ = config.add_capabilities(flag);
         }
         if self.passthrough {
-            self.passthrough = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
-                && config.set_max_stack_depth(1).is_ok();
+            self.passthrough =
+                config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
         }
         let _ = config.set_max_write(LARGEST);
         let _ = config.set_max_background(BACKGROUND);
@@ -188,7 +188,16 @@ impl Filesystem for Mount {
         answer!(timer, reply, self.names.read_link(inode.0), target => reply.data(&target));
     }
 
-    fn mknod(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, device: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        by: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
         let timer = self.stats.begin(Operation::Mknod);
         let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device);
         self.give_entry(timer, reply, made);
@@ -360,14 +369,7 @@ impl Filesystem for Mount {
         answer!(timer, reply, read, () => reply.ok());
     }
 
-    fn readdirplus(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
+    fn readdirplus(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut timer = self.stats.begin(Operation::Readdir);
         let read = self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply));
         answer!(timer, reply, read, () => reply.ok());
@@ -391,16 +393,7 @@ impl Filesystem for Mount {
         });
     }
 
-    fn setxattr(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
         empty(timer, reply, self.names.set_xattr(inode.0, name, value, XattrFlags::from_bits_retain(flags as u32)));
     }
@@ -481,8 +474,7 @@ impl Mount {
             return false;
         };
         let (attributes, generation) = (self.attributes(&entry), Generation(entry.generation));
-        let full =
-            reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
+        let full = reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
         if full {
             self.names.forget(entry.inode, 1);
         }

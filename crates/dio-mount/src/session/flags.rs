@@ -48,7 +48,11 @@ pub fn is_kernel_option(option: &str) -> bool {
 
 /// The flags of `mount(2)`. Nothing that only root could do comes true through a mount unless root asks for it by name.
 pub(super) fn of(options: &Options) -> MountFlags {
-    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    added(MountFlags::NOSUID | MountFlags::NODEV, options)
+}
+
+/// `flags` as the options change them.
+pub(crate) fn added(mut flags: MountFlags, options: &Options) -> MountFlags {
     for option in &options.flags {
         if let Some((_, flag, set)) = FLAGS.iter().find(|(word, ..)| word == option) {
             flags.set(*flag, *set);
@@ -59,7 +63,7 @@ pub(super) fn of(options: &Options) -> MountFlags {
 }
 
 /// The options of the file system itself, each with a comma before it.
-pub(super) fn data(options: &Options) -> String {
+pub(crate) fn data(options: &Options) -> String {
     let own = [("default_permissions", checks_permissions(options)), ("allow_other", options.allow_other)];
     let own = own.into_iter().filter(|(_, on)| *on).map(|(word, _)| word);
     let labels = options.flags.iter().map(String::as_str).filter(|option| is_label(option));

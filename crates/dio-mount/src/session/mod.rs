@@ -5,7 +5,7 @@
 //! [`Unmounter`] takes it down from any thread. `table` reads what is mounted; it also knows mounts whose server is gone.
 
 mod error;
-mod flags;
+pub(crate) mod flags;
 mod kernel;
 mod place;
 pub mod table;

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-use dio_mount::run::{Line, Directory, RunError};
+use dio_mount::run::{Directory, Line, RunError};
 use rustix::io::Errno;
 
 use crate::quote::{quoted, words};

@@ -60,7 +60,9 @@ fn server(text: &str) -> Result<(), String> {
     let options = crate::commands::mount::options::parse(text).map_err(|error| error.to_string())?;
     let end = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().map_err(|error| error.to_string())?;
     let line = Line::from_end(end);
-    Ok(())
+    let start = |request| dio_mount::serve(request, &options).map_err(|error| error.to_string());
+    let started = dio_mount::run::receive(&line, start).map_err(|error| error.to_string())?;
+    started.into_iter().try_for_each(|serving| serving.wait().map_err(|error| error.to_string()))
 }
 
 /// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a service manager that tells every
