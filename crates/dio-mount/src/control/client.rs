@@ -10,6 +10,7 @@ use std::time::Duration;
 use dio::file::words_of;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
 use super::place::{self, MountLine};
@@ -97,6 +98,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
+    server: Pid,
     stream: BufReader<UnixStream>,
 }
 
@@ -165,7 +167,12 @@ impl Client {
         }
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Client { path, stream: BufReader::new(stream) })
+        Ok(Client { path, server: peer.pid, stream: BufReader::new(stream) })
+    }
+
+    /// The process that serves the mount.
+    pub fn server(&self) -> Pid {
+        self.server
     }
 
     /// What was counted until now.

@@ -161,6 +161,9 @@ impl MountError {
             MountError::Refused { said, .. } if said.contains("user_allow_other") => {
                 "leave allow_other away, or have root put user_allow_other into /etc/fuse.conf".to_owned()
             }
+            MountError::Refused { said, .. } if said.contains("/dev/fuse: Permission") => {
+                "have root let users open it: chmod 666 /dev/fuse".to_owned()
+            }
             MountError::Busy { path } => {
                 format!("end what uses it (fuser -vm {0}), or detach it: dio umount -l {0}", path.display())
             }

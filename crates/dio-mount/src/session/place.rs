@@ -15,7 +15,7 @@ pub struct Place {
     /// The source, `O_PATH`.
     pub(crate) source: OwnedFd,
     /// Its absolute name, without links.
-    pub(crate) source_path: PathBuf,
+    source_path: PathBuf,
     /// The mount point as it is below the mount, `O_PATH`.
     pub(super) point: OwnedFd,
     /// Its absolute name, without links.
@@ -31,10 +31,7 @@ impl Place {
     pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
-        let (point, mountpoint) = directory(mountpoint).map_err(|errno| {
-            let path = mountpoint.to_path_buf();
-            if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
-        })?;
+        let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
         let place = Place { source, source_path, point, mountpoint };
         place.check_for_loop()?;
         place.check_for_twin()?;
@@ -54,7 +51,7 @@ impl Place {
     /// Below its own source the mount would appear in itself: a server that walks the source would ask itself and wait for
     /// its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
-        let failed = |errno| MountError::MountPoint { path: self.mountpoint.clone(), errno };
+        let failed = |errno| unsuitable(&self.mountpoint, errno);
         let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
         let source = fstat(&self.source).map_err(failed)?;
         let mut here = fstat(&self.point).map_err(failed)?;
@@ -87,6 +84,11 @@ impl Place {
             _ => Ok(()),
         }
     }
+}
+
+fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
+    let path = mountpoint.to_path_buf();
+    if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
 }
 
 /// Opens a directory and finds its name without links.
