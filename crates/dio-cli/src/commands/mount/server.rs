@@ -9,7 +9,6 @@ use dio_mount::control::{self, Commands, Control, Exports};
 use dio_mount::session::{Place, Unmount, Unmounter};
 use dio_mount::{MountError, Mounted, Options};
 use rustix::fs::Mode;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use super::notice::{Notices, service_manager};
