@@ -49,11 +49,23 @@ _dio() {
             dio,help)
                 cmd="dio__subcmd__help"
                 ;;
+            dio,install-mount-helper)
+                cmd="dio__subcmd__install__subcmd__mount__subcmd__helper"
+                ;;
             dio,md5sum)
                 cmd="dio__subcmd__md5sum"
                 ;;
+            dio,mount)
+                cmd="dio__subcmd__mount"
+                ;;
             dio,probe)
                 cmd="dio__subcmd__probe"
+                ;;
+            dio,run)
+                cmd="dio__subcmd__run"
+                ;;
+            dio,run-server)
+                cmd="dio__subcmd__run__subcmd__server"
                 ;;
             dio,sha1sum)
                 cmd="dio__subcmd__sha1sum"
@@ -76,6 +88,9 @@ _dio() {
             dio,split)
                 cmd="dio__subcmd__split"
                 ;;
+            dio,stat)
+                cmd="dio__subcmd__stat"
+                ;;
             dio,sum)
                 cmd="dio__subcmd__sum"
                 ;;
@@ -84,6 +99,9 @@ _dio() {
                 ;;
             dio,tee)
                 cmd="dio__subcmd__tee"
+                ;;
+            dio,umount)
+                cmd="dio__subcmd__umount"
                 ;;
             dio,uniq)
                 cmd="dio__subcmd__uniq"
@@ -169,11 +187,23 @@ _dio() {
             dio__subcmd__help,help)
                 cmd="dio__subcmd__help__subcmd__help"
                 ;;
+            dio__subcmd__help,install-mount-helper)
+                cmd="dio__subcmd__help__subcmd__install__subcmd__mount__subcmd__helper"
+                ;;
             dio__subcmd__help,md5sum)
                 cmd="dio__subcmd__help__subcmd__md5sum"
                 ;;
+            dio__subcmd__help,mount)
+                cmd="dio__subcmd__help__subcmd__mount"
+                ;;
             dio__subcmd__help,probe)
                 cmd="dio__subcmd__help__subcmd__probe"
+                ;;
+            dio__subcmd__help,run)
+                cmd="dio__subcmd__help__subcmd__run"
+                ;;
+            dio__subcmd__help,run-server)
+                cmd="dio__subcmd__help__subcmd__run__subcmd__server"
                 ;;
             dio__subcmd__help,sha1sum)
                 cmd="dio__subcmd__help__subcmd__sha1sum"
@@ -196,6 +226,9 @@ _dio() {
             dio__subcmd__help,split)
                 cmd="dio__subcmd__help__subcmd__split"
                 ;;
+            dio__subcmd__help,stat)
+                cmd="dio__subcmd__help__subcmd__stat"
+                ;;
             dio__subcmd__help,sum)
                 cmd="dio__subcmd__help__subcmd__sum"
                 ;;
@@ -204,6 +237,9 @@ _dio() {
                 ;;
             dio__subcmd__help,tee)
                 cmd="dio__subcmd__help__subcmd__tee"
+                ;;
+            dio__subcmd__help,umount)
+                cmd="dio__subcmd__help__subcmd__umount"
                 ;;
             dio__subcmd__help,uniq)
                 cmd="dio__subcmd__help__subcmd__uniq"
@@ -242,7 +278,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq help"
+            opts="-h -V --help --version cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1024,7 +1060,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq help"
+            opts="cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1261,6 +1297,20 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__help__subcmd__install__subcmd__mount__subcmd__helper)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__help__subcmd__md5sum)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1275,7 +1325,49 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__help__subcmd__mount)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__help__subcmd__probe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__run__subcmd__server)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1387,6 +1479,20 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__help__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__help__subcmd__sum)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1416,6 +1522,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__tee)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__umount)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1499,6 +1619,28 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__install__subcmd__mount__subcmd__helper)
+            opts="-h -V --dir --program --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__md5sum)
             opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1533,6 +1675,28 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__mount)
+            opts="-o -f -v -h -V --foreground --verbose --started --by-mount --sloppy --fake --namespace --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__probe)
             opts="-h -V --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1540,6 +1704,50 @@ _dio() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__run)
+            opts="-o -h -V --options --dir --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --options)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__run__subcmd__server)
+            opts="-h -V --options --background --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --options)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1975,6 +2183,44 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__stat)
+            opts="-i -c -o -h -V --interval --count --files --json --prometheus --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__sum)
             opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --text --tag --untagged --zero --debug --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2326,6 +2572,24 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__umount)
+            opts="-l -h -V --lazy --by-umount --namespace --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --namespace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, open, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, StatxFlags, fstat, open, openat, statx};
 use rustix::io::Errno;
 
 use super::MountError;
@@ -32,6 +32,9 @@ impl Place {
         let (source, source_path) =
             directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
         let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
+        // What the kernel remembers of a mount would hide for a while that its server is gone.
+        let (ask, what) = (AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE);
+        statx(&point, "", ask, what).map_err(|errno| unsuitable(&mountpoint, errno))?;
         let place = Place { source, source_path, point, mountpoint };
         place.check_for_loop()?;
         place.check_for_twin()?;

@@ -30,9 +30,9 @@ pub(crate) fn translated(args: &[OsString]) -> Option<Vec<OsString>> {
     if called == UMOUNT {
         return Some(umount(rest));
     }
-    // No command begins with a slash.
+    // No command of dio begins with a slash; a link with the name of a tool has operands here.
     let slash = |arg: Option<&OsString>| arg.is_some_and(|arg| arg.as_encoded_bytes().starts_with(b"/"));
-    (slash(rest.first()) && slash(rest.get(1))).then(|| mount(rest))
+    (called == "dio" && slash(rest.first()) && slash(rest.get(1))).then(|| mount(rest))
 }
 
 fn mount(rest: &[OsString]) -> Vec<OsString> {
@@ -133,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(translate(line).as_deref(), Some(expected), "{line}");
         }
-        for line in ["dio mount /a /b", "dio cat /a", "dio", "mount.fuse /a /b", "dio /a"] {
+        for line in ["dio mount /a /b", "dio cat /a", "dio", "mount.fuse /a /b", "dio /a", "/bin/cat /a /b"] {
             assert_eq!(translate(line), None, "{line}");
         }
     }
