@@ -92,9 +92,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
-    if error.use_stderr() && args.get(1).is_some_and(|command| command == "run") {
-        return ExitCode::from(run::FAILED);
-    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::commands::mount::helper;
+use crate::commands::run;
 
 /// The commands that have a GNU model, which are also the names that a link can have; and the exit status of a command line
 /// that makes no sense.
@@ -36,7 +37,7 @@ const GNU: &[(&str, u8)] = &[
 ];
 
 /// The commands that have a model elsewhere, with the same status; a link of such a name is none of ours.
-const OTHERS: &[(&str, u8)] = &[("mount", 1), ("umount", 1), ("install-mount-helper", 1)];
+const OTHERS: &[(&str, u8)] = &[("mount", 1), ("umount", 1), ("install-mount-helper", 1), ("run", run::FAILED)];
 
 /// The command of that name, if it has a model, and the status of a command line that makes no sense.
 pub(crate) fn model(name: &OsStr) -> Option<(&'static str, u8)> {

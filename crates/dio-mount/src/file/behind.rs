@@ -236,6 +236,7 @@ impl Shared {
         if state.pieces.is_empty() {
             state.target = None;
         }
+        self.common.epoch.fetch_add(1, Ordering::AcqRel);
         self.behind.bytes.fetch_sub(len, Ordering::AcqRel);
         self.behind.written.notify_all();
         state

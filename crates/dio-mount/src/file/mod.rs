@@ -111,7 +111,7 @@ impl Files {
     /// No file is open. `passthrough` says that the kernel may be given files to use by itself.
     pub fn new(live: Live, policy: LockPolicy, stats: Arc<Stats>, passthrough: bool) -> Files {
         let memory = Memory::new(live.clone());
-        let common = Common { live, memory, crew: Crew::new(), janitor: Janitor::default() };
+        let common = Common { live, memory, crew: Crew::new(), janitor: Janitor::default(), epoch: AtomicU64::new(0) };
         let inner = Arc::new(Inner {
             policy,
             passthrough,
@@ -270,7 +270,13 @@ impl Files {
         self.0.find(ino)?.behind.end()
     }
 
-    /// Whether anything is acknowledged and not yet written, of any file.
+    /// Counts how often something was written that had been acknowledged before: while it stays the same, what was pending
+    /// still is, and attributes asked for in between lack no more than that.
+    pub fn epoch(&self) -> u64 {
+        self.0.common.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether anything is acknowledged and not yet written.
     pub fn is_pending(&self, ino: InodeId) -> bool {
         self.0.find(ino).is_some_and(|shared| shared.behind.bytes() > 0)
     }

@@ -107,7 +107,7 @@ impl Handle {
         let pieces = self.ahead.pieces(&self.shared, file, range);
         let Some(first) = pieces.first() else { return read_straight(file, range, answer) };
         if let Some((bytes, last)) = first.get(range)
-            && (last || bytes.len() as u64 == len)
+            && (bytes.len() as u64 == len || last && ends_by(file, range.start + bytes.len() as u64))
         {
             answer.figures.count(Event::ReadAheadHit, bytes.len() as u64);
             return answer.bytes(Class::Bounced, bytes);
@@ -120,7 +120,7 @@ impl Handle {
                 let Some((bytes, last)) = piece.get(&rest) else { break };
                 buffer[done..done + bytes.len()].copy_from_slice(bytes);
                 done += bytes.len();
-                at_end = last;
+                at_end = last && ends_by(file, range.start + done as u64);
             }
             if done == buffer.len() || at_end {
                 figures.count(Event::ReadAheadHit, done as u64);
@@ -160,18 +160,18 @@ impl Handle {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
-        shared.note_end(descriptors, end);
+        let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
         if streams && explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
             let target = Target { file: file_of(descriptors, mode, how.flags)?, descriptors: Arc::clone(descriptors) };
-            if shared.take_in(&target, offset, bytes, shared.common.live.get().write_behind) {
+            if from == offset && shared.take_in(&target, offset, bytes, shared.common.live.get().write_behind) {
                 return Ok(Class::Bounced);
             }
         }
         // In the order in which they were acknowledged.
         shared.settle();
         let file = file_of(descriptors, mode, how.flags)?;
-        let _change = shared.changes.begin(offset..end);
+        let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
         Ok(if mode == Manner::Cached { Class::Cached } else { file.write_class().0 })
     }
@@ -228,17 +228,19 @@ impl Shared {
         Ok(size.max(pending))
     }
 
-    /// Counts what a write up to `end` makes the file longer by.
-    fn note_end(&self, descriptors: &Descriptors, end: u64) {
-        let known = self.known_end.load(Ordering::Relaxed);
-        if end <= known {
-            return;
+    /// Counts what a write makes the file longer by. Returns from where on it changes the file: from its old end, where that
+    /// is before the write.
+    fn note_end(&self, descriptors: &Descriptors, start: u64, end: u64) -> u64 {
+        if end <= self.known_end.load(Ordering::Relaxed) {
+            return start;
         }
-        let known = known.max(self.end(descriptors).unwrap_or(known));
-        self.known_end.fetch_max(end.max(known), Ordering::Relaxed);
-        if end > known {
-            self.about.figures.count(Event::Extend, end - known);
+        // Not what is known: the file may be shorter by now, cut off beside the mount.
+        let old = self.end(descriptors).unwrap_or(0);
+        self.known_end.fetch_max(end.max(old), Ordering::Relaxed);
+        if end > old {
+            self.about.figures.count(Event::Extend, end - old);
         }
+        start.min(old)
     }
 }
 
@@ -255,6 +257,11 @@ fn clear_set_id(descriptors: &Descriptors) -> Result<()> {
         return Ok(());
     }
     rustix::fs::fchmod(descriptors.base(), Mode::from_raw_mode((mode - clear).as_raw_mode() & 0o7777))
+}
+
+/// Whether the file ends at `end`, or before it, at this moment.
+fn ends_by(file: &File, end: u64) -> bool {
+    file.size().is_ok_and(|size| size <= end)
 }
 
 fn read_straight(file: &File, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {

@@ -31,6 +31,8 @@ pub(super) struct Common {
     pub(super) memory: Arc<Memory>,
     pub(super) crew: Crew,
     pub(super) janitor: Janitor,
+    /// Writes to the source of what had been acknowledged before. Counted before what is pending becomes less.
+    pub(super) epoch: AtomicU64,
 }
 
 /// The file that the kernel reads, writes and maps itself. Without a number only in tests, which have no kernel.

@@ -181,12 +181,32 @@ impl Table {
 
     /// Counts one more lookup of an inode that is known to be this one.
     pub(super) fn visit(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
-        if let Some(record) = self.get_mut(id) {
-            record.lookups += 1;
-            record.used = true;
-            record.asked = false;
+        if self.count(id).is_ok() {
+            self.place(id, parent, name);
         }
-        self.place(id, parent, name);
+    }
+
+    /// Counts one more lookup without a name.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is no such inode.
+    pub(super) fn count(&mut self, id: InodeId) -> Result<()> {
+        let record = self.get_mut(id).ok_or(Errno::STALE)?;
+        record.lookups += 1;
+        (record.used, record.asked) = (true, false);
+        Ok(())
+    }
+
+    /// Where an inode was last found.
+    ///
+    /// # Errors
+    /// `ENOENT` for the root, `ESTALE` if that is not known.
+    pub(super) fn above(&self, id: InodeId) -> Result<InodeId> {
+        match self.get(id)?.parent {
+            _ if id == ROOT => Err(Errno::NOENT),
+            NOBODY => Err(Errno::STALE),
+            parent => Ok(parent),
+        }
     }
 
     /// The inode is found by this name from now on.

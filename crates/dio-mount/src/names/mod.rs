@@ -34,7 +34,7 @@ use self::directories::Directories;
 use self::forgetting::Shared;
 pub use self::inodes::Leaf;
 use self::inodes::{Identity, Table};
-use self::resolve::{Mounts, raise_descriptor_limit};
+use self::resolve::{Mount, Mounts, raise_descriptor_limit};
 use crate::options::Live;
 
 /// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
@@ -156,7 +156,7 @@ impl Names {
         let process = resolve::own_descriptors()?;
         let allowed = raise_descriptor_limit();
         let mut mounts = Mounts::new(limits.no_handles);
-        let (mount, _) = mounts.index_of(&place, &process)?;
+        let mount = mounts.put(Mount::of(&place, &process, limits.no_handles)?);
         let stat = fstat(&place)?;
         let identity = mounts.identity(&place, &stat, mount);
         // Others need descriptors too: open files.
@@ -180,15 +180,30 @@ impl Names {
         self.own_device.store(device, Ordering::Relaxed);
     }
 
-    /// Looks a name up, and counts that the kernel was told of what is found.
+    /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode itself and `..` the
+    /// directory where it was last found, for a kernel that was given a handle of it (`FUSE_EXPORT_SUPPORT`).
     ///
     /// # Errors
-    /// `ENOENT`, `ESTALE` if the directory is gone, those of `open(2)`.
+    /// `ENOENT`, also above the root, `ESTALE` if the directory is gone, those of `open(2)`.
     pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
-        resolve::check(name)?;
+        match name.as_encoded_bytes() {
+            b"." => return self.again(parent),
+            b".." => {
+                let above = self.shared.lock().table.above(parent)?;
+                return self.again(above);
+            }
+            _ => resolve::check(name)?,
+        }
         let directory = self.descriptor(parent)?;
         let found = self.find(&directory, self.mount_of(parent)?, name)?;
         Ok(self.enter(found, parent, name))
+    }
+
+    /// A known inode, looked up once more without a name.
+    fn again(&self, inode: InodeId) -> Result<Entry> {
+        let stat = self.stat(inode)?;
+        self.shared.lock().table.count(inode)?;
+        Ok(Entry { inode, generation: 0, stat })
     }
 
     /// The kernel forgets `count` lookups of an inode.

@@ -80,8 +80,9 @@ pub(super) struct Mounts {
     no_handles: bool,
 }
 
+/// One of them.
 #[derive(Debug)]
-struct Mount {
+pub(super) struct Mount {
     /// `stx_mnt_id` and device of its root: an identifier may be used again when its mount is gone.
     id: (u64, u64),
     /// Where its handles are opened. Of mounts below the source it is given up when it was not used for a while, since
@@ -107,19 +108,25 @@ impl Mounts {
         Mounts { list: Vec::new(), devices: Vec::new(), no_handles }
     }
 
-    /// The index of the mount of a place, and the device of the place. Asks the file system for nothing.
-    pub(super) fn index_of(&mut self, place: &OwnedFd, process: &OwnedFd) -> Result<(u32, u64)> {
-        let id = mount_of(place)?;
-        let known = self.list.iter().position(|mount| mount.id == id);
-        let index = known.unwrap_or(self.list.len());
-        if known.is_none() {
-            self.list.push(Mount { id, opened: None, used: true, handles: Handles::Known });
+    /// The index of a mount that needs no more to be opened.
+    fn ready(&self, id: (u64, u64)) -> Option<u32> {
+        let at = self.list.iter().position(|mount| mount.id == id)?;
+        let mount = &self.list[at];
+        (mount.opened.is_some() || mount.handles != Handles::Opened).then_some(at as u32)
+    }
+
+    /// The index of a mount, which may have been there before.
+    pub(super) fn put(&mut self, mount: Mount) -> u32 {
+        match self.list.iter().position(|known| known.id == mount.id) {
+            Some(at) => {
+                self.list[at] = mount;
+                at as u32
+            }
+            None => {
+                self.list.push(mount);
+                self.list.len() as u32 - 1
+            }
         }
-        let mount = &mut self.list[index];
-        if mount.opened.is_none() && mount.handles != Handles::Absent {
-            mount.open(place, process, self.no_handles);
-        }
-        Ok((index as u32, id.1))
     }
 
     /// Whether the handles of a mount can be opened.
@@ -168,26 +175,22 @@ impl Mounts {
 }
 
 impl Mount {
-    /// Opens its root (or whatever was found there first) and tries whether that can be had by its handle.
-    fn open(&mut self, place: &OwnedFd, process: &OwnedFd, no_handles: bool) {
-        let Ok(handle) = handle_of(place.as_fd()) else {
-            self.handles = Handles::Absent;
-            return;
-        };
-        self.handles = Handles::Known;
-        let ordinary = fstat(place).is_ok_and(|stat| {
-            matches!(FileType::from_raw_mode(stat.st_mode), FileType::Directory | FileType::RegularFile)
-        });
-        if no_handles || !ordinary {
-            return;
+    /// The mount of a place, its root or whatever was found there first: tries whether that can be had by its handle.
+    pub(super) fn of(place: &OwnedFd, process: &OwnedFd, no_handles: bool) -> Result<Mount> {
+        let mut mount = Mount { id: mount_of(place)?, opened: None, used: true, handles: Handles::Absent };
+        let Ok(handle) = handle_of(place.as_fd()) else { return Ok(mount) };
+        mount.handles = Handles::Known;
+        let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
+        if no_handles || !matches!(kind, FileType::Directory | FileType::RegularFile) {
+            return Ok(mount);
         }
         // `open_by_handle_at(2)` takes no place here.
-        let Ok(opened) = reopen(process, place, OFlags::RDONLY | OFlags::NONBLOCK) else { return };
+        let Ok(opened) = reopen(process, place, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(mount) };
         if open_by_handle(opened.as_fd(), &handle, PLACE).is_ok() {
-            self.handles = Handles::Opened;
-            self.opened = Some(Arc::new(opened));
-            self.used = true;
+            mount.handles = Handles::Opened;
+            mount.opened = Some(Arc::new(opened));
         }
+        Ok(mount)
     }
 }
 
@@ -301,11 +304,20 @@ impl Names {
     /// Enters what is mounted at `name`, unless it is the mount that we serve.
     fn cross(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<(OwnedFd, u32)> {
         let place = openat(directory, name, PLACE, Mode::empty())?;
+        let id = mount_of(&place)?;
         let own = self.own_device.load(Ordering::Relaxed);
-        if own != 0 && mount_of(&place)?.1 == own {
+        if own != 0 && id.1 == own {
             return Ok((covered(directory, name)?, mount));
         }
-        let (index, _) = self.shared.lock().mounts.index_of(&place, &self.process)?;
+        let state = self.shared.lock();
+        let (ready, no_handles) = (state.mounts.ready(id), state.mounts.no_handles);
+        drop(state);
+        if let Some(index) = ready {
+            return Ok((place, index));
+        }
+        // Without the lock: the file system may take its time, or be served by us.
+        let found = Mount::of(&place, &self.process, no_handles)?;
+        let index = self.shared.lock().mounts.put(found);
         Ok((place, index))
     }
 

@@ -59,23 +59,27 @@ macro_rules! answer {
 impl Mount {
     /// The attributes of an inode, with the bytes that are acknowledged and not yet in the source.
     fn stat(&self, inode: InodeId) -> Result<Stat> {
-        self.names.stat(inode).map(|stat| self.complete(inode, stat))
-    }
-
-    fn complete(&self, inode: InodeId, mut stat: Stat) -> Stat {
-        if let Some(size) = self.files.size_of(inode) {
+        // In this order: what is pending at first and then written is in the attributes.
+        let pending = self.files.size_of(inode);
+        let mut stat = self.names.stat(inode)?;
+        if let Some(size) = pending {
             stat.st_size = stat.st_size.max(size as i64);
         }
-        stat
+        Ok(stat)
     }
 
-    fn attributes(&self, entry: &Entry) -> FileAttr {
-        attributes(entry.inode, &self.complete(entry.inode, entry.stat))
+    /// The attributes of an inode that was looked up since the files' epoch was `before`.
+    fn attributes(&self, entry: &Entry, before: u64) -> FileAttr {
+        // Bytes that were pending when it was looked up are pending still, or else something has been written since.
+        let stale = self.files.size_of(entry.inode).is_some() || self.files.epoch() != before;
+        let stat = if stale { self.stat(entry.inode).unwrap_or(entry.stat) } else { entry.stat };
+        attributes(entry.inode, &stat)
     }
 
-    fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, result: Result<Entry>) {
-        answer!(timer, reply, result, entry => {
-            reply.entry(&self.remember, &self.attributes(&entry), Generation(entry.generation));
+    fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, entry: impl FnOnce() -> Result<Entry>) {
+        let before = self.files.epoch();
+        answer!(timer, reply, entry(), entry => {
+            reply.entry(&self.remember, &self.attributes(&entry, before), Generation(entry.generation));
         });
     }
 
@@ -134,7 +138,7 @@ impl Filesystem for Mount {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Lookup);
-        self.give_entry(timer, reply, self.names.lookup(parent.0, name));
+        self.give_entry(timer, reply, || self.names.lookup(parent.0, name));
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
@@ -199,13 +203,12 @@ impl Filesystem for Mount {
         reply: ReplyEntry,
     ) {
         let timer = self.stats.begin(Operation::Mknod);
-        let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device);
-        self.give_entry(timer, reply, made);
+        self.give_entry(timer, reply, || self.names.make_node(caller(by), parent.0, name, mode, umask, device));
     }
 
     fn mkdir(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Mkdir);
-        self.give_entry(timer, reply, self.names.make_directory(caller(by), parent.0, name, mode, umask));
+        self.give_entry(timer, reply, || self.names.make_directory(caller(by), parent.0, name, mode, umask));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -220,7 +223,7 @@ impl Filesystem for Mount {
 
     fn symlink(&self, by: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Symlink);
-        self.give_entry(timer, reply, self.names.symlink(caller(by), parent.0, name, target));
+        self.give_entry(timer, reply, || self.names.symlink(caller(by), parent.0, name, target));
     }
 
     fn rename(
@@ -240,7 +243,7 @@ impl Filesystem for Mount {
 
     fn link(&self, _: &Request, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Link);
-        self.give_entry(timer, reply, self.names.link(inode.0, new_parent.0, new_name));
+        self.give_entry(timer, reply, || self.names.link(inode.0, new_parent.0, new_name));
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -267,6 +270,7 @@ impl Filesystem for Mount {
     ) {
         let mut timer = self.stats.begin(Operation::Create);
         let flags = flags_of(flags);
+        let before = self.files.epoch();
         let create = || {
             let made = self.names.create(caller(by), parent.0, name, mode, umask, Files::creating(flags));
             let (entry, file): (Entry, OwnedFd) = made?;
@@ -278,7 +282,7 @@ impl Filesystem for Mount {
             Ok((entry, opened))
         };
         answer!(timer, reply, create(), (entry, opened) => {
-            let (attributes, generation) = (self.attributes(&entry), Generation(entry.generation));
+            let (attributes, generation) = (self.attributes(&entry, before), Generation(entry.generation));
             let (time, handle) = (&self.remember, FileHandle(opened.handle));
             match opened.backing {
                 Some(backing) => {
@@ -469,11 +473,12 @@ impl Mount {
             let (number, generation) = (INodeNo(name.number), Generation(0));
             return reply.add(number, name.next, &name.name, &Duration::ZERO, &attributes, generation);
         }
+        let before = self.files.epoch();
         let Ok(entry) = self.names.lookup(directory, &name.name) else {
             // Gone since the directory was read.
             return false;
         };
-        let (attributes, generation) = (self.attributes(&entry), Generation(entry.generation));
+        let (attributes, generation) = (self.attributes(&entry, before), Generation(entry.generation));
         let full = reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
         if full {
             self.names.forget(entry.inode, 1);
