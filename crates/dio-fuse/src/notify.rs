@@ -67,3 +67,25 @@ impl Notifier {
 fn length(name: &OsStr) -> Result<u32, Errno> {
     u32::try_from(name.len()).map_err(|_| Errno::NAMETOOLONG)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Answer, Kernel, longs, name, words};
+
+    #[test]
+    fn notifications_have_their_code_in_the_place_of_the_error() {
+        let (kernel, device) = Kernel::pair();
+        let device = Arc::new(device);
+        let notifier = Notifier::new(&device);
+        let told = |error, body: &[Vec<u8>]| Answer { error, unique: 0, body: body.concat() };
+        notifier.inval_inode(INodeNo(5), -1, 7).unwrap();
+        assert_eq!(kernel.answer(), told(2, &[longs(&[5, u64::MAX, 7])]));
+        notifier.inval_entry(INodeNo(5), name("gone")).unwrap();
+        assert_eq!(kernel.answer(), told(3, &[longs(&[5]), words(&[4, 0]), b"gone\0".to_vec()]));
+        notifier.delete(INodeNo(5), INodeNo(6), name("gone")).unwrap();
+        assert_eq!(kernel.answer(), told(6, &[longs(&[5, 6]), words(&[4, 0]), b"gone\0".to_vec()]));
+        drop(device);
+        assert_eq!(notifier.inval_inode(INodeNo(5), 0, 0).unwrap_err().raw_os_error(), Some(19));
+    }
+}
