@@ -21,7 +21,8 @@ use crate::types::Version;
 /// How a connection is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Threads, each of which handles one request at a time; at least one.
+    /// Threads, each of which handles one request at a time; at least one. While all of them wait, nothing comes in, interrupts
+    /// neither: there should be more than requests that may wait for each other or for a user.
     pub threads: usize,
     /// Each thread reads from a descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able to
     /// open `/dev/fuse`.
