@@ -1,10 +1,14 @@
 //! Installing the programs that tests and comparisons call.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::tool::{has, is_root, tool};
+use crate::tool::{cargo, has, is_root, root, tool};
 
-/// Debian's packages, each with the programs by which its presence is judged.
+/// Programs of crates.io that judge file systems, with their versions: each run of the tests is judged by the same.
+const JUDGES: &[(&str, &str)] = &[("fsx", "0.3.2"), ("pjdfstest", "0.2.2")];
+
+/// Debian's packages, each with the programs (or files, where `*` stands for one directory) by which its presence is judged.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),
@@ -16,14 +20,18 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("e2fsprogs", &["mkfs.ext4", "chattr", "filefrag"]),
     ("findutils", &["find"]),
     ("fio", &["fio"]),
+    ("fuse3", &["fusermount3"]),
     ("git", &["git"]),
     ("gzip", &["gzip"]),
+    ("libacl1-dev", &["/usr/include/sys/acl.h"]),
     ("libcap2-bin", &["getcap", "setcap"]),
     ("man-db", &["man"]),
     ("mount", &["losetup", "mount", "umount"]),
     ("nocache", &["nocache"]),
+    ("postgresql", &["/usr/lib/postgresql/*/bin/initdb"]),
     ("procps", &["ps"]),
     ("python3", &["python3"]),
+    ("sqlite3", &["sqlite3"]),
     ("strace", &["strace"]),
     ("tar", &["tar"]),
     ("util-linux", &["fallocate", "fincore", "prlimit", "rev", "setpriv", "unshare"]),
@@ -33,52 +41,100 @@ const PACKAGES: &[(&str, &[&str])] = &[
 ];
 
 /// What is still missing after the set-up.
-pub(crate) struct Missing(Vec<&'static str>);
+pub(crate) struct Missing {
+    packages: Vec<&'static str>,
+    judges: Vec<&'static str>,
+}
 
 impl Missing {
-    /// Whether nothing is missing.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.0.is_empty()
+    fn look() -> Missing {
+        let absent = |(_, files): &&(&str, &[&str])| files.iter().any(|file| !present(file));
+        Missing {
+            packages: PACKAGES.iter().filter(absent).map(|(package, _)| *package).collect(),
+            judges: JUDGES.iter().filter(|(name, version)| !built(name, version)).map(|(name, _)| *name).collect(),
+        }
     }
 
-    /// The packages.
-    pub(crate) fn packages(&self) -> &[&'static str] {
-        &self.0
+    /// Whether nothing is missing.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.packages.is_empty() && self.judges.is_empty()
+    }
+
+    /// The names of packages and crates.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.packages.iter().chain(&self.judges).copied().collect()
     }
 }
 
 /// Installs what is missing when that is possible; says aloud what stays missing.
 pub(crate) fn setup() -> Missing {
-    let wanted = missing();
-    if wanted.is_empty() {
+    let missing = Missing::look();
+    if missing.is_complete() {
         println!("setup: everything is there");
-        return Missing(wanted);
+        return missing;
     }
-    println!("setup: missing: {}", wanted.join(" "));
-    if !has("apt-get") {
-        println!("setup: no apt-get here: install them with the package manager of this system");
-        return Missing(wanted);
+    println!("setup: missing: {}", missing.names().join(" "));
+    install_packages(&missing.packages);
+    // Afterwards: one of them needs a header of one of the packages.
+    for (name, version) in JUDGES.iter().filter(|(name, _)| missing.judges.contains(name)) {
+        build(name, version);
     }
-    if !is_root() {
-        println!("setup: not root: run `apt-get install {}` as root", wanted.join(" "));
-        return Missing(wanted);
-    }
-    // Lists that are missing or too old make the first attempt fail.
-    if !apt_get(&["install"], &wanted) {
-        apt_get(&["update"], &[]);
-        apt_get(&["install"], &wanted);
-    }
-    let rest = missing();
-    if rest.is_empty() {
+    let rest = Missing::look();
+    if rest.is_complete() {
         println!("setup: installed");
     } else {
-        println!("setup: STILL MISSING: {}", rest.join(" "));
+        println!("setup: STILL MISSING: {}", rest.names().join(" "));
     }
-    Missing(rest)
+    rest
 }
 
-fn missing() -> Vec<&'static str> {
-    PACKAGES.iter().filter(|(_, programs)| programs.iter().any(|p| !has(p))).map(|(package, _)| *package).collect()
+fn install_packages(wanted: &[&'static str]) {
+    if wanted.is_empty() {
+        return;
+    }
+    if !has("apt-get") {
+        println!("setup: no apt-get here: install them with the package manager of this system");
+    } else if !is_root() {
+        println!("setup: not root: run `apt-get install {}` as root", wanted.join(" "));
+    } else if !apt_get(&["install"], wanted) {
+        // Lists that are missing or too old make the first attempt fail.
+        apt_get(&["update"], &[]);
+        apt_get(&["install"], wanted);
+    }
+}
+
+/// Whether a program can be found, or a file exists if it is named by its path.
+fn present(name: &str) -> bool {
+    match name.split_once("/*/") {
+        Some((above, below)) => std::fs::read_dir(above)
+            .is_ok_and(|entries| entries.flatten().any(|entry| entry.path().join(below).is_file())),
+        None if name.starts_with('/') => Path::new(name).is_file(),
+        None => has(name),
+    }
+}
+
+/// Where the judges are kept between runs: with what is built, since they are.
+fn judges() -> PathBuf {
+    root().join("target/judges")
+}
+
+/// Whether this version of a judge is there: cargo keeps a list of what it installed.
+fn built(name: &str, version: &str) -> bool {
+    let list = std::fs::read_to_string(judges().join(".crates.toml")).unwrap_or_default();
+    list.contains(&format!("\"{name} {version} ")) && judges().join("bin").join(name).is_file()
+}
+
+fn build(name: &str, version: &str) {
+    println!("setup: cargo install {name} {version}");
+    let status = cargo()
+        .args(["install", "--quiet", "--locked", "--root"])
+        .arg(judges())
+        .arg(name)
+        .args(["--version", version])
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        println!("setup: {name} {version} could not be built");
+    }
 }
 
 /// Whether apt-get succeeded; its messages go to the terminal, questions are not asked.

@@ -30,7 +30,7 @@ fn run(args: &[String]) -> Result<Tally, Error> {
     let mut skipped = Vec::new();
     let missing = setup();
     if !missing.is_complete() {
-        skipped.push(format!("what needs the packages {}", missing.packages().join(" ")));
+        skipped.push(format!("what needs {}", missing.names().join(" ")));
     }
     let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
     let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;

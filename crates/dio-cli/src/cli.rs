@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::commands::{bench, cache, cat, cp, dd, gzip, probe, sort, split, sum, tar, tee, uniq, zstd};
+use crate::commands::{
+    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, sum, tar, tee, umount,
+    uniq, zstd,
+};
 use crate::tool;
 
 /// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
@@ -28,6 +31,7 @@ enum Command {
     Tee(tee::TeeArgs),
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
+    Stat(stat::StatArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -59,12 +63,18 @@ enum Command {
     /// Compute or check a digest, by default the CRC of POSIX
     Cksum(sum::SumArgs),
     Uniq(uniq::UniqArgs),
+    Mount(mount::MountArgs),
+    Umount(umount::UmountArgs),
+    InstallMountHelper(install_mount_helper::InstallArgs),
+    Run(run::RunArgs),
+    #[command(hide = true)]
+    RunServer(run::ServerArgs),
 }
 
 /// Reads the command line and runs what it says; returns the exit status.
 ///
-/// A command line that makes no sense is status 2, but for the tools that have a GNU model: there it is the model's, and
-/// told in its words. Called by a link that has a tool's name, the program is that tool.
+/// A command line that makes no sense is status 2, but for the tools that have a model: there it is the model's, and told in
+/// its words. Called by a link that has a tool's name, the program is that tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = tool::resolve(args);
@@ -76,12 +86,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => return cli.run(),
         Err(error) => error,
     };
-    let gnu = args.get(1).and_then(|command| tool::gnu(command));
-    if let (true, Some((command, status))) = (error.use_stderr(), gnu) {
+    let model = args.get(1).and_then(|command| tool::model(command));
+    if let (true, Some((command, status))) = (error.use_stderr(), model) {
         return tool::refuse(&self::command(), &args, command, &error, status);
     }
     // Nobody can be told that the terminal is closed.
     let _ = error.print();
+    if error.use_stderr() && args.get(1).is_some_and(|command| command == "run") {
+        return ExitCode::from(run::FAILED);
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
@@ -110,6 +123,7 @@ impl Cli {
             Command::Tee(args) => tee::run(args),
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
+            Command::Stat(args) => stat::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),
@@ -130,6 +144,11 @@ impl Cli {
             Command::B3sum(args) => sum::run_b3(args),
             Command::Cksum(args) => sum::run_cksum(args),
             Command::Uniq(args) => uniq::run(args),
+            Command::Mount(args) => mount::run(args),
+            Command::Umount(args) => umount::run(args),
+            Command::InstallMountHelper(args) => install_mount_helper::run(args),
+            Command::Run(args) => run::run(args),
+            Command::RunServer(args) => run::serve(args),
         }
     }
 }

@@ -1,16 +1,19 @@
 //! A directory mounted so that every program's I/O below it is direct, concurrent, cached or chosen by request.
 //!
-//! `session` mounts and serves; `serve` translates the requests of the kernel (FUSE) into calls of the three rooms below it:
+//! `mount` puts the rooms together; `session` mounts and serves; `serve` translates the requests of the kernel (FUSE) into calls of the three rooms below it:
 //! `names` (the tree: inodes, names, attributes), `file` (what is open: modes, reads, writes, syncs) and `stats` (what
 //! happened). None of the rooms knows the protocol. `control` lets other programs ask a running mount.
 
 pub mod control;
 pub mod file;
+mod mount;
 pub mod names;
 pub mod options;
+pub mod run;
 mod serve;
 pub mod session;
 pub mod stats;
 
+pub use mount::{Mounted, mount, serve};
 pub use options::{Mode, Options, Rules, Settings};
-pub use session::{MountError, Session};
+pub use session::{MountError, Serving, Session};

@@ -121,6 +121,10 @@ impl Rules {
 impl Rule {
     fn matches(&self, path: &std::path::Path) -> bool {
         let whole = self.pattern.glob().glob().contains('/');
-        if whole { self.pattern.is_match(path) } else { path.file_name().is_some_and(|name| self.pattern.is_match(name)) }
+        if whole {
+            self.pattern.is_match(path)
+        } else {
+            path.file_name().is_some_and(|name| self.pattern.is_match(name))
+        }
     }
 }

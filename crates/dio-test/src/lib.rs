@@ -3,13 +3,15 @@
 //! - [`file_systems`]: where to run a test, one scratch place per file system;
 //! - [`skip!`]: what cannot run here is said aloud and counted;
 //! - [`Seed`] and [`Rng`]: random tests which can be repeated;
-//! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges.
+//! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
+//! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
 //!
 //! | variable | meaning |
 //! |---|---|
 //! | `DIO_TEST_FS` | `name=/path:name=/path…`, the file systems to test on; set by `cargo xtask test` |
 //! | `DIO_TEST_DIR` | directory of the file system called `host`; `/var/tmp` when not set |
 //! | `DIO_SKIP_LOG` | file that gets one line for everything skipped |
+//! | `DIO_JUDGES` | `full`: the outside judges of the mount at full length, each mode on each file system |
 //! | `DIO_SEED` | seed of the random tests, decimal or `0x…` |
 //! | `CI` | when `true`, a skip is a failure |
 //!
@@ -17,11 +19,15 @@
 
 mod files;
 mod fs;
+mod judge;
+mod mounted;
 mod seed;
 mod skip;
 
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
+pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged};
+pub use mounted::{Mounted, mount_type};
 pub use seed::{Rng, Seed};
 #[doc(hidden)]
 pub use skip::report_skip;

@@ -14,6 +14,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::ReadWriteFlags;
 
+mod inode;
+mod process;
+
+pub use inode::{FileHandle, LONGEST_HANDLE, access_of, handle_of, open_by_handle, take_own_umask};
+pub use process::{close_on_exec, execute, unshare_mounts};
+
 /// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`, `pwritev2(2)`).
 pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
 

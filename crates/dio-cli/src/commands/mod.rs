@@ -7,12 +7,17 @@ pub(crate) mod compress;
 pub mod cp;
 pub mod dd;
 pub mod gzip;
+pub mod install_mount_helper;
+pub mod mount;
 pub mod probe;
+pub mod run;
 pub mod sort;
 pub mod split;
+pub mod stat;
 pub mod sum;
 pub mod tar;
 pub mod tee;
+pub mod umount;
 pub mod uniq;
 pub mod zstd;
 

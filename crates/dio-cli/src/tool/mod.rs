@@ -27,7 +27,7 @@ use crate::quote::{named, words};
 use crate::receipt::Ledger;
 
 pub use args::{IoArgs, Mode, When};
-pub(crate) use multicall::gnu;
+pub(crate) use multicall::model;
 pub use multicall::{called_as, resolve};
 pub use ordered::{Found, InOrder, Ordered};
 pub use progress::Progress;

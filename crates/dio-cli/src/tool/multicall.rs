@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::commands::mount::helper;
+
 /// The commands that have a GNU model, which are also the names that a link can have; and the exit status of a command line
 /// that makes no sense.
 const GNU: &[(&str, u8)] = &[
@@ -33,6 +35,14 @@ const GNU: &[(&str, u8)] = &[
     ("zstdcat", 1),
 ];
 
+/// The commands that have a model elsewhere, with the same status; a link of such a name is none of ours.
+const OTHERS: &[(&str, u8)] = &[("mount", 1), ("umount", 1), ("install-mount-helper", 1)];
+
+/// The command of that name, if it has a model, and the status of a command line that makes no sense.
+pub(crate) fn model(name: &OsStr) -> Option<(&'static str, u8)> {
+    GNU.iter().chain(OTHERS).copied().find(|(command, _)| name == *command)
+}
+
 /// The command of that name, if it has a GNU model.
 pub(crate) fn gnu(name: &OsStr) -> Option<(&'static str, u8)> {
     GNU.iter().copied().find(|(command, _)| name == *command)
@@ -44,6 +54,9 @@ static LINK: OnceLock<&'static str> = OnceLock::new();
 /// The command line with the command in its second place, as if the program had been called as `dio`.
 pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
+    if let Some(args) = helper::translated(&args) {
+        return args;
+    }
     let called = args.first().and_then(|name| Path::new(name).file_name());
     if let Some((name, _)) = called.and_then(gnu) {
         args[0] = "dio".into();

@@ -7,8 +7,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use dio::file::words_of;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
 use super::place::{self, MountLine};
@@ -26,7 +28,7 @@ const LONGEST_ANSWER: u64 = 64 << 20;
 #[non_exhaustive]
 pub enum ControlError {
     /// The path cannot be looked at.
-    #[error("cannot look at '{path}': {source}")]
+    #[error("cannot look at '{path}': {}", words_of(.source))]
     Path {
         /// The path.
         path: PathBuf,
@@ -72,7 +74,7 @@ pub enum ControlError {
         user: u32,
     },
     /// The connection failed.
-    #[error("cannot ask the server of '{path}': {source}")]
+    #[error("cannot ask the server of '{path}': {}", words_of(.source))]
     Connection {
         /// The path.
         path: PathBuf,
@@ -96,6 +98,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
+    server: Pid,
     stream: BufReader<UnixStream>,
 }
 
@@ -117,8 +120,8 @@ pub fn connect_in(directory: &Path, path: impl AsRef<Path>) -> Result<Client, Co
 }
 
 fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> Result<Client, ControlError> {
-    let device = place::device_of(path)
-        .map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
+    let device =
+        place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
     let mount = place::mount_line(&device);
     let trusted = place::trusted(mount.as_ref());
     for directory in directories(&trusted) {
@@ -164,7 +167,12 @@ impl Client {
         }
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
-        Ok(Client { path, stream: BufReader::new(stream) })
+        Ok(Client { path, server: peer.pid, stream: BufReader::new(stream) })
+    }
+
+    /// The process that serves the mount.
+    pub fn server(&self) -> Pid {
+        self.server
     }
 
     /// What was counted until now.

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -42,9 +42,10 @@ impl Exporter {
     /// # Errors
     /// [`StartError::File`], [`StartError::Listen`].
     pub fn start(stats: &Arc<Stats>, exports: &Exports) -> Result<Exporter, StartError> {
-        let socket = exports.socket.as_deref().map(|path| {
-            listen(path, stats).map_err(|source| StartError::Listen { path: path.to_owned(), source })
-        });
+        let socket = exports
+            .socket
+            .as_deref()
+            .map(|path| listen(path, stats).map_err(|source| StartError::Listen { path: path.to_owned(), source }));
         let socket = socket.transpose()?;
         let file = exports.file.as_deref().map(|path| {
             FileWriter::start(path, stats, EVERY).map_err(|source| StartError::File { path: path.to_owned(), source })
@@ -170,7 +171,10 @@ mod tests {
         drop(exporter);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("\ndio_up{mountpoint=\"\"} 0\n"), "{text}");
-        assert!(text.contains("dio_operation_duration_seconds_count{mountpoint=\"\",operation=\"mkdir\"} 1\n"), "{text}");
+        assert!(
+            text.contains("dio_operation_duration_seconds_count{mountpoint=\"\",operation=\"mkdir\"} 1\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -24,6 +24,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dio::file::words_of;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Stats;
@@ -73,7 +74,7 @@ impl std::fmt::Debug for Commands {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The device number of the mount is not known.
-    #[error("cannot look at '{path}': {source}")]
+    #[error("cannot look at '{path}': {}", words_of(.source))]
     Mount {
         /// The mount point.
         path: PathBuf,
@@ -81,7 +82,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// There is no directory that is safe for the socket.
-    #[error("no directory for the control socket: '{path}': {source}")]
+    #[error("no directory for the control socket: '{path}': {}", words_of(.source))]
     Directory {
         /// The one that was tried last.
         path: PathBuf,
@@ -89,7 +90,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The socket cannot be made.
-    #[error("cannot listen on '{path}': {source}")]
+    #[error("cannot listen on '{path}': {}", words_of(.source))]
     Listen {
         /// The socket.
         path: PathBuf,
@@ -97,7 +98,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The file of statistics cannot be written.
-    #[error("cannot write '{path}': {source}")]
+    #[error("cannot write '{path}': {}", words_of(.source))]
     File {
         /// The file.
         path: PathBuf,
@@ -152,8 +153,8 @@ pub fn start_in(
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
-    let directory = Directory::make(directory)
-        .map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
+    let directory =
+        Directory::make(directory).map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
     start_with(&directory, mountpoint, stats, commands, exports)
 }
 

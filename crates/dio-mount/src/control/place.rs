@@ -72,7 +72,10 @@ fn named() -> Option<PathBuf> {
 }
 
 fn of_session() -> Option<PathBuf> {
-    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute()).map(|path| path.join("dio"))
+    std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("dio"))
 }
 
 /// Where a user's sockets are when no session says it.

@@ -1,16 +1,473 @@
 //! What is open: one shared state for each inode with open handles, reads and writes by its mode.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `modes` | what the kernel is told of a handle, by mode and by what else is open |
+//! | `shared` | an inode with open handles; its change between direct and cached |
+//! | `descriptors` | the server's own opens of an inode |
+//! | `requests`, `operations` | reads, writes and syncs; everything else |
+//! | `ahead`, `behind` | read-ahead and write-behind, with `changes` to know what is stale and `errors` to tell |
+//! | `habits` | hybrid I/O: the choice for one request |
+//! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
-use std::sync::Arc;
+mod ahead;
+mod behind;
+mod changes;
+mod crew;
+mod descriptors;
+mod errors;
+mod habits;
+mod janitor;
+mod memory;
+mod modes;
+mod operations;
+mod requests;
+mod shared;
+#[cfg(test)]
+mod tests;
 
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use dio::lock::LockPolicy;
 use fuser::{BackingId, FopenFlags};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use crate::names::InodeId;
+use crate::options::{Live, Mode};
+use crate::stats::{Event, Gauge, Stats};
+use ahead::Ahead;
+use crew::Crew;
+use descriptors::About;
+use janitor::{Janitor, Place};
+use memory::Memory;
+use modes::{Way, Wish};
+use shared::{Backing, Common, Handle, Joined, Run, Shared};
+
+pub use requests::How;
 
 /// What an open gives to the kernel.
 #[derive(Debug)]
 pub struct Opened {
     /// Names the handle in later requests.
     pub handle: u64,
-    /// How the kernel is to treat it.
+    /// How the kernel is to treat it, but for `FOPEN_PASSTHROUGH`, which goes with `backing`.
     pub flags: FopenFlags,
     /// The file that the kernel itself reads, writes and maps, where it may.
     pub backing: Option<Arc<BackingId>>,
+}
+
+/// Opens an inode of the source for the server.
+pub type Opener<'a> = &'a dyn Fn(OFlags) -> Result<OwnedFd>;
+
+/// Makes a file known to the kernel as one that it may use by itself.
+pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
+
+type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Backing>;
+
+type DropPages = Box<dyn Fn(InodeId) + Send + Sync>;
+
+/// The open files of a mount.
+#[derive(Debug)]
+pub struct Files(Arc<Inner>);
+
+/// By what a change of an inode shows that the kernel was not told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Signature {
+    size: i64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+/// Inodes whose signatures are remembered.
+const MOST_SIGNATURES: usize = 1 << 16;
+
+struct Inner {
+    policy: LockPolicy,
+    passthrough: bool,
+    stats: Arc<Stats>,
+    common: Arc<Common>,
+    /// Invariant: an inode is here exactly while it has handles.
+    inodes: Mutex<HashMap<InodeId, Arc<Shared>>>,
+    handles: RwLock<HashMap<u64, Arc<Handle>>>,
+    next: AtomicU64,
+    /// What inodes were like when the last of their handles was closed that used the kernel's cache of the mount.
+    signatures: Mutex<HashMap<InodeId, Signature>>,
+    drop_pages: Arc<OnceLock<DropPages>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("inodes", &self.inodes().len()).finish_non_exhaustive()
+    }
+}
+
+impl Files {
+    /// No file is open. `passthrough` says that the kernel may be given files to use by itself.
+    pub fn new(live: Live, policy: LockPolicy, stats: Arc<Stats>, passthrough: bool) -> Files {
+        let memory = Memory::new(live.clone());
+        let common = Common { live, memory, crew: Crew::new(), janitor: Janitor::default() };
+        let inner = Arc::new(Inner {
+            policy,
+            passthrough,
+            common: Arc::new(common),
+            stats: Arc::clone(&stats),
+            inodes: Mutex::default(),
+            handles: RwLock::default(),
+            next: AtomicU64::new(1),
+            signatures: Mutex::default(),
+            drop_pages: Arc::default(),
+        });
+        janitor::employ(&inner);
+        let ask = |answer: fn(&Inner) -> u64| {
+            let inner = Arc::downgrade(&inner);
+            move || inner.upgrade().map_or(0, |inner| answer(&inner))
+        };
+        stats.gauge(Gauge::Handles, ask(|inner| inner.handles.read().map_or(0, |handles| handles.len() as u64)));
+        stats.gauge(Gauge::BlockMemory, ask(|inner| inner.common.memory.bytes()));
+        stats.gauge(Gauge::WriteBehindPending, ask(|inner| inner.all().iter().map(|each| each.behind.bytes()).sum()));
+        Files(inner)
+    }
+
+    /// How to have the kernel drop its cache of an inode of the mount (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread
+    /// of the background, never while a request is being served by it.
+    pub fn on_drop_pages(&self, drop_pages: impl Fn(InodeId) + Send + Sync + 'static) {
+        let _ = self.0.drop_pages.set(Box::new(drop_pages));
+    }
+
+    /// The access with which a file is best created that a program creates with `flags`: see [`Files::adopt`].
+    pub fn creating(flags: OFlags) -> OFlags {
+        (flags - OFlags::RWMODE) | descriptors::access(flags)
+    }
+
+    /// Opens an inode for a program. `path`, relative to the source, is for messages and statistics.
+    ///
+    /// # Errors
+    /// Those of `open(2)`, and with `O_TRUNC` of `ftruncate(2)`.
+    pub fn open(
+        &self,
+        ino: InodeId,
+        path: &Path,
+        opener: Opener<'_>,
+        flags: OFlags,
+        mode: Mode,
+        backing: MakeBacking<'_>,
+    ) -> Result<Opened> {
+        let fd = descriptors::open_for(opener, flags)?;
+        let wish = Wish { mode, flags, policy: self.0.policy };
+        let opened = self.0.enter(ino, path, fd, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))?;
+        if flags.contains(OFlags::TRUNC)
+            && let Err(errno) = self.set_size(ino, Some(opened.handle), 0, opener)
+        {
+            self.release(opened.handle);
+            return Err(errno);
+        }
+        Ok(opened)
+    }
+
+    /// As [`Files::open`], of a file that was just created for the program with [`Files::creating`] access.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn adopt(
+        &self,
+        ino: InodeId,
+        path: &Path,
+        created: OwnedFd,
+        flags: OFlags,
+        mode: Mode,
+        backing: MakeBacking<'_>,
+    ) -> Result<Opened> {
+        let wish = Wish { mode, flags, policy: self.0.policy };
+        self.0.enter(ino, path, created, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))
+    }
+
+    /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the end of the file. `cache`
+    /// says that the kernel wants them for its cache of the mount (a `FUSE_READ` without lock owner).
+    pub fn read(&self, handle: u64, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
+        match self.0.handle(handle) {
+            Ok(handle) => handle.read(offset, size, cache, give),
+            Err(errno) => give(Err(errno)),
+        }
+    }
+
+    /// Writes all of `bytes`.
+    ///
+    /// # Errors
+    /// Those of `pwrite(2)`; or that of an earlier write that had been acknowledged, once for each handle.
+    pub fn write(&self, handle: u64, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
+        self.0.handle(handle)?.write(offset, bytes, how)
+    }
+
+    /// A descriptor of the handle was closed: what was acknowledged is written now.
+    ///
+    /// # Errors
+    /// Of a write that had been acknowledged, or of a sync, where this handle has not been told.
+    pub fn flush(&self, handle: u64) -> Result<()> {
+        self.0.handle(handle)?.flush()
+    }
+
+    /// The last descriptor of the handle was closed, and the last mapping has gone.
+    pub fn release(&self, handle: u64) {
+        let gone = self.0.handles.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+        if let Some(handle) = gone {
+            self.0.leave(&handle);
+        }
+    }
+
+    /// Makes durable what was written, with all attributes unless `data_only`.
+    ///
+    /// # Errors
+    /// As [`Files::flush`], and those of `fsync(2)`.
+    pub fn sync(&self, handle: u64, data_only: bool) -> Result<()> {
+        self.0.handle(handle)?.sync(data_only)
+    }
+
+    /// `fallocate(2)` with its `mode`.
+    ///
+    /// # Errors
+    /// Those of `fallocate(2)`, and as [`Files::write`].
+    pub fn allocate(&self, handle: u64, mode: i32, offset: u64, length: u64) -> Result<()> {
+        self.0.handle(handle)?.allocate(mode, offset, length)
+    }
+
+    /// `lseek(2)` with `SEEK_DATA` (3) or `SEEK_HOLE` (4).
+    ///
+    /// # Errors
+    /// Those of `lseek(2)`: ENXIO behind the end of the file.
+    pub fn seek(&self, handle: u64, offset: u64, whence: i32) -> Result<u64> {
+        self.0.handle(handle)?.seek(offset, whence)
+    }
+
+    /// `copy_file_range(2)`; returns the bytes copied.
+    ///
+    /// # Errors
+    /// Those of `copy_file_range(2)`, and as [`Files::write`].
+    pub fn copy_range(&self, from: u64, from_offset: u64, to: u64, to_offset: u64, length: u64) -> Result<u64> {
+        let (from, to) = (self.0.handle(from)?, self.0.handle(to)?);
+        from.copy_to(from_offset, &to, to_offset, length)
+    }
+
+    /// Sets the size of an inode, open or not.
+    ///
+    /// # Errors
+    /// Those of `open(2)` and `ftruncate(2)`.
+    pub fn set_size(&self, ino: InodeId, handle: Option<u64>, size: u64, opener: Opener<'_>) -> Result<()> {
+        let handle = handle.and_then(|handle| self.0.handle(handle).ok());
+        match handle.map(|handle| Arc::clone(&handle.shared)).or_else(|| self.0.find(ino)) {
+            Some(shared) => shared.set_size(size, opener),
+            None => operations::set_size_closed(size, opener),
+        }
+    }
+
+    /// Where the file ends at least, if more has been acknowledged than is written.
+    pub fn size_of(&self, ino: InodeId) -> Option<u64> {
+        self.0.find(ino)?.behind.end()
+    }
+
+    /// Whether anything is acknowledged and not yet written, of any file.
+    pub fn is_pending(&self, ino: InodeId) -> bool {
+        self.0.find(ino).is_some_and(|shared| shared.behind.bytes() > 0)
+    }
+
+    /// Waits until everything acknowledged of an inode is written. Necessary before its attributes are changed, which a
+    /// later write would change again.
+    pub fn settle(&self, ino: InodeId) {
+        if let Some(shared) = self.0.find(ino) {
+            shared.settle();
+        }
+    }
+
+    /// The same of all inodes.
+    pub fn settle_all(&self) {
+        self.0.all().iter().for_each(|shared| shared.settle());
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.settle_all();
+        self.0.common.janitor.wake();
+    }
+}
+
+impl Inner {
+    fn inodes(&self) -> MutexGuard<'_, HashMap<InodeId, Arc<Shared>>> {
+        self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signatures(&self) -> MutexGuard<'_, HashMap<InodeId, Signature>> {
+        self.signatures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, ino: InodeId) -> Option<Arc<Shared>> {
+        self.inodes().get(&ino).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Shared>> {
+        self.inodes().values().cloned().collect()
+    }
+
+    fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
+        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        handles.get(&handle).cloned().ok_or(Errno::BADF)
+    }
+
+    /// Adds a handle to an inode.
+    fn enter(&self, ino: InodeId, path: &Path, fd: OwnedFd, wish: Wish, make: MakeAnyBacking<'_>) -> Result<Opened> {
+        let now = signature(&fd);
+        let shared = {
+            let mut inodes = self.inodes();
+            let shared = inodes.entry(ino).or_insert_with(|| {
+                let figures = self.stats.file(ino, path);
+                let about = About { path: path.to_owned(), policy: self.policy, figures };
+                Arc::new(Shared::new(ino, about, Arc::clone(&self.common)))
+            });
+            // Counted before the lock is given up, so that nobody takes the inode away.
+            shared.book().handles += 1;
+            Arc::clone(shared)
+        };
+        let opened = shared.offer(fd).and_then(|()| self.join(&shared, wish, make));
+        let (way, backing) = match opened {
+            Ok(joined) => joined,
+            Err(errno) => {
+                self.step_out(&shared);
+                return Err(errno);
+            }
+        };
+        let unchanged = way == Way::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
+        let flags = wish.flags(way, unchanged);
+        let told = shared.errors.begin();
+        let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
+        let handle = Arc::new(Handle { shared, wish, way, told, ahead, run, filled, wrote: false.into() });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
+        Ok(Opened { handle: number, flags, backing: backing.and_then(|Backing(number)| number) })
+    }
+
+    /// Decides which way the kernel takes for a handle, and makes way.
+    fn join(&self, shared: &Shared, wish: Wish, make: MakeAnyBacking<'_>) -> Result<(Way, Option<Backing>)> {
+        let mut book = shared.book();
+        if matches!(book.joined, Joined::Undecided) {
+            let backing = (self.passthrough && wish.mode == Mode::Cached).then(|| {
+                let routes = shared.routes();
+                make(routes.any()?.base())
+            });
+            // A refusal (a file system stacked too deep, no privilege) leaves the other way.
+            book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
+        }
+        let backing = match &book.joined {
+            Joined::Backed(backing) => Some(backing.clone()),
+            _ => None,
+        };
+        let way = wish.way(backing.is_some());
+        book.through_source += u32::from(way == Way::Source);
+        drop(book);
+        if backing.is_some() && shared.routes().may_hold_back() {
+            shared.alone().back();
+        }
+        shared.reconcile()?;
+        Ok((way, backing))
+    }
+
+    /// Counts a handle out; true if it was the last one of the inode.
+    fn step_out(&self, shared: &Arc<Shared>) -> bool {
+        let mut inodes = self.inodes();
+        let mut book = shared.book();
+        book.handles -= 1;
+        let last = book.handles == 0;
+        if last {
+            inodes.remove(&shared.ino);
+        }
+        last
+    }
+
+    /// Takes a handle away from an inode.
+    fn leave(&self, handle: &Handle) {
+        let shared = &handle.shared;
+        shared.settle();
+        let filled = handle.filled.load(Ordering::Relaxed);
+        if handle.is_cached() && handle.way == Way::Cache {
+            self.remember(shared);
+        }
+        if handle.way == Way::Source {
+            shared.book().through_source -= 1;
+        }
+        let last = self.step_out(shared);
+        if last && handle.is_cached() {
+            // The pages stay, as those of any file do: the mode asks for it.
+            return;
+        }
+        if handle.way == Way::Source
+            && let Err(errno) = shared.reconcile()
+        {
+            shared.errors.record(errno);
+        }
+        if filled {
+            self.drop_kernel_pages(shared);
+        }
+    }
+
+    fn remember(&self, shared: &Shared) {
+        let now = shared.routes().any().ok().and_then(|descriptors| signature(descriptors.base()));
+        let mut signatures = self.signatures();
+        if signatures.len() >= MOST_SIGNATURES {
+            signatures.clear();
+        }
+        if let Some(now) = now {
+            signatures.insert(shared.ino, now);
+        }
+    }
+
+    /// Has the kernel drop what it has in its cache of the mount.
+    fn drop_kernel_pages(&self, shared: &Arc<Shared>) {
+        if self.drop_pages.get().is_none() {
+            return;
+        }
+        let (drop_pages, ino) = (Arc::clone(&self.drop_pages), shared.ino);
+        shared.about.figures.count(Event::BecameDirect, 0);
+        self.common.crew.run(false, move || {
+            if let Some(drop_pages) = drop_pages.get() {
+                drop_pages(ino);
+            }
+        });
+    }
+}
+
+impl Place for Inner {
+    fn janitor(&self) -> &Janitor {
+        &self.common.janitor
+    }
+
+    fn tidy(&self) -> bool {
+        let mut left = false;
+        for shared in self.all() {
+            if shared.behind.is_due() {
+                let idle = Arc::clone(&shared);
+                self.common.crew.run(true, move || idle.settle());
+            }
+            left |= shared.behind.bytes() > 0;
+        }
+        let handles: Vec<Arc<Handle>> =
+            self.handles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for handle in handles {
+            left |= handle.ahead.tidy();
+        }
+        self.common.memory.trim();
+        left || self.common.memory.bytes() > 0
+    }
+}
+
+fn signature(fd: impl std::os::fd::AsFd) -> Option<Signature> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    Some(Signature {
+        size: stat.st_size,
+        modified: (stat.st_mtime, stat.st_mtime_nsec),
+        changed: (stat.st_ctime, stat.st_ctime_nsec),
+    })
 }

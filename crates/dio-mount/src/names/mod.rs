@@ -1,14 +1,43 @@
 //! The tree: inodes, names and attributes of the source, resolved beneath it and nowhere else.
+//!
+//! Every name is looked up alone, in an open directory, and symbolic links are never followed: neither `..` nor a link nor
+//! whoever moves directories meanwhile leads out of the source, and it does not matter that the mount may cover it. What
+//! the kernel knows is kept as a record in a table (`inodes`); of most of them there is no descriptor but a file handle,
+//! or, where the server may not open handles, the name by which they were found (`resolve`).
+
+mod attributes;
+mod create;
+mod credentials;
+mod descriptors;
+mod directories;
+mod forgetting;
+mod inodes;
+mod links;
+mod resolve;
+mod xattrs;
+
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{Access, OFlags, RenameFlags, Stat, StatVfs, XattrFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
-/// The number by which the kernel knows an inode of a mount; 1 is the root.
+use self::credentials::Callers;
+use self::directories::Directories;
+use self::forgetting::Shared;
+pub use self::inodes::Leaf;
+use self::inodes::{Identity, Table};
+use self::resolve::{Mounts, raise_descriptor_limit};
+use crate::options::Live;
+
+/// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
 pub type InodeId = u64;
 
 /// The root of every mount.
@@ -30,9 +59,10 @@ pub struct Caller {
 pub struct Entry {
     /// Its number in this mount.
     pub inode: InodeId,
-    /// Distinguishes two inodes that had the same number one after the other.
+    /// Distinguishes two inodes that had the same number one after the other; there are none, so it is 0.
     pub generation: u64,
-    /// Its attributes.
+    /// Its attributes. `st_ino` is unique in the mount: it is that of the source, but on file systems that are mounted
+    /// below the source it has an index of the file system in its upper bits.
     pub stat: Stat,
 }
 
@@ -66,24 +96,198 @@ pub struct Name {
     /// The name; `.` and `..` among them.
     pub name: OsString,
     /// `d_type` of `getdents64(2)`.
-    pub kind: rustix::fs::FileType,
-    /// The inode number of the source.
+    pub kind: FileType,
+    /// Its inode number, as `st_ino` of [`Entry::stat`]; of a mount point the number of what is covered.
     pub number: u64,
     /// Where reading goes on behind it.
     pub next: u64,
 }
 
+/// How a tree is served.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// What is created belongs to its creator: the server takes on the caller's identity for it. Only a server with
+    /// all privileges can; one without serves its own user.
+    pub act_as_callers: bool,
+    /// `limit`, of which inodes take up to [`SHARE`]; it may change.
+    pub settings: Live,
+}
+
+/// Inodes take up to this part of [`crate::Settings::limit`].
+pub const SHARE: u64 = 4;
+
 /// The tree of one mount.
+///
+/// It starts a thread, so a program that becomes a daemon makes it afterwards.
 #[derive(Debug)]
-pub struct Names {}
+pub struct Names {
+    shared: Arc<Shared>,
+    /// `/proc/self/fd`, through which places are opened.
+    process: OwnedFd,
+    callers: Option<Callers>,
+    directories: Directories,
+    /// `st_dev` of the mount that this tree is served by; 0 while nobody said.
+    own_device: AtomicU64,
+}
+
+/// What can be different in tests.
+#[derive(Debug, Clone, Copy, Default)]
+struct Limits {
+    /// Descriptors to keep.
+    descriptors: Option<usize>,
+    /// Do as if handles could not be opened.
+    no_handles: bool,
+}
 
 impl Names {
-    /// The tree below `source`, an open directory.
+    /// The tree below `source`, an open directory (`O_PATH` suffices).
+    ///
+    /// The limit on descriptors of this process is raised as far as it may.
     ///
     /// # Errors
-    /// That of `fstat(2)`.
-    pub fn new(source: OwnedFd, act_as_callers: bool) -> Result<Names> {
-        let _ = (source, act_as_callers);
-        Err(Errno::NOSYS)
+    /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read, `ENOENT` if `/proc` is not
+    /// mounted.
+    pub fn new(source: OwnedFd, how: How) -> Result<Names> {
+        Names::with(source, how, Limits::default())
+    }
+
+    fn with(source: OwnedFd, how: How, limits: Limits) -> Result<Names> {
+        let place = openat(&source, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let process = resolve::own_descriptors()?;
+        let allowed = raise_descriptor_limit();
+        let mut mounts = Mounts::new(limits.no_handles);
+        let (mount, _) = mounts.index_of(&place, &process)?;
+        let stat = fstat(&place)?;
+        let identity = mounts.identity(&place, &stat, mount);
+        // Others need descriptors too: open files.
+        let usual = if mounts.opens_handles(mount) { (allowed / 4).min(4096) } else { (allowed / 2).min(1 << 17) };
+        let kept = limits.descriptors.unwrap_or(usual);
+        let shared = Shared::new(Table::new(identity), kept, mounts, how.settings);
+        shared.lock().descriptors.pin(ROOT, &Arc::new(place));
+        forgetting::start(&shared)?;
+        Ok(Names {
+            shared,
+            process,
+            callers: how.act_as_callers.then(Callers::new).transpose()?,
+            directories: Directories::default(),
+            own_device: AtomicU64::new(0),
+        })
+    }
+
+    /// Tells the `st_dev` of the mount that serves this tree. Where the mount point is itself below the source, what it
+    /// covers is shown there instead of the mount in the mount.
+    pub fn served_by(&self, device: u64) {
+        self.own_device.store(device, Ordering::Relaxed);
+    }
+
+    /// Looks a name up, and counts that the kernel was told of what is found.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ESTALE` if the directory is gone, those of `open(2)`.
+    pub fn lookup(&self, parent: InodeId, name: &OsStr) -> Result<Entry> {
+        resolve::check(name)?;
+        let directory = self.descriptor(parent)?;
+        let found = self.find(&directory, self.mount_of(parent)?, name)?;
+        Ok(self.enter(found, parent, name))
+    }
+
+    /// The kernel forgets `count` lookups of an inode.
+    pub fn forget(&self, inode: InodeId, count: u64) {
+        let mut state = self.shared.lock();
+        state.table.forget(inode, count);
+        let unused = state.release_gone();
+        drop(state);
+        drop(unused);
+    }
+
+    /// Attributes of an inode; `st_ino` as in [`Entry::stat`].
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, those of `fstat(2)`.
+    pub fn stat(&self, inode: InodeId) -> Result<Stat> {
+        let place = self.descriptor(inode)?;
+        let mut stat = fstat(&*place)?;
+        self.show_number(&mut stat);
+        Ok(stat)
+    }
+
+    /// The path by which an inode was last looked up, relative to the source; empty for the root. `None` if that is not
+    /// known any more.
+    pub fn path(&self, inode: InodeId) -> Option<PathBuf> {
+        self.shared.lock().table.path(inode)
+    }
+
+    /// Inodes that the kernel holds or that are above one that it holds, and the bytes that their records take.
+    pub fn held(&self) -> (usize, u64) {
+        let state = self.shared.lock();
+        (state.table.len(), state.table.bytes())
+    }
+
+    /// Has the kernel asked to forget names, the least used first, when there are too many inodes for the limit on memory.
+    /// `ask` is called on a thread of its own, without a lock held; it may ignore a name (of a file that is open, say). It
+    /// can be set once.
+    pub fn forget_through(&self, ask: impl Fn(&Leaf) + Send + Sync + 'static) {
+        self.shared.set_ask(Box::new(ask));
+    }
+
+    /// Opens an inode, a regular file or a directory, anew and by the server's own rights. `O_CREAT`, `O_EXCL`,
+    /// `O_NOFOLLOW`, `O_APPEND` and `O_NOCTTY` are left out.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, `EACCES` where the server may not, `EINVAL` for what is neither file nor directory, those
+    /// of `open(2)`.
+    pub fn open(&self, inode: InodeId, flags: OFlags) -> Result<OwnedFd> {
+        let kind = self.shared.lock().table.get(inode)?.identity.kind;
+        // Opening a device or a pipe does things, and may wait for ever.
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Errno::INVAL);
+        }
+        let place = self.descriptor(inode)?;
+        self.or_with_fewer_descriptors(|| self.reopen_place(&place, flags))
+    }
+
+    /// What was found is in the table, looked up once more.
+    fn enter(&self, found: resolve::Found, parent: InodeId, name: &OsStr) -> Entry {
+        let resolve::Found { place, mut stat, mount } = found;
+        let (inode, device) = match self.enter_open(&stat, mount, parent, name) {
+            Some(known) => known,
+            None => {
+                let identity = self.identity(&place, &stat, mount);
+                let device = identity.key.device;
+                (self.enter_identity(identity, place, parent, name), device)
+            }
+        };
+        stat.st_ino = resolve::shown(device, stat.st_ino);
+        Entry { inode, generation: 0, stat }
+    }
+
+    /// The short way for an inode of which a place is open: as long as it is, no other has its number.
+    fn enter_open(&self, stat: &Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<(InodeId, u32)> {
+        let mut state = self.shared.lock();
+        let key = state.mounts.key(stat, mount);
+        let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
+        state.named_again(inode);
+        state.table.visit(inode, parent, name);
+        let unused = state.release_gone();
+        drop(state);
+        drop(unused);
+        Some((inode, key.device))
+    }
+
+    fn enter_identity(&self, identity: Identity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
+        let mut state = self.shared.lock();
+        let inode = state.table.enter(identity, parent, name);
+        let unused = (state.release_gone(), state.descriptors.keep(inode, Arc::new(place)));
+        let bytes = state.table.bytes();
+        drop(state);
+        drop(unused);
+        self.shared.grew_to(bytes);
+        inode
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.shared.end();
     }
 }

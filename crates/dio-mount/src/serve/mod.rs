@@ -5,7 +5,7 @@ mod attributes;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,11 +18,11 @@ use fuser::{
 use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
 
-use crate::file::Files;
+use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
 use crate::stats::{Operation, Stats, Timer};
-use attributes::{attributes, caller, device_number, errno, kind, time_to_set};
+use attributes::{attributes, caller, errno, kind, time_to_set};
 
 /// Largest write, and largest read, of one request.
 const LARGEST: u32 = 1 << 20;
@@ -79,9 +79,12 @@ impl Mount {
         });
     }
 
-    fn mode_of(&self, inode: InodeId) -> Mode {
+    /// The path of an inode, and the mode that the rules give it by that.
+    fn path_and_mode(&self, inode: InodeId) -> (PathBuf, Mode) {
         let settings = self.live.get();
-        self.names.path(inode).map_or(settings.rules.default, |path| settings.rules.mode_of(&path))
+        let path = self.names.path(inode).unwrap_or_default();
+        let mode = settings.rules.mode_of(&path);
+        (path, mode)
     }
 }
 
@@ -114,10 +117,9 @@ impl Filesystem for Mount {
             let _ = config.add_capabilities(flag);
         }
         if self.passthrough {
-            self.passthrough = config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
-                && config.set_max_stack_depth(1).is_ok();
+            self.passthrough =
+                config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok() && config.set_max_stack_depth(1).is_ok();
         }
-        self.files.allow_passthrough(self.passthrough);
         let _ = config.set_max_write(LARGEST);
         let _ = config.set_max_background(BACKGROUND);
         if let Err(most) = config.set_max_readahead(LARGEST) {
@@ -173,7 +175,7 @@ impl Filesystem for Mount {
             }
             if modified.is_some() {
                 // What is written later would set the time anew.
-                self.files.settle(inode.0)?;
+                self.files.settle(inode.0);
             }
             self.names.change(inode.0, &changes)?;
             self.stat(inode.0)
@@ -182,13 +184,22 @@ impl Filesystem for Mount {
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
-        let timer = self.stats.begin(Operation::Readlink);
+        let mut timer = self.stats.begin(Operation::Readlink);
         answer!(timer, reply, self.names.read_link(inode.0), target => reply.data(&target));
     }
 
-    fn mknod(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, device: u32, reply: ReplyEntry) {
-        let mut timer = self.stats.begin(Operation::Mknod);
-        let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device_number(device));
+    fn mknod(
+        &self,
+        by: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let timer = self.stats.begin(Operation::Mknod);
+        let made = self.names.make_node(caller(by), parent.0, name, mode, umask, device);
         self.give_entry(timer, reply, made);
     }
 
@@ -236,7 +247,8 @@ impl Filesystem for Mount {
         let mut timer = self.stats.begin(Operation::Open);
         let open = |flags| self.names.open(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
-        let opened = self.files.open(inode.0, &open, flags_of(flags.0), self.mode_of(inode.0), &back);
+        let (path, mode) = self.path_and_mode(inode.0);
+        let opened = self.files.open(inode.0, &path, &open, flags_of(flags.0), mode, &back);
         answer!(timer, reply, opened, opened => match opened.backing {
             Some(backing) => reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
             None => reply.opened(FileHandle(opened.handle), opened.flags),
@@ -256,10 +268,11 @@ impl Filesystem for Mount {
         let mut timer = self.stats.begin(Operation::Create);
         let flags = flags_of(flags);
         let create = || {
-            let (entry, file): (Entry, OwnedFd) = self.names.create(caller(by), parent.0, name, mode, umask, flags)?;
-            let open = |flags| self.names.open(entry.inode, flags);
+            let made = self.names.create(caller(by), parent.0, name, mode, umask, Files::creating(flags));
+            let (entry, file): (Entry, OwnedFd) = made?;
             let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
-            let opened = self.files.adopt(entry.inode, file, &open, flags, self.mode_of(entry.inode), &back);
+            let (path, mode) = self.path_and_mode(entry.inode);
+            let opened = self.files.adopt(entry.inode, &path, file, flags, mode, &back);
             // The kernel holds no inode of which it was not told.
             let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
             Ok((entry, opened))
@@ -284,11 +297,15 @@ impl Filesystem for Mount {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let mut timer = self.stats.begin(Operation::Read);
-        self.files.read(handle.0, offset, size, |bytes| answer!(timer, reply, bytes, bytes => reply.data(bytes)));
+        // What the kernel reads into its own cache belongs to nobody.
+        let cache = owner.is_none();
+        self.files.read(handle.0, offset, size, cache, |bytes| {
+            answer!(timer, reply, bytes, bytes => reply.data(bytes));
+        });
     }
 
     fn write(
@@ -299,18 +316,21 @@ impl Filesystem for Mount {
         offset: u64,
         bytes: &[u8],
         flags: WriteFlags,
-        _: OpenFlags,
+        open: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let timer = self.stats.begin(Operation::Write);
-        let cache = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let kill = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        answer!(timer, reply, self.files.write(handle.0, offset, bytes, cache, kill), written => reply.written(written));
+        let mut timer = self.stats.begin(Operation::Write);
+        let how = How {
+            flags: flags_of(open.0),
+            cache: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        };
+        answer!(timer, reply, self.files.write(handle.0, offset, bytes, how), written => reply.written(written));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let mut timer = self.stats.begin(Operation::Flush);
+        let timer = self.stats.begin(Operation::Flush);
         empty(timer, reply, self.files.flush(handle.0));
     }
 
@@ -324,13 +344,13 @@ impl Filesystem for Mount {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let timer = self.stats.begin(Operation::Release);
+        let _timer = self.stats.begin(Operation::Release);
         self.files.release(handle.0);
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let mut timer = self.stats.begin(Operation::Sync);
+        let timer = self.stats.begin(Operation::Sync);
         empty(timer, reply, self.files.sync(handle.0, data_only));
     }
 
@@ -343,22 +363,15 @@ impl Filesystem for Mount {
 
     fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut timer = self.stats.begin(Operation::Readdir);
-        let read = self.names.read_directory(handle.0, offset, &mut |name| {
+        let read = self.names.read_directory(handle.0, offset, |name| {
             reply.add(INodeNo(name.number), name.next, kind(name.kind), &name.name)
         });
         answer!(timer, reply, read, () => reply.ok());
     }
 
-    fn readdirplus(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
+    fn readdirplus(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let mut timer = self.stats.begin(Operation::Readdir);
-        let read = self.names.read_directory(handle.0, offset, &mut |name| self.add(inode.0, &name, &mut reply));
+        let read = self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply));
         answer!(timer, reply, read, () => reply.ok());
     }
 
@@ -380,16 +393,7 @@ impl Filesystem for Mount {
         });
     }
 
-    fn setxattr(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
         empty(timer, reply, self.names.set_xattr(inode.0, name, value, XattrFlags::from_bits_retain(flags as u32)));
     }
@@ -399,9 +403,9 @@ impl Filesystem for Mount {
         sized(timer, reply, size, self.names.get_xattr(inode.0, name));
     }
 
-    fn listxattr(&self, _: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, by: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let timer = self.stats.begin(Operation::Getxattr);
-        sized(timer, reply, size, self.names.list_xattr(inode.0));
+        sized(timer, reply, size, self.names.list_xattr(caller(by), inode.0));
     }
 
     fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -470,8 +474,7 @@ impl Mount {
             return false;
         };
         let (attributes, generation) = (self.attributes(&entry), Generation(entry.generation));
-        let full =
-            reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
+        let full = reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
         if full {
             self.names.forget(entry.inode, 1);
         }

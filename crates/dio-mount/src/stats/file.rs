@@ -303,8 +303,10 @@ impl Book {
         let pages = self.pages();
         let mut total = pages.closed.clone();
         let mut files: HashMap<&Path, FileFigures> = HashMap::new();
-        let row = |path: &Path, since| {
-            FileFigures { path: path.to_string_lossy().into_owned(), since, ..FileFigures::default() }
+        let row = |path: &Path, since| FileFigures {
+            path: path.to_string_lossy().into_owned(),
+            since,
+            ..FileFigures::default()
         };
         for (path, since, figures) in pages.kept.iter() {
             files.insert(path, FileFigures { figures: figures.clone(), ..row(path, since) });

@@ -150,8 +150,10 @@ impl Recorder {
         }
         let sum = sum?;
         latency.count = sum.len();
-        latency.buckets =
-            sum.iter_recorded().map(|step| (sum.highest_equivalent(step.value_iterated_to()), step.count_at_value())).collect();
+        latency.buckets = sum
+            .iter_recorded()
+            .map(|step| (sum.highest_equivalent(step.value_iterated_to()), step.count_at_value()))
+            .collect();
         Some(latency)
     }
 }

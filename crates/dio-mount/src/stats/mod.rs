@@ -43,7 +43,7 @@ pub use file::{Attached, FileStats, Source};
 pub use latency::{LONGEST, Latency};
 pub use named::{Named, Tally};
 pub use operation::{Event, Gauge, Kind, Operation, Wait};
-pub use snapshot::{FileFigures, Interval, Process, Snapshot};
+pub use snapshot::{FileFigures, Interval, Process, Snapshot, VERSION};
 
 /// Paths of closed files that are remembered.
 pub const KEPT: usize = 256;
@@ -137,7 +137,7 @@ impl Stats {
     /// Everything, as it is now. Numbers are read one by one: while requests are served they may differ by those under way.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot {
-            version: snapshot::VERSION,
+            version: VERSION,
             started: self.started,
             // First: a file that is opened from now on, and not told, is seen to be younger than the snapshot.
             nanos: nanos(self.began.elapsed()),

@@ -211,7 +211,10 @@ mod tests {
         for (place, key) in K::LIST.iter().enumerate() {
             assert_eq!(key.index(), place, "{key:?}");
         }
-        assert!(names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')), "{names:?}");
+        assert!(
+            names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')),
+            "{names:?}"
+        );
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), K::LIST.len(), "a name is used twice");

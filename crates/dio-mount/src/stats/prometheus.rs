@@ -170,7 +170,13 @@ impl Text {
         let total = &snapshot.total;
         let plain = |count: u64| count.to_string();
         self.tally("dio_blocks_total", "Times that a request was blocked.", "on", &total.waits, plain);
-        self.tally("dio_blocked_seconds_total", "Time that requests were blocked, summed.", "on", &total.waited, seconds);
+        self.tally(
+            "dio_blocked_seconds_total",
+            "Time that requests were blocked, summed.",
+            "on",
+            &total.waited,
+            seconds,
+        );
         self.tally("dio_locks_total", "Locks granted.", "class", &total.locks, plain);
         let help = "Locks that had to be waited for.";
         self.tally("dio_lock_waits_total", help, "class", &total.lock_waits, plain);

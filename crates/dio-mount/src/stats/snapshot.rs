@@ -14,7 +14,7 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Snapshot {
-    /// [`VERSION`] of who made it.
+    /// [`VERSION`] of the server that made it.
     pub version: u32,
     /// When the server began, in microseconds since 1970.
     pub started: u64,
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let stat = "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000000 512 18446744073709551615";
+        let stat =
+            "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 100 1000000 512 18446744073709551615";
         let process = Process::parse(stat).unwrap();
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second();
         assert_eq!((process.user_nanos, process.system_nanos, process.threads), (250 * tick, 50 * tick, 9));

@@ -103,8 +103,9 @@ fn waits_of_a_file_are_told_once() {
     let dir = tempfile::tempdir_in(std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into())).unwrap();
     let path = dir.path().join("data");
     let open = |mode| {
-        let file = OpenOptions::new().read(true).write(true).create(true).mode(mode).lock_policy(LockPolicy::Range);
-        Arc::new(file.open(&path).unwrap())
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).mode(mode).lock_policy(LockPolicy::Range);
+        Arc::new(options.open(&path).unwrap())
     };
     let book = book();
     let stats = book.open(1, Path::new("data"));
@@ -114,7 +115,7 @@ fn waits_of_a_file_are_told_once() {
     one.write_at(&vec![1; 1 << 16], 0).unwrap();
     thread::scope(|scope| {
         for file in [&one, &two] {
-            scope.spawn(|| (0..200).for_each(|_| drop(file.write_at(&vec![2; 1 << 16], 0).unwrap())));
+            scope.spawn(|| (0..200).for_each(|_| file.write_at(&vec![2; 1 << 16], 0).map(drop).unwrap()));
         }
     });
     let figures = book.reading(1).total;

@@ -121,7 +121,8 @@ fn histograms_are_sound(samples: &[Sample]) -> Result<(), String> {
 }
 
 fn value(samples: &[Sample], name: &str, label: (&str, &str)) -> Option<f64> {
-    let found = samples.iter().find(|sample| sample.name == name && sample.labels.get(label.0).is_some_and(|v| v == label.1));
+    let found =
+        samples.iter().find(|sample| sample.name == name && sample.labels.get(label.0).is_some_and(|v| v == label.1));
     found.map(|sample| sample.value)
 }
 

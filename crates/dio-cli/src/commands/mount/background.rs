@@ -1,0 +1,48 @@
+//! The server in a process of its own: the program starts itself once more instead of forking, so that it begins with one thread
+//! and nothing inherited but its standard streams.
+
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+
+use dio_mount::session::Place;
+
+use super::{FAILED, Failure, MountArgs, SYSTEM};
+use crate::commands::words;
+
+/// What the server writes when the mount answers.
+pub(super) const READY: &[u8] = b"ready";
+
+/// Starts the server and returns when the mount answers. If it does not come to that the server has told why.
+pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
+    // What the caller has open is none of the server's business: the other end of a pipe would wait for its end.
+    dio::sys::close_on_exec().map_err(failed)?;
+    let mut server = Command::new("/proc/self/exe");
+    server.arg0("dio").args(["mount", "--started"]);
+    server.args(args.by_mount.then_some("--by-mount")).args(args.sloppy.then_some("--sloppy"));
+    server.args(args.verbose.then_some("--verbose"));
+    for options in &args.options {
+        server.arg("-o").arg(options);
+    }
+    server.arg("--").args([place.source_path(), place.mountpoint()]);
+    let mut server = server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut said = Vec::new();
+    if let Some(stdout) = &mut server.stdout {
+        // A server that cannot be heard is waited for like one that says nothing.
+        let _ = stdout.read_to_end(&mut said);
+    }
+    if said == READY {
+        return Ok(());
+    }
+    Err(ended(server.wait().map_err(failed)?))
+}
+
+/// The server's end is that of the command.
+fn ended(status: ExitStatus) -> Failure {
+    match (status.code(), status.signal()) {
+        (Some(code), _) if code != 0 => Failure::new(u8::try_from(code).unwrap_or(FAILED), ""),
+        (_, Some(signal)) => Failure::new(FAILED, format!("the server was killed by signal {signal}")),
+        _ => Failure::new(FAILED, "the mount was taken down before it answered"),
+    }
+}

@@ -1,0 +1,140 @@
+//! The command lines of `mount(8)`'s and `umount(8)`'s helpers: `mount.fuse.dio SOURCE DIR [-sfnv] [-N NAMESPACE] [-t TYPE]
+//! [-o OPTIONS]` and `umount.fuse.dio DIR [-flnrv] [-N NAMESPACE] [-t TYPE]` (mount(8) and umount(8), "External helpers").
+//!
+//! `mount.fuse3` calls `dio SOURCE DIR -o OPTIONS` for `dio#SOURCE` in fstab and for the type `fuse.dio` where dio's own helper is
+//! not installed; that is the same without a name.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::{FAILED, Failure};
+use crate::commands::words;
+
+/// The name of the link that `mount(8)` looks for.
+pub(crate) const MOUNT: &str = "mount.fuse.dio";
+
+/// The name of the link that `umount(8)` looks for.
+pub(crate) const UMOUNT: &str = "umount.fuse.dio";
+
+/// The command line in dio's own grammar, if it is that of a helper.
+pub(crate) fn translated(args: &[OsString]) -> Option<Vec<OsString>> {
+    let called = args.first().and_then(|name| Path::new(name).file_name())?;
+    let rest = args.get(1..).unwrap_or_default();
+    if called == MOUNT {
+        return Some(mount(rest));
+    }
+    if called == UMOUNT {
+        return Some(umount(rest));
+    }
+    // No command begins with a slash.
+    let slash = |arg: Option<&OsString>| arg.is_some_and(|arg| arg.as_encoded_bytes().starts_with(b"/"));
+    (slash(rest.first()) && slash(rest.get(1))).then(|| mount(rest))
+}
+
+fn mount(rest: &[OsString]) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ["dio", "mount", "--by-mount"].map(OsString::from).to_vec();
+    let operands = walk(rest, |letter, value| match (letter, value) {
+        (b's', _) => args.push("--sloppy".into()),
+        (b'f', _) => args.push("--fake".into()),
+        (b'v', _) => args.push("--verbose".into()),
+        (b'N', Some(value)) => args.extend(["--namespace".into(), value.to_owned()]),
+        (b'o', Some(value)) => args.extend(["-o".into(), value.to_owned()]),
+        // `-n`: there is no table to leave alone. `-t`: there is one type.
+        (b'n' | b't', _) => {}
+        (unknown, _) => args.push(format!("-{}", char::from(unknown)).into()),
+    });
+    args.push("--".into());
+    args.extend(operands);
+    args
+}
+
+fn umount(rest: &[OsString]) -> Vec<OsString> {
+    let mut args: Vec<OsString> = ["dio", "umount", "--by-umount"].map(OsString::from).to_vec();
+    let operands = walk(rest, |letter, value| match (letter, value) {
+        (b'l', _) => args.push("--lazy".into()),
+        (b'N', Some(value)) => args.extend(["--namespace".into(), value.to_owned()]),
+        // `-f` is for servers that cannot be reached; ours ends with its mount. `-r` and `-n` have nothing to do here.
+        (b'f' | b'r' | b'n' | b'v' | b't', _) => {}
+        (unknown, _) => args.push(format!("-{}", char::from(unknown)).into()),
+    });
+    args.push("--".into());
+    args.extend(operands);
+    args
+}
+
+/// Calls `option` for each short option, with the value of those that have one, and returns the operands. Options may stand
+/// anywhere, as with `getopt(3)`.
+fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<OsString> {
+    let mut operands = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_encoded_bytes();
+        if bytes == b"--" {
+            operands.extend(args.cloned());
+            break;
+        }
+        if bytes.len() < 2 || bytes[0] != b'-' {
+            operands.push(arg.clone());
+            continue;
+        }
+        for (at, letter) in bytes.iter().enumerate().skip(1) {
+            if !matches!(letter, b'o' | b't' | b'N') {
+                option(*letter, None);
+                continue;
+            }
+            let attached = arg.to_str().and_then(|arg| arg.get(at + 1..)).filter(|value| !value.is_empty());
+            match attached {
+                Some(value) => option(*letter, Some(value.as_ref())),
+                None => option(*letter, args.next().map(OsString::as_os_str)),
+            }
+            break;
+        }
+    }
+    operands
+}
+
+/// Goes on in another mount namespace (`mount -N`).
+///
+/// # Errors
+/// There is no such file, or it takes root.
+pub(crate) fn enter(namespace: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(FAILED, format!("{}: cannot enter the mount namespace: {}", namespace.display(), words(&error)))
+    };
+    let file = File::open(namespace).map_err(failed)?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount)).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translate(line: &str) -> Option<String> {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let joined = |args: Vec<OsString>| args.join(OsStr::new(" ")).into_string().unwrap();
+        translated(&args).map(joined)
+    }
+
+    #[test]
+    fn helpers_are_known_by_their_names() {
+        for (line, expected) in [
+            ("/sbin/mount.fuse.dio /a /b -o rw,cio", "dio mount --by-mount -o rw,cio -- /a /b"),
+            (
+                "mount.fuse.dio /a /b -sfnv -t fuse.dio -N /proc/1/ns/mnt -orw",
+                "dio mount --by-mount --sloppy --fake --verbose --namespace /proc/1/ns/mnt -o rw -- /a /b",
+            ),
+            ("mount.fuse.dio -o ro -- /a -b", "dio mount --by-mount -o ro -- /a -b"),
+            ("umount.fuse.dio /b -lnv", "dio umount --by-umount --lazy -- /b"),
+            ("dio /a /b -o rw", "dio mount --by-mount -o rw -- /a /b"),
+        ] {
+            assert_eq!(translate(line).as_deref(), Some(expected), "{line}");
+        }
+        for line in ["dio mount /a /b", "dio cat /a", "dio", "mount.fuse /a /b", "dio /a"] {
+            assert_eq!(translate(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `dio mount`: a directory served so that every program's I/O below it is direct, concurrent, cached or chosen by request.
+//!
+//! `options` reads the text behind `-o`, `helper` the command line of `mount(8)`'s helper. `background` starts the program once
+//! more as the server and waits until the mount answers; `server` is that one, or this one in the foreground; `notice` tells a
+//! service manager and the system log.
+
+mod background;
+pub(crate) mod helper;
+mod notice;
+pub mod options;
+mod server;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use dio_mount::MountError;
+use dio_mount::control::{self, ControlError};
+use dio_mount::session::Place;
+
+use self::options::{Given, Origin};
+
+/// Mount a directory so that the I/O of every program below it is direct or concurrent
+///
+/// Programs see the files of SOURCE below MOUNTPOINT, which may be SOURCE itself. The command returns when the mount answers; it
+/// is served in the background until it is unmounted.
+#[derive(clap::Args, Clone, Debug)]
+#[command(
+    after_help = "Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... only for the files that \
+    match. Others: readahead_min=, readahead_max=, write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, \
+    remember= (seconds), ro, allow_other, default_permissions, and those of mount(8). \
+    To change a running mount: dio mount -o remount,OPTIONS MOUNTPOINT"
+)]
+pub struct MountArgs {
+    /// Directory whose files are served
+    source: PathBuf,
+
+    /// Where they appear
+    mountpoint: Option<PathBuf>,
+
+    /// Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+
+    /// Serve in this process until the mount is gone
+    #[arg(short, long)]
+    foreground: bool,
+
+    /// Say what is mounted
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// This is the server that another process started and waits for
+    #[arg(long, hide = true)]
+    started: bool,
+
+    /// Called by mount(8)
+    #[arg(long, hide = true)]
+    by_mount: bool,
+
+    /// Pass over unknown options
+    #[arg(long, hide = true)]
+    sloppy: bool,
+
+    /// Do everything but the mount
+    #[arg(long, hide = true)]
+    fake: bool,
+
+    /// File of a mount namespace to mount in
+    #[arg(long, hide = true, value_name = "FILE")]
+    namespace: Option<PathBuf>,
+}
+
+/// Exit statuses of `mount(8)`.
+mod status {
+    /// The command line makes no sense, or it takes root.
+    pub(crate) const USAGE: u8 = 1;
+    /// The system has no memory, processes or descriptors left.
+    pub(crate) const SYSTEM: u8 = 2;
+    /// It could not be mounted or unmounted.
+    pub(crate) const FAILED: u8 = 32;
+}
+
+pub(crate) use status::{FAILED, SYSTEM, USAGE};
+
+impl MountArgs {
+    /// What messages start with.
+    fn name(&self) -> &'static str {
+        if self.by_mount { "mount.fuse.dio" } else { "dio mount" }
+    }
+
+    fn origin(&self) -> Origin {
+        if self.by_mount { Origin::Mount { sloppy: self.sloppy } } else { Origin::User }
+    }
+}
+
+/// Runs `dio mount`; statuses are those of `mount(8)`: 0, 1 for a wrong command line, 2 for want of resources, 32 if it could
+/// not be mounted.
+#[must_use]
+pub fn run(args: MountArgs) -> ExitCode {
+    match mount(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.told_by(args.name()),
+    }
+}
+
+/// What ends the command, with its exit status; empty if it was told already.
+#[derive(Debug)]
+pub(crate) struct Failure(u8, String);
+
+impl Failure {
+    pub(crate) fn new(status: u8, message: impl Into<String>) -> Failure {
+        Failure(status, message.into())
+    }
+
+    pub(crate) fn told_by(self, name: &str) -> ExitCode {
+        if !self.1.is_empty() {
+            eprintln!("{name}: {}", self.1);
+        }
+        ExitCode::from(self.0)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Failure {
+        let status = if matches!(error, MountError::OnlyRoot { .. }) { USAGE } else { FAILED };
+        Failure(status, error.with_cure())
+    }
+}
+
+fn mount(args: &MountArgs) -> Result<(), Failure> {
+    let given = options::read(&args.options, args.origin()).map_err(|error| Failure::new(USAGE, error.to_string()))?;
+    if let Some(namespace) = &args.namespace {
+        helper::enter(namespace)?;
+    }
+    if given.remount {
+        return remount(args);
+    }
+    let Some(mountpoint) = &args.mountpoint else {
+        return Err(Failure::new(USAGE, "MOUNTPOINT is missing; to mount a directory over itself, name it twice"));
+    };
+    let place = Place::open(&args.source, mountpoint)?;
+    if args.fake {
+        return Ok(());
+    }
+    if args.foreground || args.started { serve(args, given, &place) } else { background::start(args, &place) }
+}
+
+fn serve(args: &MountArgs, given: Given, place: &Place) -> Result<(), Failure> {
+    let exports = given.exports.clone();
+    server::serve(args, place, &given.for_source(place.source_path()), &exports)
+}
+
+/// Hands the options to the running mount.
+fn remount(args: &MountArgs) -> Result<(), Failure> {
+    let mountpoint = args.mountpoint.as_deref().unwrap_or(&args.source);
+    let text = options::text_of_change(&args.options, args.origin());
+    let mount = dio_mount::session::find(mountpoint)?;
+    let failed = |error: ControlError| {
+        let status = if matches!(error, ControlError::Refused(_)) { USAGE } else { FAILED };
+        Failure::new(status, error.to_string())
+    };
+    let settings = control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
+    if args.verbose {
+        eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
+    }
+    Ok(())
+}

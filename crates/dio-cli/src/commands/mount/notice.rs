@@ -1,0 +1,71 @@
+//! Messages of a server: to the service manager that started it, and to the terminal or the system log.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Tells the service manager that waits for it (`sd_notify(3)`); without one it is nothing.
+pub(super) fn service_manager(state: &str) {
+    if let Some(socket) = env::var_os("NOTIFY_SOCKET") {
+        // Whoever set the variable and does not listen will not hear this either.
+        let _ = send(&socket, state.as_bytes());
+    }
+}
+
+/// A path, or a name in the abstract name space behind an `@`.
+fn address(socket: &OsStr) -> io::Result<SocketAddr> {
+    match socket.as_bytes().split_first() {
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(socket),
+    }
+}
+
+fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
+    UnixDatagram::unbound()?.send_to_addr(message, &address(socket)?).map(drop)
+}
+
+/// Where messages go.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Notices {
+    /// To standard error, behind the name of the command.
+    Terminal(&'static str),
+    /// To the system log, `syslog(3)`.
+    Log,
+}
+
+impl Notices {
+    /// Tells something that an administrator should know.
+    pub(super) fn tell(self, message: &str) {
+        match self {
+            Notices::Terminal(name) => eprintln!("{name}: {message}"),
+            Notices::Log => {
+                // Facility daemon (3), severity warning (4), as RFC 3164 packs them.
+                let line = format!("<{}>dio[{}]: {message}", 3 << 3 | 4, std::process::id());
+                // There is no other place left to tell that there is no log.
+                let _ = send(OsStr::new("/dev/log"), line.as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_addresses_are_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let name = format!("@dio-notice-{}", std::process::id());
+        for socket in [path.as_os_str(), OsStr::new(&name)] {
+            let listener = UnixDatagram::bind_addr(&address(socket).unwrap()).unwrap();
+            send(socket, b"READY=1").unwrap();
+            let mut buffer = [0; 64];
+            let length = listener.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], b"READY=1");
+        }
+    }
+}

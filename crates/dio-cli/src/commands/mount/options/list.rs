@@ -1,0 +1,147 @@
+//! The list of options taken apart, and those of them that a running mount can change.
+
+use std::path::PathBuf;
+
+use dio_mount::options::Rule;
+use dio_mount::{Mode, Settings};
+
+use super::{OptionError, pattern, size};
+
+/// Splits at commas, but for those within quotes or braces: `cio=*.{ibd,dbf},context="a,b"`. Empty options are none.
+pub(super) fn split(text: &str) -> Vec<&str> {
+    let (mut quoted, mut depth) = (false, 0_usize);
+    let at_comma = |c: char| {
+        match c {
+            '"' => quoted = !quoted,
+            '{' if !quoted => depth += 1,
+            '}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && !quoted && depth == 0
+    };
+    text.split(at_comma).map(str::trim).filter(|option| !option.is_empty()).collect()
+}
+
+/// Name and value; quotes around the value are taken off.
+pub(super) fn parts(option: &str) -> (&str, Option<&str>) {
+    let Some((name, value)) = option.split_once('=') else { return (option, None) };
+    let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+    (name, Some(bare.unwrap_or(value)))
+}
+
+/// True, if there is no value.
+pub(super) fn without(name: &str, value: Option<&str>) -> Result<bool, OptionError> {
+    match value {
+        None => Ok(true),
+        Some(_) => Err(OptionError::HasValue { option: name.to_owned() }),
+    }
+}
+
+/// The value, which must be there.
+pub(super) fn needed<'a>(name: &str, value: Option<&'a str>, example: &'static str) -> Result<&'a str, OptionError> {
+    value.filter(|value| !value.is_empty()).ok_or_else(|| OptionError::NoValue { option: name.to_owned(), example })
+}
+
+/// A path from the root: the server works there.
+pub(super) fn absolute(name: &str, value: Option<&str>) -> Result<PathBuf, OptionError> {
+    let value = needed(name, value, "/run/dio/db.prom")?;
+    if value.starts_with('/') { Ok(value.into()) } else { Err(invalid(name, value, "a path that begins with /")) }
+}
+
+pub(super) fn invalid(name: &str, value: &str, possible: &'static str) -> OptionError {
+    OptionError::Value { option: name.to_owned(), value: value.to_owned(), possible }
+}
+
+/// The mode of that name, in the words of JFS2 or in plain ones.
+fn mode(word: &str) -> Option<Mode> {
+    match word {
+        "dio" | "direct" => Some(Mode::Direct),
+        "cio" | "concurrent" => Some(Mode::Concurrent),
+        "cached" => Some(Mode::Cached),
+        "auto" | "hybrid" => Some(Mode::Auto),
+        _ => None,
+    }
+}
+
+/// What was said about settings, before it is known what they were.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    default: Option<Mode>,
+    /// `None`: nothing was said about rules.
+    rules: Option<Vec<Rule>>,
+    read_ahead_min: Option<u64>,
+    read_ahead_max: Option<u64>,
+    write_behind: Option<u64>,
+    direct_from: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl Changes {
+    /// Takes an option; false if it is about something else.
+    pub(super) fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
+        match (mode(name), value) {
+            (Some(mode), None) => self.set_default(mode),
+            (Some(mode), Some(patterns)) => self.add_rules(name, mode, patterns)?,
+            (None, _) => return self.take_number(name, value),
+        }
+        Ok(true)
+    }
+
+    fn take_number(&mut self, name: &str, value: Option<&str>) -> Result<bool, OptionError> {
+        match name {
+            "mode" => {
+                let word = needed(name, value, "concurrent")?;
+                let possible = "direct, concurrent, cached, auto";
+                self.default = Some(mode(word).ok_or_else(|| invalid(name, word, possible))?);
+            }
+            "norules" => {
+                without(name, value)?;
+                self.rules = Some(Vec::new());
+            }
+            "readahead_min" => self.read_ahead_min = Some(size(name, value)?),
+            "readahead_max" => self.read_ahead_max = Some(size(name, value)?),
+            "write_behind" => self.write_behind = Some(size(name, value)?),
+            "direct_from" => self.direct_from = Some(size(name, value)?),
+            "limit" => self.limit = Some(size(name, value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Concurrent I/O implies direct and overrides it, whichever comes first.
+    fn set_default(&mut self, mode: Mode) {
+        if (self.default, mode) != (Some(Mode::Concurrent), Mode::Direct) {
+            self.default = Some(mode);
+        }
+    }
+
+    fn add_rules(&mut self, name: &str, mode: Mode, patterns: &str) -> Result<(), OptionError> {
+        let patterns = needed(name, Some(patterns), "'*.ibd'")?;
+        let rules = self.rules.get_or_insert_default();
+        for pattern in patterns.split(':').filter(|pattern| !pattern.is_empty()) {
+            rules.push(Rule { pattern: pattern::read(name, pattern)?, mode });
+        }
+        Ok(())
+    }
+
+    /// The settings with the changes. The smallest read-ahead follows a largest one that was set below it.
+    pub(super) fn apply(self, mut settings: Settings) -> Result<Settings, OptionError> {
+        let set = |to: &mut u64, value: Option<u64>| *to = value.unwrap_or(*to);
+        settings.rules.default = self.default.unwrap_or(settings.rules.default);
+        settings.rules.rules = self.rules.unwrap_or(settings.rules.rules);
+        set(&mut settings.write_behind, self.write_behind);
+        set(&mut settings.direct_from, self.direct_from);
+        set(&mut settings.limit, self.limit);
+        let (min, max) = &mut settings.read_ahead;
+        set(max, self.read_ahead_max);
+        match self.read_ahead_min {
+            Some(wanted) if wanted > *max && self.read_ahead_max.is_some() => {
+                return Err(OptionError::ReadAhead { min: wanted, max: *max });
+            }
+            // A larger beginning than the end so far moves the end.
+            Some(wanted) => (*min, *max) = (wanted, wanted.max(*max)),
+            None => *min = (*min).min(*max),
+        }
+        Ok(settings)
+    }
+}

@@ -1,0 +1,138 @@
+//! The process that serves a mount.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use dio_mount::control::{self, Commands, Control, Exports};
+use dio_mount::session::{Place, Unmount, Unmounter};
+use dio_mount::{MountError, Mounted, Options};
+use rustix::fs::Mode;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+
+use super::notice::{Notices, service_manager};
+use super::options::{parse_change, text_of};
+use super::{FAILED, Failure, MountArgs, SYSTEM, background};
+use crate::commands::words;
+use crate::stop::ignored;
+
+/// Mounts and serves until the mount is gone.
+pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports: &Exports) -> Result<(), Failure> {
+    // From here on a signal unmounts, if only what will be mounted in a moment.
+    let signals =
+        signals().map_err(|error| Failure::new(SYSTEM, format!("cannot catch signals: {}", words(&error))))?;
+    become_server(args.started);
+    let mounted = dio_mount::mount(place, options)?;
+    let (session, unmounter) = (&mounted.session, mounted.session.unmounter());
+    let notices = if args.started { Notices::Log } else { Notices::Terminal(args.name()) };
+    let begin = || {
+        let control = listen(args, &mounted, exports)?;
+        if args.verbose {
+            let (source, settings) = (place.source_path().display(), text_of(&mounted.live.get()));
+            eprintln!("{}: {source} mounted on {}: {settings}", args.name(), session.mountpoint().display());
+        }
+        unmount_on(signals, unmounter.clone(), notices)?;
+        say_ready(args.started)?;
+        Ok(control)
+    };
+    let control = begin().inspect_err(|_: &Failure| {
+        // The process is about to end, and there is an error to tell already.
+        let _ = unmounter.unmount(Unmount::Lazy);
+    })?;
+    let (process, at) = (std::process::id(), session.mountpoint().display());
+    service_manager(&format!("READY=1\nMAINPID={process}\nSTATUS=serving {at}"));
+    let result = mounted.session.wait();
+    drop(control);
+    service_manager("STOPPING=1");
+    result.map_err(|error| {
+        notices.tell(&error.with_cure());
+        Failure::new(FAILED, "")
+    })
+}
+
+/// Lets other programs ask and change the mount. It can do without unless somebody asked for statistics.
+fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
+    let (told, changed) = (mounted.live.clone(), mounted.live.clone());
+    let set = move |text: &str| {
+        let settings = parse_change(text, &changed.get()).map_err(|error| error.to_string())?;
+        changed.set(settings);
+        Ok(())
+    };
+    let commands = Commands { settings: Box::new(move || text_of(&told.get())), set: Box::new(set) };
+    match control::start(mounted.session.mountpoint(), &mounted.stats, commands, exports) {
+        Ok(control) => Ok(Some(control)),
+        Err(error) if *exports == Exports::default() => {
+            if args.verbose {
+                eprintln!("{}: {error}: dio stat and remount will not work", args.name());
+            }
+            Ok(None)
+        }
+        Err(error) => Err(Failure::new(FAILED, error.to_string())),
+    }
+}
+
+/// Leaves the directory and the mask of the caller, in the background his terminal too.
+fn become_server(in_background: bool) {
+    // None of these is worth failing for: at worst a directory stays busy, or a signal of a terminal unmounts.
+    let _ = rustix::process::chdir("/");
+    rustix::process::umask(Mode::empty());
+    if in_background {
+        let _ = rustix::process::setsid();
+        // The kernel named the process after the link by which it was started.
+        let _ = rustix::thread::set_name(c"dio");
+    }
+    // Memory that the server asks for is never reclaimed by writing to its own mount, which would wait for the server
+    // (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE).
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+}
+
+/// Whoever waits for a server in the background hears that the mount answers, and that nothing more will come: standard output
+/// and error are closed to him.
+fn say_ready(in_background: bool) -> Result<(), Failure> {
+    if !in_background {
+        return Ok(());
+    }
+    let failed = |error: io::Error| Failure::new(SYSTEM, format!("cannot leave the terminal: {}", words(&error)));
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stderr(&null).map_err(|errno| failed(errno.into()))?;
+    // He may be gone: then the mount stays all the same.
+    let _ = io::stdout().write_all(background::READY).and_then(|()| io::stdout().flush());
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
+}
+
+/// The end of a pipe into which each signal that asks to unmount writes a byte.
+fn signals() -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let ignored = ignored();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // `nohup`, or a shell that started us in the background, wants it ignored.
+        if ignored & (1 << (signal - 1)) == 0 {
+            pipe::register(signal, theirs.try_clone()?)?;
+        }
+    }
+    Ok(ours)
+}
+
+/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends with its last user.
+fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -> Result<(), Failure> {
+    let wait = move || {
+        let mut how = Unmount::Idle;
+        let mut byte = [0];
+        while signals.read_exact(&mut byte).is_ok() {
+            match unmounter.unmount(how) {
+                Ok(()) => how = Unmount::Lazy,
+                Err(error @ MountError::Busy { .. }) => {
+                    how = Unmount::Lazy;
+                    let message = format!("{error}: it stays mounted; a second signal detaches it");
+                    service_manager(&format!("STATUS={message}"));
+                    notices.tell(&message);
+                }
+                Err(error) => notices.tell(&error.with_cure()),
+            }
+        }
+    };
+    let started = thread::Builder::new().name("signals".into()).spawn(wait);
+    started.map(drop).map_err(|error| Failure::new(SYSTEM, format!("cannot start a thread: {}", words(&error))))
+}

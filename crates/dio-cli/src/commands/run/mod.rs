@@ -1,0 +1,97 @@
+//! `dio run`: a command with directories mounted so that its I/O is direct or concurrent.
+
+mod server;
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use dio_mount::run::{Directory, Line, RunError};
+use rustix::io::Errno;
+
+use crate::quote::{quoted, words};
+
+pub use server::{ServerArgs, serve};
+
+/// Exit status when dio itself fails, as of timeout(1) and env(1).
+pub const FAILED: u8 = 125;
+
+/// Exit statuses when the command is there and cannot be run, and when it is not found (POSIX, `env`).
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Run a command with directories mounted so that its I/O is direct or concurrent
+///
+/// Each DIR is mounted over itself, as `dio mount` would, where the command and its descendants alone see it. The command
+/// takes the place of dio: signals, terminal, job control, limits and exit status are its own. When the last process that sees
+/// the mounts has ended, however it ended, they are gone and so is their server. Files that were open before, such as a
+/// redirected standard input, stay as they are.
+///
+/// Without root it works where the system lets users have namespaces and open /dev/fuse. The command then has one user and
+/// one group: programs that change the user, such as sudo, do not work in it, and files of others can be read but not
+/// written, whatever their mode.
+///
+/// The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be executed, 127 if it is not
+/// found. If the server is killed, what the command does below DIR fails (ENOTCONN); nothing hangs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(override_usage = "dio run [-o OPTIONS]... --dir DIR... [--] COMMAND [ARG]...")]
+pub struct RunArgs {
+    /// Options of the mounts, separated by commas, as for `dio mount`
+    #[arg(short = 'o', long, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+
+    /// Mount DIR for the command; may be given several times
+    #[arg(long = "dir", value_name = "DIR", required = true)]
+    pub directories: Vec<PathBuf>,
+
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+/// Runs the command; returns only if that is impossible.
+pub fn run(args: RunArgs) -> ExitCode {
+    let text = args.options.join(",");
+    match prepare(&text, &args.directories) {
+        Ok(()) => execute(args.command),
+        Err(message) => {
+            eprintln!("dio run: {message}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Mounts the directories for this process.
+fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
+    let options = super::mount::options::parse(text).map_err(|error| error.to_string())?;
+    let directories = dio_mount::run::directories(directories).map_err(|error| error.to_string())?;
+    let line = start(text, &directories)?;
+    dio_mount::run::enter(&directories, &options, &line).map_err(|error: RunError| error.to_string())?;
+    Ok(())
+}
+
+/// Starts the server: this program again, in the background and nobody's child, at the other end of the line. The names of
+/// the directories are for those who look at the list of processes.
+fn start(text: &str, directories: &[Directory]) -> Result<Line, String> {
+    let failed = |errno| format!("cannot start the server: {}", words(errno));
+    let (line, end) = Line::pair().map_err(failed)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("dio").arg(server::NAME).arg(format!("--options={text}")).arg("--");
+    command.args(directories.iter().map(Directory::path)).stdin(end).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status().map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    if status.success() { Ok(line) } else { Err(format!("cannot start the server: {status}")) }
+}
+
+/// Becomes the command.
+fn execute(command: Vec<OsString>) -> ExitCode {
+    // Arguments of a process cannot contain a zero byte.
+    let words_of_it: Vec<CString> = command.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
+    let arguments: Vec<_> = words_of_it.iter().map(CString::as_c_str).collect();
+    let error = dio::sys::execute(arguments[0], &arguments);
+    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let name = quoted(std::ffi::OsStr::new(&*arguments[0].to_string_lossy()));
+    eprintln!("dio run: {name}: {}", words(errno));
+    ExitCode::from(if errno == Errno::NOENT { NOT_FOUND } else { NOT_EXECUTABLE })
+}

@@ -1,0 +1,94 @@
+//! The server of one `dio run`: started by it, outlived by no mount of it.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dio_mount::run::Line;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
+
+/// The command by which the program is called again.
+pub(super) const NAME: &str = "run-server";
+
+/// Serve the directories of a `dio run`; called by it
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServerArgs {
+    /// Options of the mounts
+    #[arg(long)]
+    options: String,
+
+    /// Already in the background
+    #[arg(long)]
+    background: bool,
+
+    /// The directories, for the list of processes
+    directories: Vec<OsString>,
+}
+
+/// Serves what is handed over at standard input until all of it is unmounted.
+pub fn serve(args: ServerArgs) -> ExitCode {
+    if !args.background {
+        return leave(&args);
+    }
+    match server(&args.options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Starts the server proper and ends, so that it is nobody's child: a command that waits for all of its children must not
+/// wait for its server.
+fn leave(args: &ServerArgs) -> ExitCode {
+    // What the caller left open for the command is not for the server: the end of a pipe must not stay open in it.
+    if dio::sys::close_on_exec().is_err() {
+        return ExitCode::FAILURE;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("dio").arg(NAME).arg("--background").arg(format!("--options={}", args.options)).arg("--");
+    command.args(&args.directories).stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.spawn() {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn server(text: &str) -> Result<(), String> {
+    live_on()?;
+    let options = crate::commands::mount::options::parse(text).map_err(|error| error.to_string())?;
+    let end = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().map_err(|error| error.to_string())?;
+    let line = Line::from_end(end);
+    let start = |request| dio_mount::serve(request, &options).map_err(|error| error.to_string());
+    let started = dio_mount::run::receive(&line, start).map_err(|error| error.to_string())?;
+    started.into_iter().try_for_each(|serving| serving.wait().map_err(|error| error.to_string()))
+}
+
+/// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a service manager that tells every
+/// process of a service to end while the command still has to write.
+fn live_on() -> Result<(), String> {
+    let unheard = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ] {
+        signal_hook::flag::register(signal, Arc::clone(&unheard)).map_err(|error| error.to_string())?;
+    }
+    // A session of its own has no terminal. It was started as a member of another group, so this cannot fail.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/").map_err(|error| error.to_string())?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    for resource in [
+        Resource::As,
+        Resource::Cpu,
+        Resource::Data,
+        Resource::Fsize,
+        Resource::Memlock,
+        Resource::Nofile,
+        Resource::Stack,
+    ] {
+        let mut limit = getrlimit(resource);
+        limit.current = limit.maximum;
+        // What is refused here is told where it is missed.
+        let _ = setrlimit(resource, limit);
+    }
+    Ok(())
+}

@@ -1,0 +1,555 @@
+//! Proves that `dio mount` mounts, serves, and goes as users, mount(8) and service managers expect; told in their words.
+//! What files below a mount do is proved elsewhere.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dio_test::{Output, file_systems, run, skip};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+/// What is waited for comes at once, or never.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A source with a file, and a mount point beside it. Whatever is mounted there at the end is detached.
+struct Scene {
+    dir: TempDir,
+    source: PathBuf,
+    at: PathBuf,
+}
+
+impl Scene {
+    /// `None`, said aloud, where nothing can be mounted.
+    fn new() -> Option<Scene> {
+        if !geteuid().is_root() || File::options().read(true).write(true).open("/dev/fuse").is_err() {
+            skip!("mounting needs root and /dev/fuse");
+            return None;
+        }
+        let dir = file_systems()[0].dir();
+        let (source, at) = (dir.path().join("source"), dir.path().join("at"));
+        fs::create_dir_all(source.join("deep")).unwrap();
+        fs::create_dir(&at).unwrap();
+        fs::write(source.join("file"), "from the source\n").unwrap();
+        fs::write(source.join("deep/file"), "from below\n").unwrap();
+        Some(Scene { dir, source, at })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `dio mount` with flags, on this scene's source and mount point.
+    fn mount(&self, flags: &str) -> Command {
+        let mut command = dio("mount", flags);
+        command.args([&self.source, &self.at]);
+        command
+    }
+
+    /// The server in the foreground, once the mount answers.
+    #[track_caller]
+    fn foreground(&self, command: &mut Command) -> Server {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut server = Server(Some(child));
+        until("it is mounted", || {
+            assert!(!server.is_over(), "{:?}", server.take());
+            is_mounted(&self.at) && self.at.join("file").exists()
+        });
+        server
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let ours = |path: &PathBuf| path.starts_with(self.dir.path());
+        for path in mounts().into_iter().map(|(path, _)| path).filter(ours).rev() {
+            let _ = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// A server of ours; killed when dropped.
+struct Server(Option<Child>);
+
+impl Server {
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.0.as_ref().expect("it was not waited for"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    fn take(&mut self) -> Output {
+        let output = self.0.take().expect("it was not waited for").wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Output { status: output.status, stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn dio(command: &str, flags: &str) -> Command {
+    let mut dio = Command::new(env!("CARGO_BIN_EXE_dio"));
+    dio.arg(command).args(flags.split_whitespace()).env("LC_ALL", "C.UTF-8").env_remove("NOTIFY_SOCKET");
+    dio
+}
+
+/// Mount points and types, in the order of the table; names with escapes are none of ours.
+fn mounts() -> Vec<(PathBuf, String)> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = |line: &str| {
+        let (front, back) = line.split_once(" - ")?;
+        Some((PathBuf::from(front.split(' ').nth(4)?), back.split(' ').next()?.to_owned()))
+    };
+    table.lines().filter_map(line).collect()
+}
+
+fn is_mounted(at: &Path) -> bool {
+    mounts().iter().any(|(path, kind)| path == at && kind == "fuse.dio")
+}
+
+/// The process that serves a mount point in the background.
+#[track_caller]
+fn server_of(at: &Path) -> Pid {
+    let serves = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.contains(&b"--started".as_slice()) && words.contains(&at.as_os_str().as_encoded_bytes())
+    };
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let found: Vec<i32> = processes.filter(serves).collect();
+    assert_eq!(found.len(), 1, "servers of {}: {found:?}", at.display());
+    Pid::from_raw(found[0]).unwrap()
+}
+
+#[track_caller]
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[track_caller]
+fn good(command: &mut Command) {
+    let output = run(command);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{command:?}: {output:?}");
+}
+
+#[track_caller]
+fn bad(command: &mut Command, status: i32, words: &[&str]) {
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(status), "{command:?}: {output:?}");
+    for word in words {
+        assert!(output.stderr.contains(word), "{command:?}: `{word}` is not in {output:?}");
+    }
+}
+
+#[test]
+fn in_the_background_the_mount_answers_when_the_command_returns() {
+    let Some(scene) = Scene::new() else { return };
+    // Standard output and error end with the command, or this would not return.
+    good(&mut scene.mount("-o cio,threads=3"));
+    assert_eq!(fs::read_to_string(scene.at.join("file")).unwrap(), "from the source\n");
+    fs::write(scene.at.join("new"), "through the mount\n").unwrap();
+    assert_ne!(scene.at.metadata().unwrap().dev(), scene.source.metadata().unwrap().dev());
+    let findmnt = run(Command::new("findmnt").args(["-n", "-o", "SOURCE,FSTYPE,OPTIONS"]).arg(&scene.at));
+    let shown: Vec<&str> = findmnt.stdout.split_whitespace().collect();
+    assert_eq!(shown[..2], [scene.source.to_str().unwrap(), "fuse.dio"]);
+    assert!(shown[2].contains("nosuid,nodev"), "{shown:?}");
+    good(dio("umount", "").arg(&scene.at));
+    assert!(!is_mounted(&scene.at));
+    assert_eq!(fs::read_to_string(scene.source.join("new")).unwrap(), "through the mount\n");
+}
+
+#[test]
+fn the_server_keeps_nothing_of_its_caller() {
+    let Some(scene) = Scene::new() else { return };
+    let script = r#"umask 077; cd "$1" && exec "$2" mount "$1" "$3" 9<"$1/file""#;
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script, "bash"]).arg(&scene.source).arg(env!("CARGO_BIN_EXE_dio")).arg(&scene.at);
+    good(&mut shell);
+    let pid = server_of(&scene.at).as_raw_nonzero();
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    assert_eq!(fs::read_link(process.join("cwd")).unwrap(), Path::new("/"));
+    assert_eq!(fs::read_to_string(process.join("comm")).unwrap(), "dio\n");
+    let status = fs::read_to_string(process.join("status")).unwrap();
+    let umask = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap();
+    assert_eq!(umask.trim(), "0000");
+    let stat = fs::read_to_string(process.join("stat")).unwrap();
+    let session = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap();
+    assert_eq!(session, pid.to_string(), "it leads a session of its own");
+    for entry in fs::read_dir(process.join("fd")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let to = fs::read_link(entry.path()).unwrap_or_default();
+        assert_ne!(to, scene.source.join("file"), "descriptor {name} of the caller");
+        assert!(
+            !matches!(name.as_str(), "0" | "1" | "2") || to == Path::new("/dev/null"),
+            "{name} -> {}",
+            to.display()
+        );
+    }
+    good(dio("umount", "").arg(&scene.at));
+    until("the server ends", || !process.exists());
+}
+
+#[test]
+fn in_the_foreground_signals_unmount() {
+    let Some(scene) = Scene::new() else { return };
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut server = scene.foreground(&mut scene.mount("-f -v -o dio"));
+        server.signal(signal);
+        let output = server.take();
+        assert!(output.status.success(), "{signal:?}: {output:?}");
+        let told = format!("dio mount: {} mounted on {}: mode=direct,", scene.source.display(), scene.at.display());
+        assert!(output.stdout.is_empty() && output.stderr.starts_with(&told), "{output:?}");
+        assert_eq!(output.stderr.lines().count(), 1, "{output:?}");
+        assert!(!is_mounted(&scene.at));
+    }
+}
+
+#[test]
+fn a_server_ends_well_when_others_unmount() {
+    let Some(scene) = Scene::new() else { return };
+    let mut server = scene.foreground(&mut scene.mount("-f"));
+    good(Command::new("umount").arg(&scene.at));
+    let output = server.take();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_busy_mount_stays_at_the_first_signal_and_is_detached_at_the_second() {
+    let Some(scene) = Scene::new() else { return };
+    let mut server = scene.foreground(&mut scene.mount("-f"));
+    let mut file = File::open(scene.at.join("file")).unwrap();
+    bad(dio("umount", "").arg(&scene.at), 32, &["dio umount: ", "target is busy", "dio umount -l"]);
+    server.signal(Signal::TERM);
+    let mut told = String::new();
+    let stderr = server.0.as_mut().unwrap().stderr.as_mut().unwrap();
+    let mut byte = [0];
+    while !told.ends_with('\n') {
+        stderr.read_exact(&mut byte).unwrap();
+        told.push(char::from(byte[0]));
+    }
+    assert!(told.contains("target is busy: it stays mounted; a second signal detaches it"), "{told}");
+    assert!(is_mounted(&scene.at));
+    assert_eq!(fs::read_to_string(scene.at.join("deep/file")).unwrap(), "from below\n");
+
+    server.signal(Signal::TERM);
+    until("it is detached", || !is_mounted(&scene.at));
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "from the source\n");
+    assert!(!server.is_over(), "a file is open");
+    drop(file);
+    let output = server.take();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn umount_detaches_what_is_in_use_if_told_to() {
+    let Some(scene) = Scene::new() else { return };
+    good(&mut scene.mount("-o cio"));
+    let process = PathBuf::from(format!("/proc/{}", server_of(&scene.at).as_raw_nonzero()));
+    let mut file = File::options().append(true).open(scene.at.join("file")).unwrap();
+    good(dio("umount", "-l").arg(&scene.at));
+    assert!(!is_mounted(&scene.at) && process.exists());
+    file.write_all(b"still written\n").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    until("the server ends", || !process.exists());
+    assert_eq!(fs::read_to_string(scene.source.join("file")).unwrap(), "from the source\nstill written\n");
+}
+
+#[test]
+fn a_mount_whose_server_was_killed_can_be_unmounted() {
+    let Some(scene) = Scene::new() else { return };
+    for unmount in ["dio umount", "umount"] {
+        good(&mut scene.mount(""));
+        kill_process(server_of(&scene.at), Signal::KILL).unwrap();
+        until("the kernel knows", || {
+            fs::metadata(&scene.at).is_err_and(|error| error.raw_os_error() == Some(107 /* ENOTCONN */))
+        });
+        let cure = format!("dio umount {}", scene.at.display());
+        bad(&mut scene.mount(""), 32, &["server is gone", &cure]);
+        match unmount {
+            "umount" => good(Command::new("umount").arg(&scene.at)),
+            _ => good(dio("umount", "").arg(&scene.at)),
+        }
+        assert!(!is_mounted(&scene.at));
+    }
+    good(&mut scene.mount(""));
+    good(dio("umount", "").arg(&scene.at));
+}
+
+#[test]
+fn a_directory_can_be_mounted_over_itself_and_over_a_part_of_itself() {
+    let Some(scene) = Scene::new() else { return };
+    for (at, name) in [(&scene.source, "file"), (&scene.source.join("deep"), "file")] {
+        let before = fs::read_to_string(at.join(name)).unwrap();
+        good(dio("mount", "-o cio").args([at, at]));
+        assert!(is_mounted(at));
+        assert_eq!(fs::read_to_string(at.join(name)).unwrap(), before);
+        fs::write(at.join("new"), at.to_str().unwrap()).unwrap();
+        bad(dio("mount", "-o cio").args([at, at]), 32, &["already mounted on"]);
+        good(dio("umount", "").arg(at));
+        assert!(!is_mounted(at));
+        assert_eq!(fs::read_to_string(at.join("new")).unwrap(), at.to_str().unwrap());
+    }
+}
+
+#[test]
+fn relative_names_and_links_are_followed_once() {
+    let Some(scene) = Scene::new() else { return };
+    std::os::unix::fs::symlink("at", scene.path("link")).unwrap();
+    good(dio("mount", "").args(["source", "link"]).current_dir(scene.dir.path()));
+    assert!(is_mounted(&scene.at));
+    good(dio("umount", "").args(["./link"]).current_dir(scene.dir.path()));
+    assert!(!is_mounted(&scene.at));
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_what_helps() {
+    let Some(scene) = Scene::new() else { return };
+    let (source, at) = (scene.source.to_str().unwrap(), scene.at.to_str().unwrap());
+    let file = format!("{source}/file");
+    let none = format!("{source}/none");
+    for (command, status, words) in [
+        (format!("mount {none} {at}"), 32, vec!["dio mount: ", &none, "source directory does not exist"]),
+        (format!("mount {file} {at}"), 32, vec![&file, "source is not a directory"]),
+        (format!("mount {source} {none}"), 32, vec![&none, "mount point does not exist"]),
+        (format!("mount {source} {file}"), 32, vec![&file, "mount point is not a directory"]),
+        (format!("mount {source} {source}/deep"), 32, vec!["lies below the source", "over itself"]),
+        (format!("mount / {at}"), 32, vec!["lies below the source"]),
+        (format!("mount -o cioo {source} {at}"), 1, vec!["unknown option 'cioo'", "cio", "readahead_max="]),
+        (format!("mount -o lock=inode {source} {at}"), 1, vec!["'inode'", "range, file"]),
+        (format!("mount --colour {source} {at}"), 1, vec!["dio mount: unrecognized option '--colour'"]),
+        (format!("mount {source}"), 1, vec!["MOUNTPOINT is missing"]),
+        ("mount".to_owned(), 1, vec!["Try 'dio mount --help'"]),
+        (format!("umount {at}"), 32, vec!["dio umount: ", at, "not mounted"]),
+        (format!("umount {none}"), 32, vec![&none, "not mounted"]),
+        ("umount /proc".to_owned(), 32, vec!["/proc: proc is mounted here, not dio", "use umount /proc"]),
+        ("umount".to_owned(), 1, vec!["Try 'dio umount --help'"]),
+    ] {
+        bad(Command::new(env!("CARGO_BIN_EXE_dio")).args(command.split(' ')), status, &words);
+        assert!(!is_mounted(&scene.at), "{command}");
+    }
+}
+
+#[test]
+fn one_operand_that_fails_does_not_keep_the_others() {
+    let Some(scene) = Scene::new() else { return };
+    let second = scene.path("second");
+    fs::create_dir(&second).unwrap();
+    good(&mut scene.mount("-o ro"));
+    good(dio("mount", "").args([&scene.source, &second]));
+    bad(dio("umount", "").args([&scene.at, &scene.source, &second]), 32, &[scene.source.to_str().unwrap()]);
+    assert!(!is_mounted(&scene.at) && !is_mounted(&second));
+}
+
+#[test]
+fn read_only_is_kept_by_the_kernel() {
+    let Some(scene) = Scene::new() else { return };
+    good(&mut scene.mount("-o ro,noexec"));
+    let error = fs::write(scene.at.join("new"), "").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(fs::read_to_string(scene.at.join("file")).unwrap(), "from the source\n");
+}
+
+#[test]
+fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
+    let Some(scene) = Scene::new() else { return };
+    let path = scene.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = || {
+        let mut buffer = [0; 1024];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let mut server = scene.foreground(scene.mount("-f").env("NOTIFY_SOCKET", &path));
+    let ready = hear();
+    let pid = server.pid().as_raw_nonzero();
+    assert!(ready.starts_with(&format!("READY=1\nMAINPID={pid}\nSTATUS=")), "{ready}");
+    server.signal(Signal::TERM);
+    assert_eq!(hear(), "STOPPING=1");
+    assert!(server.take().status.success());
+}
+
+#[test]
+fn a_running_mount_takes_other_settings() {
+    let Some(scene) = Scene::new() else { return };
+    good(&mut scene.mount("-o cio=*.ibd,limit=64M"));
+    let changed = run(dio("mount", "-v -o remount,cached=*.ctl,write_behind=1M").arg(&scene.at));
+    assert!(changed.status.success(), "{changed:?}");
+    for option in ["mode=direct,", "cached=*.ctl,", "write_behind=1M,", "limit=64M"] {
+        assert!(changed.stderr.contains(option), "`{option}` is not in {changed:?}");
+    }
+    assert!(!changed.stderr.contains("ibd"), "rules are replaced: {changed:?}");
+    bad(dio("mount", "-o remount,cioo").arg(&scene.at), 1, &["unknown option 'cioo'"]);
+    bad(dio("mount", "-o remount,threads=3").arg(&scene.at), 1, &["'threads=3'", "unmount and mount again"]);
+    bad(dio("mount", "-o remount,cio").arg(&scene.source), 32, &["not mounted"]);
+    good(dio("umount", "").arg(&scene.at));
+}
+
+/// A script in mounts of its own. `begin` prepares them, or ends with status 77: then `None`, said aloud.
+fn alone(scene: &Scene, begin: &str, script: &str) -> Option<Output> {
+    let script = format!("set -e; mkdir -p $DIR/over; mount -t tmpfs none $DIR/over\n{begin}\n{script}");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "bash", "-c", &script]);
+    command.env("DIO", env!("CARGO_BIN_EXE_dio")).env("DIR", scene.dir.path()).env("LC_ALL", "C.UTF-8");
+    let output = run(command.env("SOURCE", &scene.source).env("AT", &scene.at));
+    if output.status.code() == Some(77) {
+        skip!("what the test needs cannot be set up: {}", output.stderr);
+        return None;
+    }
+    Some(output)
+}
+
+/// The same with the helpers of mount(8) and umount(8) installed.
+fn with_helpers(scene: &Scene, script: &str) -> Option<Output> {
+    let begin = r#"
+        mkdir "$DIR/over/upper" "$DIR/over/work"
+        sbin=$(readlink -f /sbin)
+        mount -t overlay none -o "lowerdir=$sbin,upperdir=$DIR/over/upper,workdir=$DIR/over/work" "$sbin" || exit 77
+        "$DIO" install-mount-helper > "$DIR/installed"
+    "#;
+    let output = alone(scene, begin, script)?;
+    let installed = fs::read_to_string(scene.path("installed")).unwrap();
+    assert!(installed.starts_with("/sbin/mount.fuse.dio -> "), "{installed}");
+    Some(output)
+}
+
+#[test]
+fn mount_finds_the_helper_by_the_type() {
+    let Some(scene) = Scene::new() else { return };
+    let script = r#"
+        mount -t fuse.dio -o cio,noexec,cached=*.ctl "$SOURCE" "$AT"
+        findmnt -n -o FSTYPE,SOURCE,OPTIONS "$AT"
+        cat "$AT/file"
+        umount "$AT"
+        ! mountpoint -q "$AT"
+        mount -t fuse.dio -o cioo "$SOURCE" "$AT" || echo "status $?"
+        mount -s -t fuse.dio -o cioo,auto "$SOURCE" "$AT"
+        mount -o remount,cached "$AT"
+        umount -l "$AT"
+        mount -f -t fuse.dio "$SOURCE" "$AT"
+        ! mountpoint -q "$AT"
+        mount -t fuse.dio "$SOURCE/none" "$AT" || echo "status $?"
+        "$DIO" install-mount-helper > /dev/null
+        rm /sbin/mount.fuse.dio; touch /sbin/mount.fuse.dio
+        "$DIO" install-mount-helper || echo "status $?"
+    "#;
+    let Some(output) = with_helpers(&scene, script) else { return };
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    let words: Vec<&str> = lines[0].split_whitespace().collect();
+    assert_eq!(words[..2], ["fuse.dio", scene.source.to_str().unwrap()]);
+    assert!(words[2].contains("noexec"), "{words:?}");
+    assert_eq!(lines[1..], ["from the source", "status 1", "status 32", "status 32"]);
+    for word in [
+        "mount.fuse.dio: unknown option 'cioo'",
+        "mount.fuse.dio: ",
+        "source directory does not exist",
+        "/sbin/mount.fuse.dio: ",
+    ] {
+        assert!(output.stderr.contains(word), "`{word}` is not in {output:?}");
+    }
+}
+
+#[test]
+fn a_line_in_fstab_mounts() {
+    let Some(scene) = Scene::new() else { return };
+    let line = "defaults,noauto,nofail,_netdev,x-systemd.automount,cio=*.ibd:*.dbf,dio=redo/*,threads=2,allow_other";
+    let over_itself = "auto,cio,comment=x,user";
+    let (source, at) = (scene.source.display(), scene.at.display());
+    let table = format!("{source} {at} fuse.dio {line} 0 0\n{source}/deep {source}/deep fuse.dio {over_itself} 0 0\n");
+    fs::write(scene.path("fstab"), table).unwrap();
+    let script = r#"
+        mount -T "$DIR/fstab" "$AT"
+        findmnt -n -o FSTYPE,OPTIONS "$AT"
+        cat "$AT/deep/file"
+        umount "$AT"
+        mount -T "$DIR/fstab" -a
+        ! mountpoint -q "$AT"
+        findmnt -n -o FSTYPE,OPTIONS "$SOURCE/deep"
+        mount -T "$DIR/fstab" -a
+        cat "$SOURCE/deep/file"
+        umount "$SOURCE/deep"
+        ! mountpoint -q "$SOURCE/deep"
+    "#;
+    let Some(output) = with_helpers(&scene, script) else { return };
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert!(lines[0].starts_with("fuse.dio ") && lines[0].contains("allow_other"), "{lines:?}");
+    assert!(lines[2].starts_with("fuse.dio ") && lines[2].contains("noexec"), "`user` implies it: {lines:?}");
+    assert_eq!((lines[1], lines[3], lines.len()), ("from below", "from below", 4));
+}
+
+#[test]
+fn users_mount_through_fusermount3() {
+    let Some(scene) = Scene::new() else { return };
+    if !Command::new("fusermount3").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        skip!("fusermount3 is not installed");
+        return;
+    }
+    dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
+    for path in [scene.dir.path(), &scene.source, &scene.at] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        chown(path, Some(65534), Some(65534)).unwrap();
+    }
+    // On most systems users can open the device.
+    let begin = r#"
+        mknod -m 666 "$DIR/over/fuse" c 10 229 && mount --bind "$DIR/over/fuse" /dev/fuse || exit 77
+        user() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+        DIO=$DIR/dio
+    "#;
+    let script = r#"
+        user "$DIO" mount -o suid "$SOURCE" "$AT" || echo "suid $?"
+        user "$DIO" mount -o cio,noatime,relatime "$SOURCE" "$AT"
+        findmnt -n -o FSTYPE,OPTIONS "$AT" 2>/dev/null || grep " $AT " /proc/self/mountinfo
+        user cat "$AT/file"
+        user "$DIO" mount -o remount,cached "$AT" 2> "$DIR/remount" || echo "remount $?"
+        cat "$AT/file" 2>/dev/null || echo "root is another user too"
+        user "$DIO" umount "$AT"
+        ! grep -q " $AT " /proc/self/mountinfo
+        grep -qx user_allow_other /etc/fuse.conf 2>/dev/null && echo "allow_other 32" ||
+            user "$DIO" mount -o allow_other "$SOURCE" "$AT" || echo "allow_other $?"
+        user "$DIO" mount "$SOURCE" "$AT"
+        "$DIO" umount "$AT"
+        ! grep -q " $AT " /proc/self/mountinfo
+        chmod 600 /dev/fuse
+        user "$DIO" mount "$SOURCE" "$AT" || echo "device $?"
+    "#;
+    let Some(output) = alone(&scene, begin, script) else { return };
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert!(lines[1].contains("fuse.dio") && lines[1].contains("nosuid,nodev"), "{lines:?}");
+    assert_eq!(lines[0], "suid 1");
+    assert_eq!(lines[2..4], ["from the source", "root is another user too"], "{output:?}");
+    assert_eq!(lines[4..], ["allow_other 32", "device 32"], "{output:?}");
+    for words in ["only root can use the option 'suid'", "/etc/fuse.conf", "chmod 666 /dev/fuse"] {
+        assert!(output.stderr.contains(words), "`{words}` is not in {output:?}");
+    }
+}

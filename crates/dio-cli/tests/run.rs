@@ -1,0 +1,520 @@
+//! `dio run`: the command sees its directories mounted, nobody else does, and nothing of it stays.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dio_test::{Output, file_systems, is_root, random_file, resident_pages, run, skip};
+use tempfile::TempDir;
+
+const DIO: &str = env!("CARGO_BIN_EXE_dio");
+
+/// A directory that anybody may enter, with the directory `d` in it.
+struct Scratch(TempDir);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch::on(&file_systems()[0])
+    }
+
+    fn on(fs: &dio_test::TestFs) -> Scratch {
+        let scratch = Scratch(fs.dir());
+        fs::set_permissions(scratch.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::create_dir(scratch.at("d")).unwrap();
+        scratch
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    /// `dio run --dir d …`, from the scratch directory.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(DIO);
+        command.args(["run", "--dir", "d"]).args(words).current_dir(self.at("")).env("LC_ALL", "C");
+        command
+    }
+
+    #[track_caller]
+    fn well(&self, words: &[&str]) -> String {
+        let output = run(&mut self.command(words));
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+        output.stdout
+    }
+
+    fn script(&self, script: &str) -> Output {
+        run(&mut self.command(&["--", "sh", "-c", script]))
+    }
+
+    /// Servers of this directory, by their command lines.
+    fn servers(&self) -> Vec<u32> {
+        let place = self.at("d");
+        let ours = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            words.contains(&&b"run-server"[..]) && words.contains(&place.as_os_str().as_encoded_bytes())
+        };
+        let names = fs::read_dir("/proc").unwrap().flatten();
+        names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
+    }
+
+    /// Waits until no server is left; that is to be a matter of moments.
+    #[track_caller]
+    fn no_server_stays(&self) {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !self.servers().is_empty() {
+            assert!(Instant::now() < patience, "a server stays: {:?}", self.servers());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").unwrap()
+}
+
+fn our_mounts() -> usize {
+    mounts().lines().filter(|line| line.contains("fuse.dio")).count()
+}
+
+/// Where these tests cannot mount at all they say so.
+fn can_mount() -> bool {
+    if !is_root() {
+        skip!("private mounts need root here");
+    }
+    is_root()
+}
+
+#[test]
+fn the_command_sees_the_mount_and_nobody_else_does() {
+    if !can_mount() {
+        return;
+    }
+    for fs in file_systems() {
+        let scratch = Scratch::on(&fs);
+        fs::write(scratch.at("d/there"), "before").unwrap();
+        let before = our_mounts();
+        let output = scratch.script("cat d/there; grep fuse.dio /proc/self/mountinfo; echo new > d/new; stat -c %d d");
+        assert!(output.status.success() && output.stderr.is_empty(), "{}: {output:?}", fs.name);
+        let device = fs::metadata(scratch.at("d")).unwrap().dev();
+        let mut lines = output.stdout.lines();
+        let mount = lines.next().unwrap();
+        assert!(mount.starts_with("before") && mount.contains(scratch.at("d").to_str().unwrap()), "{output:?}");
+        assert_ne!(lines.next_back().unwrap(), device.to_string(), "{}", fs.name);
+        assert_eq!(lines.next(), None, "{}: one mount: {output:?}", fs.name);
+        assert_eq!(fs::read_to_string(scratch.at("d/new")).unwrap(), "new\n");
+        assert!(our_mounts() <= before, "{}", mounts());
+        scratch.no_server_stays();
+    }
+}
+
+#[test]
+fn what_the_command_reads_and_writes_leaves_no_page_behind() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    random_file(scratch.at("d/in"), 3_000_001, 1);
+    run(Command::new("dd")
+        .args(["oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])
+        .arg(format!("of={}", scratch.at("d/in").display())));
+    scratch.well(&["-o", "dio", "--", "cp", "d/in", "d/out"]);
+    assert_eq!(resident_pages(scratch.at("d/out")), 0);
+    assert_eq!(resident_pages(scratch.at("d/in")), 0);
+    dio_test::same_bytes(scratch.at("d/in"), scratch.at("d/out"));
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::write(scratch.at("data"), "no program").unwrap();
+    for (words, status) in [
+        (&["true"][..], 0),
+        (&["--", "sh", "-c", "exit 3"], 3),
+        (&["sh", "-c", "exit 125"], 125),
+        (&["./data"], 126),
+        (&["./d"], 126),
+        (&["no-such-program"], 127),
+        (&["--dir", "nowhere", "true"], 125),
+        (&["--dir", "data", "true"], 125),
+        (&["--dir", "/", "true"], 125),
+        (&["-o", "no_such_option", "true"], 125),
+        (&["--no-such-flag", "true"], 125),
+        (&[], 125),
+    ] {
+        let output = run(&mut scratch.command(words));
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {output:?}");
+        assert_eq!(output.stderr.is_empty(), status < 125 || words.contains(&"exit 125"), "{words:?}: {output:?}");
+    }
+    for signal in [1, 2, 3, 6, 9, 15] {
+        let output = scratch.script(&format!("kill -{signal} $$"));
+        assert_eq!(output.status.signal(), Some(signal), "{output:?}");
+    }
+    scratch.no_server_stays();
+}
+
+#[test]
+fn the_command_is_the_process_that_was_started() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Limits, mask, ignored signals, priority, group, descriptors and environment: as any program is started.
+    let script = "echo $$; grep -E '^(Sig(Blk|Ign)|Groups|NoNewPrivs|Seccomp)' /proc/self/status; umask; ulimit -a; env | sort; \
+                  nice; ps -o pgid=,sid= -p $$; ls /proc/$$/fd; cat /proc/$$/oom_score_adj; ps -o pid= --ppid $$ | wc -l";
+    let mut outer = Command::new("sh");
+    let prepare = "umask 027; ulimit -n 777; ulimit -f 100000; trap '' USR1; exec nice -n 5 \"$@\" 3</dev/null";
+    outer.args(["-c", prepare, "sh", DIO, "run", "--dir", "d", "--", "sh", "-c", script]).current_dir(scratch.at(""));
+    let child = outer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (pid, with) = (child.id(), child.wait_with_output().unwrap());
+    let mut outer = Command::new("sh");
+    outer.args(["-c", prepare, "sh", "sh", "-c", script]).current_dir(scratch.at(""));
+    let child = outer.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let (other, without) = (child.id(), child.wait_with_output().unwrap());
+    let (with, without) = [with, without].map(|output| String::from_utf8(output.stdout).unwrap()).into();
+    assert_eq!(with.lines().next(), Some(pid.to_string().as_str()));
+    assert_eq!(with.replace(&pid.to_string(), "PID"), without.replace(&other.to_string(), "PID"));
+}
+
+#[test]
+fn the_working_directory_is_entered_through_the_mount() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.at("d/deep/er")).unwrap();
+    let mut command = Command::new(DIO);
+    command.args(["run", "--dir", "..", "--", "sh", "-c", "pwd; stat -c %d . ..; echo x > here; cat ../er/here"]);
+    let output = run(command.current_dir(scratch.at("d/deep/er")));
+    let mut lines = output.stdout.lines();
+    assert_eq!(lines.next(), scratch.at("d/deep/er").to_str(), "{output:?}");
+    let device = fs::metadata(scratch.at("d")).unwrap().dev().to_string();
+    let devices: Vec<&str> = lines.by_ref().take(2).collect();
+    assert!(devices[0] == devices[1] && devices[0] != device, "{output:?}");
+    assert_eq!(lines.next(), Some("x"));
+}
+
+#[test]
+fn directories_may_be_named_in_any_way() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    for name in ["d/below", "other", "space in it,and\\more"] {
+        fs::create_dir(scratch.at(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("other", scratch.at("link")).unwrap();
+    let count = "grep -c fuse.dio /proc/self/mountinfo";
+    let counted = |directories: &[&str]| {
+        let mut words: Vec<&str> = directories.iter().flat_map(|directory| ["--dir", directory]).collect();
+        words.extend(["--", "sh", "-c", count]);
+        scratch.well(&words).trim().parse::<usize>().unwrap()
+    };
+    assert_eq!(counted(&[]), 1);
+    assert_eq!(counted(&["d", "./d/", "d/../d", scratch.at("d").to_str().unwrap()]), 1);
+    assert_eq!(counted(&["d/below", "d"]), 1);
+    assert_eq!(counted(&["link", "other"]), 2);
+    assert_eq!(counted(&["space in it,and\\more", "other"]), 3);
+    // A mount point below is another file system, with a connection of its own; a second path of one shares it.
+    let script = format!(
+        "mkdir t bound && mount -t tmpfs none t && mkdir t/s && mount --bind other bound && mount --bind t d/below &&
+         {DIO} run --dir d --dir d/below --dir other --dir bound -- sh -ec '
+             echo 1 > other/one; echo 2 >> bound/one; cat bound/one other/one
+             test -d d/below/s; echo x > d/below/s/file
+             stat -c %d d d/below other bound' &&
+         cat t/s/file"
+    );
+    let output = run(Command::new("unshare").args(["-m", "sh", "-ec", &script]).current_dir(scratch.at("")));
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(lines[..4], ["1", "2", "1", "2"], "{output:?}");
+    let [d, below, other, bound] = lines[4..8] else { panic!("{output:?}") };
+    assert!(d != below && below != other && other == bound, "{output:?}");
+    assert_eq!(lines[8], "x");
+}
+
+#[test]
+fn static_programs_are_served_too() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let source = "fn main() { std::fs::write(\"d/out\", std::fs::read(\"d/in\").unwrap()).unwrap(); }";
+    fs::write(scratch.at("copy.rs"), source).unwrap();
+    fs::write(scratch.at("d/in"), "bytes").unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let built = run(Command::new(rustc)
+        .args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static", "-o", "copy", "copy.rs"])
+        .current_dir(scratch.at("")));
+    if !built.status.success() {
+        skip!("no static programs can be built here: {}", built.stderr);
+        return;
+    }
+    let dynamic = run(Command::new("ldd").arg(scratch.at("copy")));
+    assert!(!dynamic.status.success() || dynamic.stdout.contains("statically"), "{dynamic:?}");
+    scratch.well(&["-o", "cio", "./copy"]);
+    assert_eq!(fs::read_to_string(scratch.at("d/out")).unwrap(), "bytes");
+    // The program itself may lie below the directory.
+    fs::rename(scratch.at("copy"), scratch.at("d/copy")).unwrap();
+    scratch.well(&["d/copy"]);
+}
+
+#[test]
+fn the_server_is_nobodys_child_and_keeps_nothing_open() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // A shell that waits for all of its children, and a pipe whose end must come with the command's.
+    let mut command = scratch.command(&["--", "sh", "-c", "ps -o pid= --ppid $$ | grep -cv \"^ *$!\"; wait; echo end"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.ends_with("end\n"), "{said}");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_process_left_behind_keeps_its_mount_and_then_all_is_gone() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    run(Command::new("mkfifo").arg(scratch.at("gate")));
+    let output = scratch.script("(trap '' HUP; read go; echo late > d/late) > /dev/null 2>&1 < gate & true");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(scratch.servers().len(), 1);
+    fs::write(scratch.at("gate"), "go\n").unwrap();
+    scratch.no_server_stays();
+    assert_eq!(fs::read_to_string(scratch.at("d/late")).unwrap(), "late\n");
+}
+
+/// A command that does the first script, says `ready` and does the second.
+fn started(
+    scratch: &Scratch,
+    first: &str,
+    script: &str,
+) -> (std::process::Child, BufReader<std::process::ChildStdout>) {
+    let script = format!("{first}; echo ready; {script}");
+    let mut command = scratch.command(&["--", "sh", "-c", &script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    if line != "ready\n" {
+        let mut said = String::new();
+        let _ = child.stderr.take().unwrap().read_to_string(&mut said);
+        panic!("{line}{said}");
+    }
+    (child, lines)
+}
+
+fn kill(signal: &str, pid: u32) {
+    let output = run(Command::new("kill").args([signal, &pid.to_string()]));
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn nothing_stays_when_the_command_is_killed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let before = our_mounts();
+    let (mut child, _lines) = started(&scratch, "true", "while :; do echo x >> d/file; done");
+    assert_eq!(scratch.servers().len(), 1);
+    assert!(our_mounts() <= before, "seen from outside:\n{}", mounts());
+    kill("-9", child.id());
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    scratch.no_server_stays();
+    assert!(our_mounts() <= before);
+}
+
+#[test]
+fn when_the_server_is_killed_the_command_gets_errors() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "read go; echo after >&3; echo $?; cat d/file; echo $?; cd d; echo $?; exit 7";
+    let (mut child, mut lines) = started(&scratch, "exec 3> d/file; echo before >&3", script);
+    let server = scratch.servers();
+    assert_eq!(server.len(), 1);
+    kill("-9", server[0]);
+    scratch.no_server_stays();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert!(rest.lines().count() == 3 && rest.lines().all(|status| status != "0"), "{rest}");
+    assert_eq!(fs::read_to_string(scratch.at("d/file")).unwrap(), "before\n");
+}
+
+#[test]
+fn the_server_ends_with_the_command_and_by_no_signal_before() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mut child, mut lines) = started(&scratch, "true", "read go; echo last > d/last; cat d/last");
+    let server = scratch.servers()[0];
+    // As a service manager does that stops a service, and a terminal that is closed.
+    for signal in ["-TERM", "-HUP", "-INT"] {
+        kill(signal, server);
+    }
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "last\n");
+    assert!(child.wait().unwrap().success());
+    scratch.no_server_stays();
+}
+
+#[test]
+fn signals_stop_continue_and_end_the_command() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mut child, mut lines) = started(&scratch, "trap 'echo term; exit 9' TERM", "while :; do sleep 0.01; done");
+    let state = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()
+    };
+    kill("-TSTP", child.id());
+    let patience = Instant::now() + Duration::from_secs(20);
+    while state() != 'T' {
+        assert!(Instant::now() < patience);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill("-CONT", child.id());
+    kill("-TERM", child.id());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "term\n");
+    assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+/// Runs a script through `dio run` on a terminal of its own (script(1)); gives what is written to the terminal to `answer`,
+/// which may type something.
+fn on_terminal(
+    scratch: &Scratch,
+    script: &str,
+    mut answer: impl FnMut(&str) -> Option<&'static [u8]>,
+) -> (Option<i32>, String) {
+    fs::write(scratch.at("script.sh"), script).unwrap();
+    let inner = format!("stty -echo cols 97 rows 31; exec {DIO} run --dir d -- sh script.sh");
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &inner, "/dev/null"])
+        .current_dir(scratch.at(""))
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keyboard = child.stdin.take().unwrap();
+    let mut screen = String::new();
+    let mut output = child.stdout.take().unwrap();
+    let mut part = [0; 512];
+    loop {
+        let length = output.read(&mut part).unwrap();
+        if length == 0 {
+            break;
+        }
+        screen.push_str(&String::from_utf8_lossy(&part[..length]));
+        if let Some(typed) = answer(&screen) {
+            keyboard.write_all(typed).unwrap();
+        }
+    }
+    (child.wait().unwrap().code(), screen.replace('\r', ""))
+}
+
+#[test]
+fn the_terminal_is_the_commands() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut typed = false;
+    let script =
+        "tty > d/tty; stty size; trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.01; done";
+    let (status, screen) = on_terminal(&scratch, script, |screen| {
+        let now = !typed && screen.contains("ready");
+        typed |= now;
+        now.then_some(b"\x03")
+    });
+    assert_eq!(status, Some(7), "{screen}");
+    assert_eq!(screen, "31 97\nready\ninterrupted\n");
+    assert!(fs::read_to_string(scratch.at("d/tty")).unwrap().starts_with("/dev/pts/"));
+    scratch.no_server_stays();
+    // Reading from it takes that the command is in the foreground.
+    let mut typed = false;
+    let (status, screen) = on_terminal(&scratch, "echo ready; read line; echo got $line", |screen| {
+        let now = !typed && screen.contains("ready");
+        typed |= now;
+        now.then_some(b"words\n")
+    });
+    assert_eq!((status, screen.as_str()), (Some(0), "ready\ngot words\n"));
+}
+
+/// What is run as a user: `dio`, where a user can run it, with a `/dev/fuse` of the given mode.
+fn as_user(scratch: &Scratch, mode: &str, script: &str) -> Output {
+    let dio = scratch.at("dio");
+    if !dio.exists() && fs::hard_link(DIO, &dio).is_err() {
+        dio_test::copy_program(DIO, &dio);
+    }
+    let owned = run(Command::new("chown").arg("nobody:nogroup").arg(scratch.at("d")));
+    assert!(owned.status.success(), "{owned:?}");
+    let prepare = format!(
+        "rm -f fuse; mknod -m {mode} fuse c 10 229; mount --bind fuse /dev/fuse;
+         exec setpriv --reuid nobody --regid nogroup --clear-groups sh -c '{script}'"
+    );
+    run(Command::new("unshare").args(["-m", "sh", "-ec", &prepare]).current_dir(scratch.at("")).env("LC_ALL", "C"))
+}
+
+#[test]
+fn users_need_no_root() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::write(scratch.at("d/of_root"), "readable").unwrap();
+    let script = "./dio run -o cio --dir d -- sh -ec \"id -un; id -gn; cat d/of_root; echo; echo mine > d/mine; \
+                  grep -c fuse.dio /proc/self/mountinfo; grep CapEff /proc/self/status; ln -s mine d/link; chmod 640 d/mine; mv d/link d/l; exit 5\"";
+    let output = as_user(&scratch, "666", script);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert_eq!(output.stdout, "nobody\nnogroup\nreadable\n1\nCapEff:\t0000000000000000\n", "{output:?}");
+    let mine = fs::metadata(scratch.at("d/mine")).unwrap();
+    assert_eq!((mine.uid(), mine.gid(), mine.mode() & 0o777), (65534, 65534, 0o640));
+    assert_eq!(fs::read_link(scratch.at("d/l")).unwrap(), Path::new("mine"));
+    scratch.no_server_stays();
+}
+
+#[test]
+fn where_users_may_not_the_cure_is_told() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let output = as_user(&scratch, "600", "./dio run --dir d true");
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(
+        output.stderr.contains("/dev/fuse: Permission denied") && output.stderr.contains("chmod 666"),
+        "{output:?}"
+    );
+    // The limit holds in the namespace in which it is set and in those below it.
+    let refused = "unshare -Ur sh -c \"echo 0 > /proc/sys/user/max_user_namespaces; exec setpriv --bounding-set -all \
+                   --inh-caps -all ./dio run --dir d true\"";
+    let output = as_user(&scratch, "666", refused);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(output.stderr.contains("max_user_namespaces"), "{output:?}");
+    scratch.no_server_stays();
+}

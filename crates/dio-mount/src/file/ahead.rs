@@ -1,0 +1,342 @@
+//! Reading ahead: what a program reads in order is there, or on its way, when it asks for it.
+//!
+//! A handle has a few streams, told apart by where each has come to. What is worth reading ahead of a stream is twice what it
+//! has read, between the bounds of the settings, so what is read in vain stays in proportion to what was useful. The bytes
+//! are used only while nothing of their range changes through this mount, and for no longer than [`FRESH`].
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use dio::File;
+
+use super::changes::Watch;
+use super::memory::{Chunk, LARGE, SIZES};
+use super::shared::Shared;
+use crate::stats::{Event, FileStats};
+
+/// How old bytes may be that were read ahead, so that changes made beside the mount show.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Streams of a handle that are told apart.
+const STREAMS: usize = 8;
+
+/// A stream may leave out, or arrive out of order by, so many bytes: threads that share a handle, and the kernel's own
+/// read-ahead, do not ask in order.
+const SLACK: u64 = 256 << 10;
+
+/// Smallest and largest request.
+const REQUEST: (u64, u64) = (64 << 10, SIZES[LARGE] as u64);
+
+/// What is read ahead for a handle.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    streams: Vec<Stream>,
+    pieces: Vec<Arc<Piece>>,
+    /// Reads so far.
+    clock: u64,
+}
+
+/// Reads in order.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    start: u64,
+    next: u64,
+    used: u64,
+}
+
+impl Stream {
+    fn is_continued_by(&self, range: &Range<u64>) -> bool {
+        let proven = self.next - self.start >= SLACK;
+        let slack = if proven { SLACK } else { 0 };
+        (self.next.saturating_sub(slack)..=self.next + slack).contains(&range.start)
+    }
+}
+
+/// Bytes that were read, or are being read.
+#[derive(Debug)]
+pub(super) struct Piece {
+    range: Range<u64>,
+    watch: Watch,
+    figures: Arc<FileStats>,
+    memory: Mutex<Option<Chunk>>,
+    /// `None` where reading failed: whoever wants the bytes reads them again and gets the error.
+    fetched: OnceLock<Option<Fetched>>,
+    done: Condvar,
+    waiting: Mutex<()>,
+    used: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Fetched {
+    chunk: Chunk,
+    len: usize,
+    at: Instant,
+}
+
+impl Piece {
+    /// Reads the bytes, unless nobody wants them any more.
+    fn fetch(self: &Arc<Self>, file: &File) {
+        let chunk = self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let wanted = Arc::strong_count(self) > 1;
+        let fetched = chunk.filter(|_| wanted).and_then(|mut chunk| {
+            let len = (self.range.end - self.range.start) as usize;
+            let len = file.read_at(&mut chunk.bytes_mut()[..len], self.range.start).ok()?;
+            Some(Fetched { chunk, len, at: Instant::now() })
+        });
+        self.figures.count(Event::ReadAhead, fetched.as_ref().map_or(0, |fetched| fetched.len as u64));
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.fetched.set(fetched);
+        drop(waiting);
+        self.done.notify_all();
+    }
+
+    fn wait(&self) -> Option<&Fetched> {
+        let mut waiting = None;
+        loop {
+            if let Some(fetched) = self.fetched.get() {
+                return fetched.as_ref();
+            }
+            let guard = waiting.unwrap_or_else(|| self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            if self.fetched.get().is_some() {
+                waiting = Some(guard);
+                continue;
+            }
+            waiting = Some(self.done.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// The bytes of the range that it holds, waiting for them, and whether the file ends behind them; `None` where they are
+    /// not those of the file any more, or there are none.
+    pub(super) fn get(&self, range: &Range<u64>) -> Option<(&[u8], bool)> {
+        let fetched = self.wait()?;
+        if fetched.at.elapsed() > FRESH || self.watch.has_changed(&self.range) {
+            return None;
+        }
+        let end = self.range.start + fetched.len as u64;
+        let upto = end.min(range.end);
+        if range.start < self.range.start || range.start >= upto {
+            return None;
+        }
+        self.used.store(true, Ordering::Relaxed);
+        let bytes =
+            &fetched.chunk.bytes()[(range.start - self.range.start) as usize..(upto - self.range.start) as usize];
+        Some((bytes, upto < range.end && end < self.range.end))
+    }
+
+    /// Whether it may still be of use.
+    fn is_fresh(&self) -> bool {
+        match self.fetched.get() {
+            None => true,
+            Some(None) => false,
+            Some(Some(fetched)) => fetched.at.elapsed() <= FRESH,
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        self.fetched.get().is_some()
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(Some(fetched)) = self.fetched.get()
+            && !*self.used.get_mut()
+        {
+            self.figures.count(Event::ReadAheadWaste, fetched.len as u64);
+        }
+    }
+}
+
+impl State {
+    /// Notes a read; returns how far behind it reading ahead is worth while.
+    fn note(&mut self, range: &Range<u64>, (min, max): (u64, u64)) -> u64 {
+        self.clock += 1;
+        let first = self.clock == 1;
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.is_continued_by(range)) {
+            stream.next = stream.next.max(range.end);
+            stream.used = self.clock;
+            return (stream.next - stream.start).saturating_mul(2).clamp(min.min(max), max);
+        }
+        if self.streams.len() == STREAMS {
+            let oldest = (0..STREAMS).min_by_key(|index| self.streams[*index].used).unwrap_or(0);
+            self.streams.swap_remove(oldest);
+        }
+        self.streams.push(Stream { start: range.start, next: range.end, used: self.clock });
+        // Most programs that begin at the beginning go on.
+        if first && range.start == 0 { min.min(max) } else { 0 }
+    }
+
+    fn holding(&self, at: u64) -> Option<&Arc<Piece>> {
+        self.pieces.iter().find(|piece| piece.range.contains(&at))
+    }
+
+    /// The end of what is held without a gap from `at` on.
+    fn reach(&self, mut at: u64) -> u64 {
+        while let Some(piece) = self.holding(at) {
+            at = piece.range.end;
+        }
+        at
+    }
+
+    fn covering(&self, range: &Range<u64>) -> Vec<Arc<Piece>> {
+        let mut pieces = Vec::new();
+        let mut at = range.start;
+        while at < range.end
+            && let Some(piece) = self.holding(at)
+        {
+            at = piece.range.end;
+            pieces.push(Arc::clone(piece));
+        }
+        pieces
+    }
+}
+
+/// Size of the requests that fill a window, a power of two.
+fn request(window: u64) -> u64 {
+    let wish = (window / 4).clamp(REQUEST.0, REQUEST.1);
+    1 << wish.ilog2()
+}
+
+impl Ahead {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a read of the range would continue a stream.
+    pub(super) fn is_stream(&self, range: &Range<u64>) -> bool {
+        self.state().streams.iter().any(|stream| stream.is_continued_by(range))
+    }
+
+    /// Notes a read without reading ahead.
+    pub(super) fn note(&self, range: &Range<u64>) {
+        self.state().note(range, (0, 0));
+    }
+
+    /// What is held of the range a program reads, in order and without a gap from its start; and starts to read what it will
+    /// read next. What is missing of the range the caller reads, unless this thread has just done so.
+    pub(super) fn pieces(&self, shared: &Arc<Shared>, file: &Arc<File>, range: &Range<u64>) -> Vec<Arc<Piece>> {
+        let limits = shared.common.live.get().read_ahead;
+        let mut state = self.state();
+        let window = state.note(range, limits);
+        let next = range.end;
+        state.pieces.retain(|piece| {
+            // A little stays for those who come late.
+            let passed = piece.range.end + SLACK <= next && piece.is_there();
+            !passed && piece.is_fresh() && !piece.watch.has_changed(&piece.range)
+        });
+        let reached = state.reach(range.start);
+        let request = request(window);
+        if window == 0 || reached >= range.end.saturating_add(window).saturating_sub(request) && reached >= range.end {
+            return state.covering(range);
+        }
+        let unit = file.block_align().max(4096);
+        let end = file.size().unwrap_or(0).next_multiple_of(unit);
+        let mut mine = None;
+        let mut at = reached - reached % unit;
+        if at < range.end && range.end - at < request && at < end {
+            // This thread waits for it, so it reads it, and a little more.
+            mine = shared.piece(at..boundary(at, request).max(range.end.next_multiple_of(unit)).min(end), &mut at);
+            state.pieces.extend(mine.clone());
+        } else {
+            at = at.max(range.end - range.end % unit);
+        }
+        let target = range.end.saturating_add(window).min(end);
+        while at < target {
+            let Some(piece) = shared.piece(at..boundary(at, request).min(end), &mut at) else { break };
+            let (fetching, file) = (Arc::clone(&piece), Arc::clone(file));
+            if !shared.common.crew.run(false, move || fetching.fetch(&file)) {
+                break;
+            }
+            state.pieces.push(piece);
+        }
+        let pieces = state.covering(range);
+        drop(state);
+        if let Some(piece) = mine {
+            piece.fetch(file);
+        }
+        pieces
+    }
+
+    /// Forgets what has been held for too long; true while anything is left.
+    pub(super) fn tidy(&self) -> bool {
+        let mut state = self.state();
+        state.pieces.retain(|piece| piece.is_fresh());
+        !state.pieces.is_empty()
+    }
+}
+
+/// Where a request that starts at `at` ends: at the next multiple of its size, so that requests come to be aligned.
+fn boundary(at: u64, request: u64) -> u64 {
+    (at + 1).next_multiple_of(request)
+}
+
+impl Shared {
+    /// A piece to be read, if there is memory for it; moves `at` to its end.
+    fn piece(&self, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
+        let range = range.start..range.end.min(range.start + REQUEST.1);
+        let chunk = self.common.memory.take((range.end - range.start) as usize)?;
+        self.common.janitor.stir();
+        *at = range.end;
+        Some(Arc::new(Piece {
+            range,
+            watch: self.changes.watch(),
+            figures: Arc::clone(&self.about.figures),
+            memory: Mutex::new(Some(chunk)),
+            fetched: OnceLock::new(),
+            done: Condvar::new(),
+            waiting: Mutex::new(()),
+            used: AtomicBool::new(false),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(reads: impl IntoIterator<Item = Range<u64>>) -> Vec<u64> {
+        let mut state = State::default();
+        reads.into_iter().map(|range| state.note(&range, (64 << 10, 8 << 20))).collect()
+    }
+
+    #[test]
+    fn the_window_grows_with_what_was_read_in_order() {
+        let found = windows((0..4096).map(|step| step * 4096..(step + 1) * 4096));
+        assert_eq!(found[0], 64 << 10, "whoever begins at the beginning is given credit");
+        assert!(found.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert_eq!(found[1023], 8 << 20);
+        assert_eq!(*found.last().unwrap(), 8 << 20);
+    }
+
+    #[test]
+    fn random_reads_have_no_window() {
+        let mut rng = dio_test::Seed::new().rng();
+        let mut at = || rng.range(1..1 << 30) * 4096;
+        let found = windows((0..1000).map(|_| at()).map(|at| at..at + 4096));
+        assert!(found.iter().all(|window| *window == 0));
+    }
+
+    #[test]
+    fn interleaved_streams_are_told_apart() {
+        let reads = (0..100).flat_map(|step| (1..=4u64).map(move |stream| (stream << 30) + step * 8192));
+        let found = windows(reads.map(|at| at..at + 8192));
+        assert!(found[4..].iter().all(|window| *window >= 64 << 10));
+    }
+
+    #[test]
+    fn requests_come_to_be_aligned() {
+        assert_eq!(
+            [request(0), request(1 << 20), request(8 << 20), request(u64::MAX)],
+            [64 << 10, 256 << 10, 1 << 20, 1 << 20]
+        );
+        assert_eq!(
+            [boundary(0, 1 << 20), boundary(4096, 1 << 20), boundary(1 << 20, 1 << 20)],
+            [1 << 20, 1 << 20, 2 << 20]
+        );
+    }
+}

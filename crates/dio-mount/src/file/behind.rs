@@ -1,0 +1,256 @@
+//! Writing behind: what a program writes in order is acknowledged at once, gathered into large aligned blocks, and written
+//! by a thread of the background, or by the first request that has to wait for it.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dio::File;
+use rustix::io::{Errno, Result};
+
+use super::descriptors::Descriptors;
+use super::memory::{Chunk, LARGE, SIZES};
+use super::shared::Shared;
+use crate::stats::{Event, Wait};
+
+/// Bytes of a block; blocks start at multiples of it in the file.
+const BLOCK: u64 = SIZES[LARGE] as u64;
+
+/// Most blocks of one write to the source.
+const MOST_JOINED: usize = 8;
+
+/// What has not grown for so long is written although its last block is not full.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// Where the source has less room than this many bytes besides what is pending everywhere, nothing is acknowledged before it
+/// is written: a lack of space is then told by the very write that meets it.
+const ROOM: u64 = 64 << 20;
+
+/// Where pending bytes go.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) file: Arc<File>,
+    pub(super) descriptors: Arc<Descriptors>,
+}
+
+/// Acknowledged bytes of an inode that are not yet written.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// Their number, for those who only want to know whether there are any. Changes under the lock.
+    bytes: AtomicU64,
+    state: Mutex<State>,
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Invariant: consecutive, and behind what is being written.
+    pieces: VecDeque<Piece>,
+    writing: Option<Range<u64>>,
+    /// Invariant: set while there is anything.
+    target: Option<Target>,
+    /// A thread of the background will come.
+    scheduled: bool,
+    /// Bytes taken in and written since the beginning: who waits, waits for what was taken in before.
+    taken: u64,
+    done: u64,
+    latest: Option<Instant>,
+}
+
+/// A part of a block.
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    len: usize,
+    chunk: Chunk,
+}
+
+impl Piece {
+    fn place(&self) -> usize {
+        (self.start % BLOCK) as usize
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.len as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.len > 0 && self.end() % BLOCK == 0
+    }
+}
+
+impl State {
+    fn range(&self) -> Option<Range<u64>> {
+        let start = self.writing.as_ref().map(|range| range.start).or(self.pieces.front().map(|piece| piece.start))?;
+        let end = self.pieces.back().map(Piece::end).or(self.writing.as_ref().map(|range| range.end))?;
+        Some(start..end)
+    }
+
+    /// Appends what fits into the last block.
+    fn fill(&mut self, bytes: &[u8]) -> usize {
+        let Some(piece) = self.pieces.back_mut().filter(|piece| !piece.is_full()) else { return 0 };
+        let from = piece.place() + piece.len;
+        let count = bytes.len().min(BLOCK as usize - from);
+        piece.chunk.bytes_mut()[from..from + count].copy_from_slice(&bytes[..count]);
+        piece.len += count;
+        count
+    }
+}
+
+impl Behind {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes pending.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Where the file will end at least when everything is written.
+    pub(super) fn end(&self) -> Option<u64> {
+        if self.bytes() == 0 { None } else { self.state().range().map(|range| range.end) }
+    }
+
+    /// Whether any byte of the range is pending.
+    pub(super) fn overlaps(&self, range: &Range<u64>) -> bool {
+        let overlaps = |pending: Range<u64>| pending.start < range.end && range.start < pending.end;
+        self.bytes() > 0 && self.state().range().is_some_and(overlaps)
+    }
+
+    /// Whether it is time to write although nobody asks.
+    pub(super) fn is_due(&self) -> bool {
+        self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
+    }
+}
+
+impl Shared {
+    /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes are pending then. False
+    /// where that cannot be: the caller writes it, after what is pending.
+    pub(super) fn take_in(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+        let len = bytes.len() as u64;
+        if len > most || bytes.is_empty() {
+            return false;
+        }
+        let mut state = self.behind.state();
+        while state.range().is_some() && self.behind.bytes() + len > most {
+            let since = Instant::now();
+            state = self.write_some(state, true);
+            self.about.figures.waited(Wait::Queue, since.elapsed());
+        }
+        // Nothing pending begins behind the end of the source, so what is before it can be read there.
+        let follows = match state.range() {
+            Some(pending) => pending.end == offset,
+            None => target.file.size().is_ok_and(|size| offset <= size),
+        };
+        let same = |known: &Target| Arc::ptr_eq(&known.file, &target.file);
+        if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(same) {
+            return false;
+        }
+        let room = state.pieces.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
+        let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len)) else { return false };
+        // Before the bytes can be seen here: what was read ahead of them no longer counts.
+        self.changes.note(offset..offset + len);
+        let mut done = state.fill(bytes);
+        while done < bytes.len() {
+            let chunk = chunks.pop().expect("there is a chunk for every block that is begun");
+            state.pieces.push_back(Piece { start: offset + done as u64, len: 0, chunk });
+            done += state.fill(&bytes[done..]);
+        }
+        state.target = Some(target.clone());
+        state.latest = Some(Instant::now());
+        state.taken += len;
+        self.behind.bytes.fetch_add(len, Ordering::AcqRel);
+        self.about.figures.count(Event::WriteBehind, len);
+        self.common.janitor.stir();
+        if !state.scheduled && state.writing.is_none() && state.pieces.front().is_some_and(Piece::is_full) {
+            let shared = Arc::clone(self);
+            state.scheduled = self.common.crew.run(true, move || shared.write_full());
+        }
+        true
+    }
+
+    /// Memory for the blocks that `len` bytes at `start` begin.
+    fn chunks(&self, target: &Target, start: u64, len: u64) -> Option<Vec<Chunk>> {
+        if len == 0 {
+            return Some(Vec::new());
+        }
+        let count = (start + len).div_ceil(BLOCK) - start / BLOCK;
+        let room = rustix::fs::fstatvfs(target.descriptors.base()).ok()?;
+        let pending = self.common.live.get().limit;
+        if room.f_bavail.saturating_mul(room.f_frsize) < ROOM + pending {
+            return None;
+        }
+        (0..count).map(|_| self.common.memory.take(BLOCK as usize)).collect()
+    }
+
+    /// Writes full blocks while there are any.
+    fn write_full(&self) {
+        let mut state = self.behind.state();
+        state.scheduled = false;
+        while state.pieces.front().is_some_and(Piece::is_full) {
+            state = self.write_some(state, false);
+        }
+    }
+
+    /// Waits until everything that has been taken in by now is written, writing it in this thread unless another does so. An
+    /// error is kept for the writers.
+    pub(super) fn settle(&self) {
+        if self.behind.bytes() == 0 {
+            return;
+        }
+        let mut state = self.behind.state();
+        let mark = state.taken;
+        while state.done < mark {
+            state = self.write_some(state, true);
+        }
+    }
+
+    /// Writes the first blocks, or waits for the thread that does. Without `partial`, only full ones.
+    fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State>, partial: bool) -> MutexGuard<'a, State> {
+        if state.writing.is_some() {
+            return self.behind.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.pieces.iter().take(MOST_JOINED).take_while(|piece| partial || piece.is_full()).count();
+        let pieces: Vec<Piece> = state.pieces.drain(..count).collect();
+        let (Some(first), Some(last), Some(target)) = (pieces.first(), pieces.last(), state.target.clone()) else {
+            return state;
+        };
+        let range = first.start..last.end();
+        let len = range.end - range.start;
+        state.writing = Some(range.clone());
+        drop(state);
+        let outcome = write(&target, &pieces);
+        self.about.figures.count(Event::WriteBehindWritten, len);
+        if let Err(errno) = outcome {
+            self.errors.record(errno);
+        }
+        self.changes.note(range);
+        drop(pieces);
+        let mut state = self.behind.state();
+        state.writing = None;
+        state.done += len;
+        if state.pieces.is_empty() {
+            state.target = None;
+        }
+        self.behind.bytes.fetch_sub(len, Ordering::AcqRel);
+        self.behind.written.notify_all();
+        state
+    }
+}
+
+fn write(target: &Target, pieces: &[Piece]) -> Result<()> {
+    let slices: Vec<IoSlice<'_>> = pieces
+        .iter()
+        .map(|piece| IoSlice::new(&piece.chunk.bytes()[piece.place()..piece.place() + piece.len]))
+        .collect();
+    let outcome = target.file.write_vectored_at(&slices, pieces[0].start);
+    outcome.map_err(|error| match target.descriptors.failed(&target.file, &error) {
+        // Nothing that was acknowledged may be refused for how it was asked for.
+        Errno::INVAL => Errno::IO,
+        errno => errno,
+    })
+}

@@ -1,0 +1,138 @@
+//! What has been changed of an inode lately: says whether bytes read a moment ago are still those of the file.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Changes that are remembered one by one while somebody watches. Bytes read before the oldest of them count as changed.
+const REMEMBERED: usize = 1024;
+
+/// The changes of one inode. Each is noted twice, when it begins and when it is over: bytes that were read in between may
+/// be old, new or both.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Notes so far. Changes only under the lock; read without it where nothing has happened, which is nearly always.
+    count: AtomicU64,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    /// The latest notes, the last of which has the number `count - 1`. Invariant: empty while nobody watches.
+    ranges: VecDeque<Range<u64>>,
+    watchers: usize,
+}
+
+/// A change under way; over when dropped.
+#[derive(Debug)]
+pub(super) struct Change<'a> {
+    changes: &'a Changes,
+    range: Range<u64>,
+}
+
+/// Somebody who has read, or is about to read, and wants to know what changes from now on.
+#[derive(Debug)]
+pub(super) struct Watch {
+    changes: Arc<Changes>,
+    since: u64,
+}
+
+impl Changes {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a range is about to be changed, or has been.
+    pub(super) fn note(&self, range: Range<u64>) {
+        let mut log = self.log();
+        self.count.fetch_add(1, Ordering::Release);
+        if log.watchers > 0 {
+            log.ranges.push_back(range);
+            if log.ranges.len() > REMEMBERED {
+                log.ranges.pop_front();
+            }
+        }
+    }
+
+    /// A change of a range begins.
+    pub(super) fn begin(&self, range: Range<u64>) -> Change<'_> {
+        self.note(range.clone());
+        Change { changes: self, range }
+    }
+
+    /// From now on.
+    pub(super) fn watch(self: &Arc<Self>) -> Watch {
+        let mut log = self.log();
+        log.watchers += 1;
+        Watch { changes: Arc::clone(self), since: self.count.load(Ordering::Acquire) }
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.changes.note(self.range.clone());
+    }
+}
+
+impl Watch {
+    /// Whether anything within the range may have changed since.
+    pub(super) fn has_changed(&self, range: &Range<u64>) -> bool {
+        let count = self.changes.count.load(Ordering::Acquire);
+        if count == self.since {
+            return false;
+        }
+        let log = self.changes.log();
+        let count = self.changes.count.load(Ordering::Acquire);
+        let new = (count - self.since) as usize;
+        let Some(first) = log.ranges.len().checked_sub(new) else { return true };
+        log.ranges.range(first..).any(|changed| changed.start < range.end && range.start < changed.end)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut log = self.changes.log();
+        log.watchers -= 1;
+        if log.watchers == 0 {
+            log.ranges = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_after_the_watch_began_and_within_the_range_counts() {
+        let changes = Arc::new(Changes::default());
+        changes.note(0..10);
+        let watch = changes.watch();
+        assert!(!watch.has_changed(&(0..10)));
+        changes.note(10..20);
+        assert!(!watch.has_changed(&(0..10)));
+        assert!(watch.has_changed(&(0..11)));
+        assert!(!changes.watch().has_changed(&(0..100)));
+    }
+
+    #[test]
+    fn a_change_that_was_under_way_counts_when_it_is_over() {
+        let changes = Arc::new(Changes::default());
+        let change = changes.begin(5..6);
+        let watch = changes.watch();
+        assert!(!watch.has_changed(&(0..10)));
+        drop(change);
+        assert!(watch.has_changed(&(0..10)));
+    }
+
+    #[test]
+    fn what_is_no_longer_remembered_counts_as_changed() {
+        let changes = Arc::new(Changes::default());
+        let watch = changes.watch();
+        (0..REMEMBERED).for_each(|_| changes.note(100..200));
+        assert!(!watch.has_changed(&(0..10)));
+        changes.note(100..200);
+        assert!(watch.has_changed(&(0..10)));
+    }
+}

@@ -1,0 +1,166 @@
+//! Threads for what happens in the background: reading ahead, writing behind, and looking after what lies idle.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Most threads. Each runs one transfer at a time, so this is also how many the background has in flight.
+const MOST: usize = 8;
+
+/// A thread that found nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// A few threads, started when there is something to do.
+///
+/// Jobs may wait for locks of files, which are held for no longer than a transfer, but never for other jobs.
+#[derive(Debug)]
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What programs will wait for, before what they may.
+    urgent: VecDeque<Job>,
+    jobs: VecDeque<Job>,
+    /// Threads waiting for a job.
+    idle: usize,
+    threads: usize,
+    handles: Vec<JoinHandle<()>>,
+    over: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} jobs, {} threads", self.urgent.len() + self.jobs.len(), self.threads)
+    }
+}
+
+impl Crew {
+    pub(super) fn new() -> Crew {
+        Crew { shared: Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() }) }
+    }
+
+    /// Runs `job` soon; before others if it is `urgent`. False where there is no thread for it, now or later.
+    pub(super) fn run(&self, urgent: bool, job: impl FnOnce() + Send + 'static) -> bool {
+        let mut state = self.shared.state();
+        if state.over {
+            return false;
+        }
+        let waiting = state.urgent.len() + state.jobs.len();
+        if state.idle <= waiting && state.threads < MOST {
+            let shared = Arc::clone(&self.shared);
+            match thread::Builder::new().name("dio-background".into()).spawn(move || shared.work()) {
+                Ok(handle) => {
+                    state.threads += 1;
+                    state.handles.retain(|handle| !handle.is_finished());
+                    state.handles.push(handle);
+                }
+                Err(_) if state.threads == 0 => return false,
+                Err(_) => {}
+            }
+        }
+        if urgent {
+            state.urgent.push_back(Box::new(job))
+        } else {
+            state.jobs.push_back(Box::new(job))
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        true
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.over = true;
+        let handles = std::mem::take(&mut state.handles);
+        drop(state);
+        self.shared.wake.notify_all();
+        for handle in handles {
+            // The last reference to a mount may go away in one of its own threads.
+            if handle.thread().id() != thread::current().id() {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.urgent.pop_front().or_else(|| state.jobs.pop_front()) {
+                drop(state);
+                job();
+                state = self.state();
+                continue;
+            }
+            if state.over {
+                break;
+            }
+            state.idle += 1;
+            let (guard, wait) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.idle -= 1;
+            if wait.timed_out() && state.urgent.is_empty() && state.jobs.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_run_and_urgent_ones_first() {
+        let crew = Crew::new();
+        let (send, receive) = mpsc::channel();
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        // All threads are held up, so that the order of the rest can be told.
+        for _ in 0..MOST {
+            let gate = Arc::clone(&gate);
+            assert!(crew.run(false, move || gate.lock().unwrap().recv().unwrap()));
+        }
+        for number in 0..20 {
+            let send = send.clone();
+            crew.run(number >= 10, move || send.send(number).unwrap());
+        }
+        open.send(()).unwrap();
+        let order: Vec<i32> = (0..20).map(|_| receive.recv().unwrap()).collect();
+        assert_eq!(order, (10..20).chain(0..10).collect::<Vec<_>>());
+        (1..MOST).for_each(|_| open.send(()).unwrap());
+    }
+
+    #[test]
+    fn what_is_queued_is_run_before_the_end() {
+        let crew = Crew::new();
+        let count = Arc::new(Mutex::new(0));
+        for _ in 0..100 {
+            let count = Arc::clone(&count);
+            crew.run(false, move || *count.lock().unwrap() += 1);
+        }
+        drop(crew);
+        assert_eq!(*count.lock().unwrap(), 100);
+    }
+}

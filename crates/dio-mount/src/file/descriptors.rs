@@ -1,0 +1,175 @@
+//! The server's own opens of an inode: one descriptor to ask it things, and a [`dio::File`] for each way of doing I/O, made
+//! when it is first needed. All of them share the file's locks, which belong to the inode.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dio::file::FileError;
+use dio::lock::LockPolicy;
+use dio::{File, Mode, OpenOptions, SyncMethod};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use crate::stats::{Attached, FileStats, Source, Wait};
+
+/// A way of doing I/O on an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Manner {
+    /// How bytes travel.
+    pub(super) mode: Mode,
+    /// When they are durable.
+    pub(super) sync: SyncMethod,
+}
+
+impl Manner {
+    const MODES: [Mode; 3] = [Mode::Direct, Mode::Concurrent, Mode::Cached];
+    const SYNCS: [SyncMethod; 3] = [SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync];
+
+    fn index(self) -> usize {
+        let mode = Manner::MODES.iter().position(|mode| *mode == self.mode).expect("uncached is never asked for");
+        let sync = Manner::SYNCS.iter().position(|sync| *sync == self.sync).expect("all methods are there");
+        mode * Manner::SYNCS.len() + sync
+    }
+}
+
+/// What the files of an inode have in common.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    /// For messages.
+    pub(super) path: PathBuf,
+    pub(super) policy: LockPolicy,
+    /// Where the files' counters are told.
+    pub(super) figures: Arc<FileStats>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    file: Arc<File>,
+    _attached: Attached,
+}
+
+/// Opens of one inode with one access.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    base: OwnedFd,
+    readable: bool,
+    writable: bool,
+    about: About,
+    slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
+}
+
+impl Descriptors {
+    /// Takes over a descriptor.
+    ///
+    /// # Errors
+    /// That of `fcntl(2)`.
+    pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
+        let access = rustix::fs::fcntl_getfl(&base)? & OFlags::RWMODE;
+        let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
+        Ok(Arc::new(Descriptors { base, readable, writable, about, slots: Default::default() }))
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        self.readable
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The descriptor that goes through the page cache, to ask the system about the inode.
+    pub(super) fn base(&self) -> BorrowedFd<'_> {
+        self.base.as_fd()
+    }
+
+    fn slot(&self, manner: Manner) -> MutexGuard<'_, Option<Slot>> {
+        self.slots[manner.index()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file for a way of doing I/O. Where the inode may only be written, not read, no block can be patched, so
+    /// everything goes through the page cache there.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub(super) fn file(&self, manner: Manner) -> Result<Arc<File>> {
+        let mode = if self.readable { manner.mode } else { Mode::Cached };
+        let manner = Manner { mode, ..manner };
+        let mut slot = self.slot(manner);
+        if let Some(slot) = &*slot {
+            return Ok(Arc::clone(&slot.file));
+        }
+        let file = self.open(manner)?;
+        let source: Arc<dyn Source> = Arc::<File>::clone(&file);
+        // Concurrent I/O takes no ranges: whatever it waits for has the whole file.
+        let ranges = manner.mode == Mode::Direct && self.about.policy == LockPolicy::Range;
+        let attached = self.about.figures.attach(source, if ranges { Wait::Range } else { Wait::File });
+        *slot = Some(Slot { file: Arc::clone(&file), _attached: attached });
+        Ok(file)
+    }
+
+    fn open(&self, manner: Manner) -> Result<Arc<File>> {
+        let file = OpenOptions::new()
+            .read(self.readable)
+            .write(self.writable)
+            .mode(manner.mode)
+            .sync_method(manner.sync)
+            .lock_policy(self.about.policy)
+            .adopt(self.another()?, &self.about.path);
+        file.map(Arc::new).map_err(|error| error.errno())
+    }
+
+    /// Another open of the same inode: what is set for one (no read-ahead, for instance) must not hold for the other.
+    fn another(&self) -> Result<OwnedFd> {
+        let access = match (self.readable, self.writable) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        match reopen(self.base.as_fd(), access) {
+            // Permissions have changed since, or there is no /proc: an open file stays open all the same.
+            Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
+                rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
+            }
+            other => other,
+        }
+    }
+
+    /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program is told once and may go
+    /// on, so the next operation gets a new one.
+    pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
+        for slot in &self.slots {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            if slot.as_ref().is_some_and(|slot| Arc::ptr_eq(&slot.file, file)) {
+                *slot = None;
+            }
+        }
+        error.errno()
+    }
+}
+
+/// Opens an open file once more, by the name that it has in `/proc` whatever has become of its own.
+pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
+    let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    loop {
+        match rustix::fs::open(&name, flags | OFlags::CLOEXEC | OFlags::NOCTTY, rustix::fs::Mode::empty()) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// The access with which the server opens what a program opens with `flags`: blocks that a write covers in part are read
+/// first, so a writer reads.
+pub(super) fn access(flags: OFlags) -> OFlags {
+    if flags & OFlags::RWMODE == OFlags::RDONLY { OFlags::RDONLY } else { OFlags::RDWR }
+}
+
+/// Opens an inode for a program: with more than it asks for where that is allowed.
+pub(super) fn open_for(opener: &dyn Fn(OFlags) -> Result<OwnedFd>, flags: OFlags) -> Result<OwnedFd> {
+    let wanted = flags & OFlags::RWMODE;
+    match opener(access(flags)) {
+        Err(Errno::ACCESS) if wanted == OFlags::WRONLY => opener(OFlags::WRONLY),
+        other => other,
+    }
+}

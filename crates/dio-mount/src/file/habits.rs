@@ -1,0 +1,106 @@
+//! Hybrid I/O: which requests go past the page cache and which through it, chosen one by one.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::stats::Event;
+
+/// Bytes of the pieces of a file whose uses are remembered.
+const PIECE: u64 = 16 << 10;
+
+/// Pieces that are remembered.
+const REMEMBERED: usize = 2048;
+
+/// What was used lately of a file: a ghost list without order. A piece takes the place of another with the same hash, so
+/// what is read again within some thousand requests is found, and what is read once costs nothing.
+#[derive(Debug)]
+pub(super) struct Habits(Box<[AtomicU32]>);
+
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits((0..REMEMBERED).map(|_| AtomicU32::new(0)).collect())
+    }
+}
+
+impl Habits {
+    /// Whether the first piece of the range was used lately; now it is.
+    fn reuse(&self, range: &Range<u64>) -> bool {
+        // 0 is for places that were never taken.
+        let piece = (range.start / PIECE) as u32 | 1 << 31;
+        let place = (u64::from(piece).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % REMEMBERED;
+        self.0[place].swap(piece, Ordering::Relaxed) == piece
+    }
+
+    /// What to do with a read, and why. `None`: past the page cache, as it is the first of its kind.
+    pub(super) fn of_read(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Option<Event> {
+        if range.end - range.start >= from {
+            return Some(Event::HybridLarge);
+        }
+        if stream {
+            return Some(Event::HybridStream);
+        }
+        let reused = self.reuse(range);
+        if has_pages(source, range) {
+            Some(Event::HybridResident)
+        } else if reused {
+            Some(Event::HybridReread)
+        } else {
+            None
+        }
+    }
+
+    /// The same of a write. Small ones of what is in the page cache, or was used before, stay there: they are read or
+    /// written again.
+    pub(super) fn of_write(
+        &self,
+        source: BorrowedFd<'_>,
+        range: &Range<u64>,
+        from: u64,
+        stream: bool,
+    ) -> Option<Event> {
+        match self.of_read(source, range, from, stream) {
+            Some(Event::HybridReread) => Some(Event::HybridSmall),
+            other => other,
+        }
+    }
+}
+
+/// Whether the reason for a choice speaks for the page cache.
+pub(super) fn through_cache(event: Option<Event>) -> bool {
+    matches!(event, Some(Event::HybridResident | Event::HybridReread | Event::HybridSmall))
+}
+
+/// Whether any page of the range is in the page cache.
+pub(super) fn has_pages(source: BorrowedFd<'_>, range: &Range<u64>) -> bool {
+    dio::sys::cachestat(source, range.start, range.end - range.start).is_ok_and(|stat| stat.cache > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn small_requests_go_through_the_cache_when_they_come_again() {
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        let habits = Habits::default();
+        let read = |range: Range<u64>, stream| habits.of_read(file.as_fd(), &range, 1 << 20, stream);
+        assert_eq!(read(0..4096, false), None);
+        assert_eq!(read(0..4096, false), Some(Event::HybridReread));
+        assert_eq!(read(1 << 20..(1 << 20) + 4096, true), Some(Event::HybridStream));
+        assert_eq!(read(0..1 << 20, false), Some(Event::HybridLarge));
+        file.write_all_at(&[1; 4096], 64 << 10).unwrap();
+        assert_eq!(read(64 << 10..(64 << 10) + 10, false), Some(Event::HybridResident));
+        assert!(!through_cache(None) && !through_cache(Some(Event::HybridLarge)));
+    }
+
+    #[test]
+    fn what_is_read_once_is_never_taken_for_read_again() {
+        let habits = Habits::default();
+        let again = (0..100_000).filter(|piece| habits.reuse(&(piece * PIECE..piece * PIECE + 1))).count();
+        assert_eq!(again, 0);
+    }
+}

@@ -1,0 +1,172 @@
+//! Blocks for what is read ahead and written behind, within the limit of the mount, and a buffer for each thread.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dio::block::{Block, Pool};
+
+use crate::options::Live;
+
+/// Sizes of blocks in bytes, small and large. A large one is the longest request of the kernel.
+pub(super) const SIZES: [usize; 2] = [128 << 10, 1 << 20];
+
+/// Index of the large size.
+pub(super) const LARGE: usize = 1;
+
+/// A block that nobody has used for so long goes back to the system.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The memory of a mount for blocks.
+#[derive(Debug)]
+pub(super) struct Memory {
+    live: Live,
+    /// Bytes of all blocks, in use or idle. Invariant: what was reserved here before a block was made is given back when
+    /// the block goes back to the system, and only then.
+    bytes: AtomicU64,
+    idle: Mutex<[Vec<(Block, Instant)>; 2]>,
+}
+
+/// A block in use; idle again when dropped.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// Invariant: there until it is dropped.
+    block: Option<Block>,
+    size: usize,
+    memory: Arc<Memory>,
+}
+
+impl Memory {
+    pub(super) fn new(live: Live) -> Arc<Memory> {
+        Arc::new(Memory { live, bytes: AtomicU64::new(0), idle: Mutex::default() })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, [Vec<(Block, Instant)>; 2]> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A block of at least `len` bytes, or of the largest size if that is less. `None` where the limit allows no other:
+    /// the caller then does without.
+    pub(super) fn take(self: &Arc<Self>, len: usize) -> Option<Chunk> {
+        let size = usize::from(len > SIZES[0]);
+        let found = self.idle()[size].pop();
+        let block = match found {
+            Some((block, _)) => block,
+            None => {
+                self.reserve(SIZES[size] as u64)?;
+                match Pool::new(SIZES[size], 1).map(|pool| pool.try_take()) {
+                    Ok(Some(block)) => block,
+                    _ => {
+                        self.bytes.fetch_sub(SIZES[size] as u64, Ordering::Relaxed);
+                        return None;
+                    }
+                }
+            }
+        };
+        Some(Chunk { block: Some(block), size, memory: Arc::clone(self) })
+    }
+
+    /// Half of the limit is for blocks; the other half is for names, inodes, and the buffers of threads.
+    fn reserve(&self, bytes: u64) -> Option<()> {
+        let limit = self.live.get().limit / 2;
+        let take = |used: u64| Some(used + bytes).filter(|sum| *sum <= limit);
+        if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            return Some(());
+        }
+        // Idle blocks of the other size stand in the way.
+        self.release(Duration::ZERO);
+        self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ())
+    }
+
+    /// Gives back to the system what nobody has used for a while.
+    pub(super) fn trim(&self) {
+        self.release(PATIENCE);
+    }
+
+    fn release(&self, patience: Duration) {
+        let mut gone = Vec::new();
+        let mut idle = self.idle();
+        for (blocks, size) in idle.iter_mut().zip(SIZES) {
+            // The latest used are at the end.
+            let old = blocks.partition_point(|(_, since)| since.elapsed() >= patience);
+            self.bytes.fetch_sub((old * size) as u64, Ordering::Relaxed);
+            gone.extend(blocks.drain(..old));
+        }
+        drop(idle);
+    }
+}
+
+impl Chunk {
+    fn block(&self) -> &Block {
+        self.block.as_ref().expect("a chunk has its block until it is dropped")
+    }
+
+    /// What has been put there.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.block().filled()
+    }
+
+    /// All of it, for writing.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.block.as_mut().expect("a chunk has its block until it is dropped").bytes_mut()
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.memory.idle()[self.size].push((block, Instant::now()));
+        }
+    }
+}
+
+thread_local! {
+    /// Aligned memory into which a request of this thread is read.
+    static BUFFER: RefCell<Option<Block>> = const { RefCell::new(None) };
+}
+
+/// Lends the thread's buffer, `len` bytes of it. What it holds is undefined. Must not be nested.
+///
+/// # Errors
+/// There is no memory for a buffer.
+pub(super) fn with_buffer<R>(len: usize, work: impl FnOnce(&mut [u8]) -> R) -> io::Result<R> {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.as_ref().is_none_or(|block| block.capacity() < len) {
+            *buffer = None;
+            *buffer = Pool::new(len.next_power_of_two().max(SIZES[0]), 1)?.try_take();
+        }
+        let block = buffer.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(work(&mut block.bytes_mut()[..len]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::settings;
+    use super::*;
+
+    #[test]
+    fn the_limit_holds_and_idle_blocks_make_room() {
+        let mut settings = settings();
+        settings.limit = 2 * (2 * SIZES[1] + SIZES[0]) as u64;
+        let memory = Memory::new(Live::new(settings));
+        let large: Vec<_> = (0..2).map(|_| memory.take(SIZES[1]).unwrap()).collect();
+        assert!(memory.take(SIZES[1]).is_none());
+        let small = memory.take(1).unwrap();
+        assert!(memory.take(1).is_none());
+        assert_eq!(memory.bytes(), (2 * SIZES[1] + SIZES[0]) as u64);
+        drop(large);
+        let again: Vec<_> = (0..9).map_while(|_| memory.take(1)).collect();
+        assert_eq!(again.len(), 9, "idle large blocks were given up for small ones");
+        drop((small, again));
+        memory.release(Duration::ZERO);
+        assert_eq!(memory.bytes(), 0);
+    }
+}

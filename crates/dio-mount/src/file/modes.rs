@@ -1,0 +1,113 @@
+//! What the kernel is told of a handle, and what that means for the other handles of the inode.
+//!
+//! | mode | the kernel's way | its flags |
+//! |---|---|---|
+//! | direct, concurrent, auto | every request comes here | `FOPEN_DIRECT_IO` |
+//! | cached, privileged | the kernel reads, writes and maps the source itself | `FOPEN_PASSTHROUGH` |
+//! | cached otherwise | the kernel's cache of this mount; what it lacks comes from here | none, or `FOPEN_KEEP_CACHE` |
+//!
+//! The kernel has rules (`fs/fuse/iomode.c`): while one handle of an inode is passed through, all must be, with the same
+//! backing file; none can be while a handle uses the cache of the mount, be it for a mapping. So the first open of an
+//! inode decides for as long as any handle is open: *backed* or *apart*.
+//!
+//! A mapping of a handle whose requests come here goes through the cache of the mount while the inode is apart. The kernel
+//! keeps that coherent with requests: it writes dirty pages back before, and drops the pages that a write covers. Backed, it
+//! would map the source itself, behind the server's back; so of a backed inode nothing is read ahead or written behind here.
+
+use dio::lock::LockPolicy;
+use fuser::FopenFlags;
+use rustix::fs::OFlags;
+
+use crate::options::Mode;
+
+/// Which way the kernel takes for a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Every read and write comes here.
+    Requests,
+    /// Reads and writes go to the kernel's cache of the mount; what it lacks, and everything written, comes here.
+    Cache,
+    /// The kernel reads, writes and maps the source.
+    Source,
+}
+
+/// How a handle is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) mode: Mode,
+    pub(super) flags: OFlags,
+    pub(super) policy: LockPolicy,
+}
+
+impl Wish {
+    /// The way of a handle of an inode that is backed, or not. With `O_DIRECT` any alignment is accepted, which the source
+    /// would not do, so such requests come here in any mode.
+    pub(super) fn way(&self, backed: bool) -> Way {
+        match self.mode {
+            Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
+            Mode::Cached if backed => Way::Source,
+            Mode::Cached => Way::Cache,
+            Mode::Direct | Mode::Concurrent | Mode::Auto => Way::Requests,
+        }
+    }
+
+    /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file. `unchanged` says that what the
+    /// kernel has cached of the inode still is what the source holds.
+    ///
+    /// With file locks the kernel lets in one writer of an inode at a time: that way those who wait occupy no thread of the
+    /// server, and other files go on.
+    pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
+        let parallel = self.mode == Mode::Concurrent || self.policy == LockPolicy::Range;
+        match way {
+            Way::Requests if parallel => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            Way::Requests => FopenFlags::FOPEN_DIRECT_IO,
+            Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
+            Way::Cache | Way::Source => FopenFlags::empty(),
+        }
+    }
+
+    /// How the requests of a handle are done where nothing else speaks against it.
+    pub(super) fn manner(&self) -> dio::Mode {
+        if self.mode == Mode::Concurrent { dio::Mode::Concurrent } else { dio::Mode::Direct }
+    }
+
+    /// Whether requests may be answered from what was read ahead, or before they are written. With `O_DIRECT` a program
+    /// wants to deal with the device itself.
+    pub(super) fn is_buffered(&self) -> bool {
+        !self.flags.contains(OFlags::DIRECT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(mode: Mode, flags: OFlags) -> Wish {
+        Wish { mode, flags, policy: LockPolicy::Range }
+    }
+
+    #[test]
+    fn passthrough_is_for_cached_handles_of_backed_inodes() {
+        for mode in Mode::ALL {
+            for backed in [false, true] {
+                let cached = mode == Mode::Cached;
+                let way = wish(mode, OFlags::RDWR).way(backed);
+                let expected = [Way::Requests, if backed { Way::Source } else { Way::Cache }][usize::from(cached)];
+                assert_eq!(way, expected, "{mode:?} {backed}");
+                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(backed), Way::Requests);
+            }
+        }
+    }
+
+    #[test]
+    fn only_file_locks_leave_writers_to_the_kernel() {
+        let parallel = |mode, policy| {
+            let flags = Wish { mode, flags: OFlags::RDWR, policy }.flags(Way::Requests, false);
+            assert!(flags.contains(FopenFlags::FOPEN_DIRECT_IO));
+            flags.contains(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES)
+        };
+        assert!(parallel(Mode::Direct, LockPolicy::Range));
+        assert!(!parallel(Mode::Direct, LockPolicy::WholeFile));
+        assert!(parallel(Mode::Concurrent, LockPolicy::WholeFile));
+    }
+}

@@ -1,0 +1,194 @@
+//! What changes a file other than by writing: size, allocation, copies of ranges; and where its data is.
+
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dio::residency::{Picture, write_back};
+use dio::{Mode as Manner, OpenOptions};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
+use rustix::io::{Errno, Result};
+
+use super::descriptors::{Descriptors, open_for};
+use super::shared::{Handle, Routes, Shared, file_of};
+use crate::stats::Event;
+
+/// Bytes that the kernel copies at a time, so that others get at the file in between, and little of it is in the page cache.
+const COPIED: u64 = 16 << 20;
+
+/// `whence` of `lseek(2)`, the same on every architecture (`include/uapi/linux/fs.h`).
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+impl Shared {
+    /// Sets the size, alone with the file.
+    pub(super) fn set_size(&self, size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
+        if self.routes().writing().is_err() {
+            self.offer(open_for(opener, OFlags::WRONLY)?)?;
+        }
+        let routes = self.alone();
+        let descriptors = routes.writing()?;
+        let old = rustix::fs::fstat(descriptors.base())?.st_size as u64;
+        let _change = self.changes.begin(size.min(old)..u64::MAX);
+        let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
+        file.set_size(size).map_err(|error| descriptors.failed(&file, &error))?;
+        self.known_end.store(size, Ordering::Relaxed);
+        if size > old {
+            self.about.figures.count(Event::Extend, size - old);
+        }
+        Ok(())
+    }
+}
+
+/// How something is done by one who is alone with a file: its locks are free then.
+fn alone_manner(routes: &Routes) -> Manner {
+    if routes.is_cached() { Manner::Cached } else { Manner::Direct }
+}
+
+/// Sets the size of an inode that nobody has open.
+pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
+    let fd = open_for(opener, OFlags::WRONLY)?;
+    let old = rustix::fs::fstat(&fd)?.st_size as u64;
+    let page = rustix::param::page_size() as u64;
+    if (old | size) % page == 0 {
+        return rustix::fs::ftruncate(&fd, size);
+    }
+    // The kernel zeroes the rest of a page in its cache; the file drops it again.
+    let file = OpenOptions::new().write(true).adopt(fd, "").map_err(|error| error.errno())?;
+    file.set_size(size).and_then(|()| file.settle()).map_err(|error| error.errno())
+}
+
+impl Handle {
+    /// `fallocate(2)`, alone with the file.
+    pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
+        let shared = &self.shared;
+        self.told()?;
+        let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        let routes = shared.alone();
+        let descriptors = routes.writing()?;
+        let flags = FallocateFlags::from_bits_retain(mode as u32);
+        let moves = flags.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE);
+        let _change = shared.changes.begin(offset..if moves { u64::MAX } else { end });
+        let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
+        let range = offset..end;
+        let outcome = if flags.is_empty() {
+            file.allocate(range, true)
+        } else if flags == FallocateFlags::KEEP_SIZE {
+            file.allocate(range, false)
+        } else if flags == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
+            file.punch(range)
+        } else {
+            shared.known_end.store(0, Ordering::Relaxed);
+            return with_pages_dropped(&routes, descriptors, offset..if moves { i64::MAX as u64 } else { end }, |fd| {
+                patiently(|| rustix::fs::fallocate(fd, flags, offset, length))
+            });
+        };
+        shared.known_end.store(0, Ordering::Relaxed);
+        outcome.map_err(|error| descriptors.failed(&file, &error))
+    }
+
+    /// `lseek(2)` for data and holes.
+    pub(super) fn seek(&self, offset: u64, whence: i32) -> Result<u64> {
+        let from = match whence {
+            SEEK_DATA => SeekFrom::Data(offset),
+            SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Errno::INVAL),
+        };
+        let routes = self.shared.routes();
+        self.shared.settle();
+        rustix::fs::seek(routes.any()?.base(), from)
+    }
+
+    /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the file system can. The
+    /// target is copied to by one who is alone with it.
+    pub(super) fn copy_to(&self, from: u64, to: &Handle, at: u64, length: u64) -> Result<u64> {
+        to.told()?;
+        let same = Arc::ptr_eq(&self.shared, &to.shared);
+        let mut copied = 0;
+        while copied < length {
+            let part = COPIED.min(length - copied);
+            let count = match (same, self.shared.ino < to.shared.ino) {
+                (true, _) => copy(&to.shared.alone(), None, to, from + copied, at + copied, part),
+                (false, true) => {
+                    let source = self.shared.routes();
+                    copy(&to.shared.alone(), Some((&self.shared, &source)), to, from + copied, at + copied, part)
+                }
+                (false, false) => {
+                    let target = to.shared.alone();
+                    let source = self.shared.routes();
+                    copy(&target, Some((&self.shared, &source)), to, from + copied, at + copied, part)
+                }
+            };
+            match count {
+                Ok(0) => break,
+                Ok(count) => copied += count,
+                // What has been copied is told; the error comes again with the next call.
+                Err(_) if copied > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(copied)
+    }
+}
+
+/// Copies a part; without a source of its own, within the target.
+fn copy(
+    target: &Routes,
+    source: Option<(&Shared, &Routes)>,
+    to: &Handle,
+    from: u64,
+    at: u64,
+    length: u64,
+) -> Result<u64> {
+    if let Some((shared, _)) = source {
+        shared.settle();
+    }
+    let (from_routes, writing) = (source.map_or(target, |(_, routes)| routes), target.writing()?);
+    let reading = from_routes.reading()?;
+    let _change = to.shared.changes.begin(at..at.saturating_add(length));
+    to.shared.known_end.store(0, Ordering::Relaxed);
+    with_pages_dropped(from_routes, reading, from..from.saturating_add(length), |input| {
+        with_pages_dropped(target, writing, at..at.saturating_add(length), |output| {
+            let (mut from, mut at) = (from, at);
+            let count = usize::try_from(length).unwrap_or(usize::MAX);
+            rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut at), count).map(|count| count as u64)
+        })
+    })
+}
+
+/// Does something that may bring pages of the range into the page cache. Unless the file is cached, they are written back
+/// and dropped, but for those that were there before.
+fn with_pages_dropped<T>(
+    routes: &Routes,
+    descriptors: &Descriptors,
+    range: Range<u64>,
+    work: impl FnOnce(BorrowedFd<'_>) -> Result<T>,
+) -> Result<T> {
+    let fd = descriptors.base();
+    if routes.is_cached() {
+        return work(fd);
+    }
+    let size = rustix::fs::fstat(fd)?.st_size as u64;
+    let before = Picture::take(fd, size);
+    let done = work(fd)?;
+    if descriptors.is_writable() {
+        let errno = |error| Errno::from_io_error(&std::io::Error::from(error)).unwrap_or(Errno::IO);
+        write_back(fd, range.clone()).map_err(errno)?;
+    }
+    if let Ok(before) = before {
+        let size = rustix::fs::fstat(fd)?.st_size as u64;
+        // Pages that stay only cost memory.
+        let _ = before.drop_new(fd, range.start.min(size)..range.end.min(size));
+    }
+    Ok(done)
+}
+
+fn patiently<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Reads, writes and syncs of a handle.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use dio::{Class, File, Mode as Manner};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use super::behind::Target;
+use super::descriptors::Descriptors;
+use super::habits::through_cache;
+use super::memory::with_buffer;
+use super::shared::{Handle, Routes, Shared, file_of, sync_method};
+use crate::options::Mode;
+use crate::stats::{Event, FileStats, Kind};
+
+/// What the kernel says of a write besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// `open(2)` flags of the file at this moment, those of the single call included: `O_DSYNC`, `O_SYNC` and `O_APPEND` are
+    /// looked at (`FUSE_WRITE` sends them with every request).
+    pub flags: OFlags,
+    /// From the kernel's cache of the mount, on behalf of a mapping (`FUSE_WRITE_CACHE`).
+    pub cache: bool,
+    /// Set-id bits are to be cleared (`FUSE_WRITE_KILL_SUIDGID`).
+    pub kill_privileges: bool,
+}
+
+/// A read that is to be answered.
+struct Answer<'a, G> {
+    figures: &'a FileStats,
+    began: Instant,
+    give: G,
+}
+
+impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
+    fn bytes(self, class: Class, bytes: &[u8]) {
+        (self.give)(Ok(bytes));
+        self.figures.read(class, bytes.len() as u64, self.began.elapsed());
+    }
+
+    fn fail(self, errno: Errno) {
+        (self.give)(Err(errno));
+        self.figures.error(Kind::Read);
+    }
+}
+
+impl Handle {
+    /// Reads up to `size` bytes; fewer only at the end of the file. `cache` says that it is for the kernel's cache of the
+    /// mount.
+    pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
+        let shared = &self.shared;
+        let answer = Answer { figures: &shared.about.figures, began: Instant::now(), give };
+        if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
+            shared.about.figures.count(Event::BecameCached, 0);
+        }
+        let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
+        let routes = shared.routes();
+        // What is pending and wanted is written first.
+        if shared.behind.overlaps(&range) {
+            shared.settle();
+        }
+        let prepared = routes.reading().and_then(|descriptors| {
+            let mode = self.manner(&routes, descriptors, &range, false);
+            Ok((mode, file_of(descriptors, mode, OFlags::empty())?))
+        });
+        match prepared {
+            Err(errno) => answer.fail(errno),
+            Ok((Manner::Cached, file)) => {
+                self.ahead.note(&range);
+                read_straight(&file, &range, answer);
+            }
+            Ok((_, file)) if self.wish.is_buffered() && routes.may_hold_back() => {
+                self.read_with_ahead(&file, &range, answer);
+            }
+            Ok((_, file)) => read_straight(&file, &range, answer),
+        }
+    }
+
+    /// How a request is done, and why, where that is counted.
+    fn manner(&self, routes: &Routes, descriptors: &Descriptors, range: &Range<u64>, write: bool) -> Manner {
+        let (manner, event) = if routes.is_cached() {
+            (Manner::Cached, Some(Event::HybridShared))
+        } else if self.wish.mode == Mode::Auto && self.wish.is_buffered() {
+            let (habits, source) = (self.shared.habits(), descriptors.base());
+            let from = self.shared.common.live.get().direct_from;
+            let event = if write {
+                habits.of_write(source, range, from, self.run.is_continued_by(range.start))
+            } else {
+                habits.of_read(source, range, from, self.ahead.is_stream(range))
+            };
+            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, event)
+        } else {
+            (self.wish.manner(), None)
+        };
+        if let Some(event) = event {
+            self.shared.about.figures.count(event, range.end - range.start);
+        }
+        manner
+    }
+
+    fn read_with_ahead(&self, file: &Arc<File>, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+        let len = range.end - range.start;
+        let pieces = self.ahead.pieces(&self.shared, file, range);
+        let Some(first) = pieces.first() else { return read_straight(file, range, answer) };
+        if let Some((bytes, last)) = first.get(range)
+            && (last || bytes.len() as u64 == len)
+        {
+            answer.figures.count(Event::ReadAheadHit, bytes.len() as u64);
+            return answer.bytes(Class::Bounced, bytes);
+        }
+        let figures = answer.figures;
+        with_answer(len as usize, answer, |buffer| {
+            let (mut done, mut at_end) = (0, false);
+            for piece in &pieces {
+                let rest = range.start + done as u64..range.end;
+                let Some((bytes, last)) = piece.get(&rest) else { break };
+                buffer[done..done + bytes.len()].copy_from_slice(bytes);
+                done += bytes.len();
+                at_end = last;
+            }
+            if done == buffer.len() || at_end {
+                figures.count(Event::ReadAheadHit, done as u64);
+                return Ok((Class::Bounced, done));
+            }
+            let more = file.read_at(&mut buffer[done..], range.start + done as u64);
+            Ok((file.read_class().0, done + more.map_err(|error| error.errno())?))
+        });
+    }
+
+    /// Writes all of `bytes`.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
+        let began = Instant::now();
+        let figures = &self.shared.about.figures;
+        match self.write_by(offset, bytes, how) {
+            Ok(class) => {
+                figures.written(class, bytes.len() as u64, began.elapsed());
+                Ok(bytes.len() as u32)
+            }
+            Err(errno) => {
+                figures.error(Kind::Write);
+                Err(errno)
+            }
+        }
+    }
+
+    fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<Class> {
+        let shared = &self.shared;
+        self.told()?;
+        let routes = shared.routes();
+        let descriptors = routes.writing()?;
+        self.wrote.store(true, Ordering::Relaxed);
+        if how.kill_privileges {
+            clear_set_id(descriptors)?;
+        }
+        let offset = if how.flags.contains(OFlags::APPEND) && !how.cache { shared.end(descriptors)? } else { offset };
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        let mode = self.manner(&routes, descriptors, &(offset..end), true);
+        let streams = self.run.continues(offset, end);
+        shared.note_end(descriptors, end);
+        let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
+        if streams && explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
+            let target = Target { file: file_of(descriptors, mode, how.flags)?, descriptors: Arc::clone(descriptors) };
+            if shared.take_in(&target, offset, bytes, shared.common.live.get().write_behind) {
+                return Ok(Class::Bounced);
+            }
+        }
+        // In the order in which they were acknowledged.
+        shared.settle();
+        let file = file_of(descriptors, mode, how.flags)?;
+        let _change = shared.changes.begin(offset..end);
+        file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
+        Ok(if mode == Manner::Cached { Class::Cached } else { file.write_class().0 })
+    }
+
+    fn may_be_behind(&self, routes: &Routes) -> bool {
+        let durable = OFlags::DSYNC;
+        self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
+    }
+
+    /// Waits until what was acknowledged is written, and says what went wrong since the handle was last told.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.shared.settle();
+        self.told()
+    }
+
+    /// Makes what was acknowledged durable.
+    pub(super) fn sync(&self, data_only: bool) -> Result<()> {
+        let began = Instant::now();
+        let shared = &self.shared;
+        shared.settle();
+        let routes = shared.routes();
+        if let Err(errno) = sync_through(&routes, self.wish.manner(), data_only) {
+            // It concerns everybody who has written.
+            shared.errors.record(errno);
+        }
+        drop(routes);
+        let outcome = shared.errors.tell(&self.told);
+        match outcome {
+            Ok(()) => shared.about.figures.synced(began.elapsed()),
+            Err(_) => shared.about.figures.error(Kind::Sync),
+        }
+        outcome
+    }
+}
+
+/// A sync through the file that has been written through, which knows what of it passed the page cache.
+fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> {
+    let Ok(descriptors) = routes.writing() else {
+        let base = routes.any()?.base();
+        return if data_only { rustix::fs::fdatasync(base) } else { rustix::fs::fsync(base) };
+    };
+    let mode = if routes.is_cached() { Manner::Cached } else { manner };
+    let file = file_of(descriptors, mode, OFlags::empty())?;
+    let outcome = if data_only { file.sync_data() } else { file.sync_all() };
+    outcome.map_err(|error| descriptors.failed(&file, &error))
+}
+
+impl Shared {
+    /// Where the file ends, pending bytes included.
+    fn end(&self, descriptors: &Descriptors) -> Result<u64> {
+        // In this order: what is pending at first and then written is in the size.
+        let pending = self.behind.end().unwrap_or(0);
+        let size = rustix::fs::fstat(descriptors.base())?.st_size as u64;
+        Ok(size.max(pending))
+    }
+
+    /// Counts what a write up to `end` makes the file longer by.
+    fn note_end(&self, descriptors: &Descriptors, end: u64) {
+        let known = self.known_end.load(Ordering::Relaxed);
+        if end <= known {
+            return;
+        }
+        let known = known.max(self.end(descriptors).unwrap_or(known));
+        self.known_end.fetch_max(end.max(known), Ordering::Relaxed);
+        if end > known {
+            self.about.figures.count(Event::Extend, end - known);
+        }
+    }
+}
+
+/// Clears the set-id bits, which the kernel does not do for what a privileged server writes (`setattr_should_drop_suidgid`
+/// of `fs/attr.c`).
+fn clear_set_id(descriptors: &Descriptors) -> Result<()> {
+    use rustix::fs::Mode;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(descriptors.base())?.st_mode);
+    let mut clear = mode & Mode::SUID;
+    if mode.contains(Mode::SGID | Mode::XGRP) {
+        clear |= Mode::SGID;
+    }
+    if clear.is_empty() {
+        return Ok(());
+    }
+    rustix::fs::fchmod(descriptors.base(), Mode::from_raw_mode((mode - clear).as_raw_mode() & 0o7777))
+}
+
+fn read_straight(file: &File, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+    let len = (range.end - range.start) as usize;
+    with_answer(len, answer, |buffer| {
+        let count = file.read_at(buffer, range.start).map_err(|error| error.errno())?;
+        let class = if file.mode() == Manner::Cached { Class::Cached } else { file.read_class().0 };
+        Ok((class, count))
+    });
+}
+
+/// Answers with what `read` puts into the thread's buffer.
+fn with_answer<G: FnOnce(Result<&[u8]>)>(
+    len: usize,
+    answer: Answer<'_, G>,
+    read: impl FnOnce(&mut [u8]) -> Result<(Class, usize)>,
+) {
+    let mut answer = Some(answer);
+    let lent = with_buffer(len, |buffer| {
+        let outcome = read(buffer);
+        let answer = answer.take().expect("it is given once");
+        match outcome {
+            Ok((class, count)) => answer.bytes(class, &buffer[..count]),
+            Err(errno) => answer.fail(errno),
+        }
+    });
+    if let (Err(_), Some(answer)) = (lent, answer) {
+        answer.fail(Errno::NOMEM);
+    }
+}

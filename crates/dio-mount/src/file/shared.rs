@@ -1,0 +1,295 @@
+//! An inode with open handles: what they have in common.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use dio::residency::{Picture, length_of, write_back};
+use dio::{File, SyncMethod};
+use fuser::BackingId;
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use super::ahead::Ahead;
+use super::behind::Behind;
+use super::changes::Changes;
+use super::crew::Crew;
+use super::descriptors::{About, Descriptors, Manner};
+use super::errors::{Errors, Told};
+use super::habits::Habits;
+use super::janitor::Janitor;
+use super::memory::Memory;
+use super::modes::{Way, Wish};
+use crate::names::InodeId;
+use crate::options::{Live, Mode};
+use crate::stats::Event;
+
+/// What all inodes have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) live: Live,
+    pub(super) memory: Arc<Memory>,
+    pub(super) crew: Crew,
+    pub(super) janitor: Janitor,
+}
+
+/// The file that the kernel reads, writes and maps itself. Without a number only in tests, which have no kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Backing(pub(super) Option<Arc<BackingId>>);
+
+/// What the first open of an inode has decided for all, see [`super::modes`].
+#[derive(Debug, Default)]
+pub(super) enum Joined {
+    #[default]
+    Undecided,
+    Apart,
+    Backed(Backing),
+}
+
+/// The open handles of an inode.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) handles: u32,
+    /// Those for which the kernel uses the page cache of the source.
+    pub(super) through_source: u32,
+    pub(super) joined: Joined,
+}
+
+/// How requests are done at present.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    reading: Option<Arc<Descriptors>>,
+    writing: Option<Arc<Descriptors>>,
+    /// The page cache of the source is in use: everything goes through it. With what was in it when that began, where that
+    /// could be seen; otherwise nothing may be dropped when it ends.
+    cached: Option<Option<Picture>>,
+    /// Handles may map the source behind the server's back: nothing is read ahead or written behind.
+    backed: bool,
+}
+
+/// An inode with open handles.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) ino: InodeId,
+    pub(super) about: About,
+    pub(super) common: Arc<Common>,
+    /// Every request holds it shared while it runs; what changes the routes, or must be alone (truncation, allocation), has
+    /// it exclusively. Taken before any lock of a [`File`]; of two inodes, that with the lower number first.
+    gate: RwLock<Routes>,
+    pub(super) book: Mutex<Book>,
+    pub(super) changes: Arc<Changes>,
+    pub(super) behind: Behind,
+    pub(super) errors: Errors,
+    habits: OnceLock<Habits>,
+    /// The end of the file as far as writes through this mount are known to have moved it.
+    pub(super) known_end: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(ino: InodeId, about: About, common: Arc<Common>) -> Shared {
+        Shared {
+            ino,
+            about,
+            common,
+            gate: RwLock::default(),
+            book: Mutex::default(),
+            changes: Arc::default(),
+            behind: Behind::default(),
+            errors: Errors::default(),
+            habits: OnceLock::new(),
+            known_end: AtomicU64::new(0),
+        }
+    }
+
+    /// The routes, for the time of a request.
+    pub(super) fn routes(&self) -> RwLockReadGuard<'_, Routes> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The inode for oneself: no request is under way, and nothing is pending.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, Routes> {
+        let routes = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        // Requests push only while they hold the gate, so nothing comes after this.
+        self.settle();
+        routes
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn habits(&self) -> &Habits {
+        self.habits.get_or_init(Habits::default)
+    }
+
+    /// Takes over an open of the inode, where it allows more than those that are there.
+    pub(super) fn offer(&self, fd: OwnedFd) -> Result<()> {
+        let new = Descriptors::new(fd, self.about.clone())?;
+        let better = |old: &Option<Arc<Descriptors>>, may: bool, more: fn(&Descriptors) -> bool| {
+            may && old.as_ref().is_none_or(|old| !more(old) && more(&new))
+        };
+        let reads = |routes: &Routes| better(&routes.reading, new.is_readable(), Descriptors::is_writable);
+        let writes = |routes: &Routes| better(&routes.writing, new.is_writable(), Descriptors::is_readable);
+        let routes = self.routes();
+        if !reads(&routes) && !writes(&routes) {
+            return Ok(());
+        }
+        drop(routes);
+        // What is pending is bound to the old ones.
+        let mut routes = self.alone();
+        if reads(&routes) {
+            routes.reading = Some(Arc::clone(&new));
+        }
+        if writes(&routes) {
+            routes.writing = Some(new);
+        }
+        Ok(())
+    }
+
+    /// Brings the routes into line with the handles that are open: through the page cache of the source while the kernel
+    /// uses that, else past it. Nobody sees anything stale: no request is under way meanwhile, and what has been acknowledged
+    /// is in the source (pending bytes before the kernel reads by itself; dirty pages before the first request goes past
+    /// them).
+    pub(super) fn reconcile(&self) -> Result<()> {
+        let wanted = self.book().through_source > 0;
+        if self.routes().cached.is_some() == wanted {
+            return Ok(());
+        }
+        let mut routes = self.alone();
+        let book = self.book();
+        let wanted = book.through_source > 0;
+        drop(book);
+        let cached = routes.cached.take();
+        let descriptors = routes.any()?;
+        match (wanted, cached) {
+            (true, None) => {
+                let fd = descriptors.base();
+                let picture = length_of(fd).and_then(|length| Picture::take(fd, length));
+                routes.cached = Some(picture.ok());
+                self.about.figures.count(Event::BecameCached, 0);
+            }
+            (false, Some(picture)) => {
+                let dropped = drop_pages(descriptors, picture.as_ref());
+                self.about.figures.count(Event::BecameDirect, *dropped.as_ref().unwrap_or(&0));
+                if let Err(errno) = dropped {
+                    self.errors.record(errno);
+                }
+            }
+            (_, same) => routes.cached = same,
+        }
+        Ok(())
+    }
+}
+
+/// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes that went.
+fn drop_pages(descriptors: &Descriptors, picture: Option<&Picture>) -> Result<u64> {
+    let errno =
+        |error: dio::residency::ResidencyError| Errno::from_io_error(&std::io::Error::from(error)).unwrap_or(Errno::IO);
+    let fd = descriptors.base();
+    let length = length_of(fd).map_err(errno)?;
+    write_back(fd, 0..i64::MAX as u64).map_err(errno)?;
+    let pages = picture.map_or(0, |picture| picture.drop_new(fd, 0..length).unwrap_or(0));
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+impl Routes {
+    /// # Errors
+    /// EBADF where nobody has opened the inode for reading.
+    pub(super) fn reading(&self) -> Result<&Arc<Descriptors>> {
+        self.reading.as_ref().ok_or(Errno::BADF)
+    }
+
+    /// # Errors
+    /// EBADF where nobody has opened the inode for writing.
+    pub(super) fn writing(&self) -> Result<&Arc<Descriptors>> {
+        self.writing.as_ref().ok_or(Errno::BADF)
+    }
+
+    /// # Errors
+    /// EBADF where the inode is not open.
+    pub(super) fn any(&self) -> Result<&Arc<Descriptors>> {
+        self.writing.as_ref().or(self.reading.as_ref()).ok_or(Errno::BADF)
+    }
+
+    pub(super) fn is_cached(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// Whether bytes may be read ahead or written behind: all who see the inode see it through this server.
+    pub(super) fn may_hold_back(&self) -> bool {
+        !self.backed && self.cached.is_none()
+    }
+
+    /// The inode is backed from now on.
+    pub(super) fn back(&mut self) {
+        self.backed = true;
+    }
+}
+
+/// An open handle.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) wish: Wish,
+    pub(super) way: Way,
+    pub(super) told: Told,
+    pub(super) ahead: Ahead,
+    pub(super) run: Run,
+    /// Something was written through it: it is told of errors without asking by a sync.
+    pub(super) wrote: AtomicBool,
+    /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.
+    pub(super) filled: AtomicBool,
+}
+
+impl Handle {
+    /// What went wrong with what it may have written, if it has not been told.
+    pub(super) fn told(&self) -> Result<()> {
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.tell(&self.told) } else { Ok(()) }
+    }
+
+    pub(super) fn is_cached(&self) -> bool {
+        self.wish.mode == Mode::Cached
+    }
+}
+
+/// Where the writes of a handle have come to.
+#[derive(Debug)]
+pub(super) struct Run {
+    next: AtomicU64,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run { next: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Run {
+    /// Whether a write at `start` would continue the one before, or be the first and at the start of the file.
+    pub(super) fn is_continued_by(&self, start: u64) -> bool {
+        let before = self.next.load(Ordering::Relaxed);
+        before == start || before == u64::MAX && start == 0
+    }
+
+    /// Notes a write; true if it continues the one before, or is the first and at the start of the file.
+    pub(super) fn continues(&self, start: u64, end: u64) -> bool {
+        let before = self.next.swap(end, Ordering::Relaxed);
+        before == start || before == u64::MAX && start == 0
+    }
+}
+
+/// How requests that are durable when they are answered are done, by the flags of the write.
+pub(super) fn sync_method(flags: OFlags) -> SyncMethod {
+    if flags.contains(OFlags::SYNC) {
+        SyncMethod::Sync
+    } else if flags.contains(OFlags::DSYNC) {
+        SyncMethod::Dsync
+    } else {
+        SyncMethod::Explicit
+    }
+}
+
+/// The file of a manner, of descriptors.
+pub(super) fn file_of(descriptors: &Descriptors, mode: dio::Mode, flags: OFlags) -> Result<Arc<File>> {
+    descriptors.file(Manner { mode, sync: sync_method(flags) })
+}

@@ -1,0 +1,190 @@
+//! Between direct and cached: nobody sees anything stale, and no page stays behind.
+
+use dio_test::{file_systems, resident_pages, skip};
+
+use super::*;
+
+const SIZE: usize = 1 << 20;
+
+fn bench(directory: &std::path::Path) -> Bench {
+    Bench::new(directory, settings(), LockPolicy::Range, true)
+}
+
+/// Whether the page cache can be left out on a file system at all.
+fn is_direct(directory: &std::path::Path) -> bool {
+    let path = directory.join("probe");
+    let file = dio::OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
+    file.write_at(&[1; 65536], 0).unwrap();
+    file.read_at(&mut [0; 65536], 0).unwrap();
+    file.sync_data().unwrap();
+    drop(file);
+    resident_pages(&path) == 0
+}
+
+#[test]
+fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
+    for fs in file_systems() {
+        let directory = fs.dir();
+        if !is_direct(directory.path()) {
+            skip!("{} has no direct I/O", fs.name);
+            continue;
+        }
+        let bench = bench(directory.path());
+        std::fs::write(bench.path(1), vec![1; SIZE]).unwrap();
+        std::fs::File::open(bench.path(1)).unwrap().sync_all().unwrap();
+        dio::residency::evict(std::fs::File::open(bench.path(1)).unwrap(), 0..SIZE as u64).unwrap();
+        // The cached one comes first, so that the kernel may help itself.
+        let cached = bench.open(1, OFlags::RDWR, Mode::Cached).unwrap();
+        assert_eq!(bench.way(cached), Way::Source);
+        let direct = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+        bench.write(cached, 1, 5000, &[2; 100], PLAIN).unwrap();
+        assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
+        bench.write(direct, 1, 6000, &[3; 100], PLAIN).unwrap();
+        assert_eq!(bench.read(cached, 1, 6000, 100).unwrap(), [3; 100]);
+        assert!(resident_pages(bench.path(1)) > 0);
+        assert!(bench.events(Event::HybridShared) >= 2);
+        bench.write(cached, 1, 70_000, &[4; 100], PLAIN).unwrap();
+        bench.files.flush(cached).unwrap();
+        bench.files.release(cached);
+        assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
+        assert_eq!((bench.events(Event::BecameCached), bench.events(Event::BecameDirect)), (1, 1));
+        assert_eq!(bench.read(direct, 1, 70_000, 100).unwrap(), [4; 100]);
+        assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
+        bench.write(direct, 1, 0, &[5; 4096], PLAIN).unwrap();
+        assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
+        bench.files.release(direct);
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_when_the_kernel_helps_itself() {
+    let directory = file_systems()[0].dir();
+    let bench = bench(directory.path());
+    std::fs::write(bench.path(1), b"").unwrap();
+    let direct = bench.open(1, OFlags::WRONLY, Mode::Direct).unwrap();
+    for step in 0..10 {
+        bench.write(direct, 1, step * 1000, &[step as u8; 1000], PLAIN).unwrap();
+    }
+    assert_eq!(bench.files.size_of(1), Some(10_000), "it is written behind");
+    // The inode was opened apart: the kernel asks here, through its own cache.
+    let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
+    assert_eq!(bench.way(cached), Way::Cache);
+    assert_eq!(bench.read(cached, 1, 9000, 5000).unwrap(), [9; 1000]);
+    bench.files.release(direct);
+    bench.files.release(cached);
+    // Nobody has it open any more, so the next may be passed through.
+    let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
+    assert_eq!(bench.way(cached), Way::Source);
+    assert_eq!(bench.read(cached, 1, 0, 20_000).unwrap().len(), 10_000);
+    bench.files.release(cached);
+}
+
+#[test]
+fn nothing_is_held_back_of_a_backed_inode() {
+    let directory = file_systems()[0].dir();
+    let bench = bench(directory.path());
+    std::fs::write(bench.path(1), b"").unwrap();
+    let cached = bench.open(1, OFlags::RDONLY, Mode::Cached).unwrap();
+    let direct = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    bench.files.release(cached);
+    for step in 0..10u64 {
+        bench.write(direct, 1, step * 1000, &[step as u8; 1000], PLAIN).unwrap();
+        assert_eq!(std::fs::metadata(bench.path(1)).unwrap().len(), (step + 1) * 1000);
+    }
+    bench.read(direct, 1, 0, 1000).unwrap();
+    bench.read(direct, 1, 1000, 1000).unwrap();
+    assert_eq!(bench.events(Event::ReadAhead), 0);
+    bench.files.release(direct);
+}
+
+#[test]
+fn the_kernel_keeps_its_cache_only_of_what_has_not_changed() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), b"one").unwrap();
+    let open = |bench: &Bench| {
+        let refuse = |_: std::os::fd::BorrowedFd<'_>| Err(std::io::ErrorKind::Unsupported.into());
+        bench.files.open(1, &bench.path(1), &bench.opener(1), OFlags::RDONLY, Mode::Cached, &refuse).unwrap()
+    };
+    let keeps = |opened: &Opened| opened.flags.contains(fuser::FopenFlags::FOPEN_KEEP_CACHE);
+    let first = open(&bench);
+    assert!(!keeps(&first) && first.backing.is_none());
+    bench.files.release(first.handle);
+    let second = open(&bench);
+    assert!(keeps(&second));
+    bench.files.release(second.handle);
+    std::fs::write(bench.path(1), b"two").unwrap();
+    let third = open(&bench);
+    assert!(!keeps(&third));
+    bench.files.release(third.handle);
+}
+
+#[test]
+fn pages_of_a_mapping_are_dropped_with_it() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), vec![7; 8192]).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    bench.files.on_drop_pages(move |ino| send.lock().unwrap().send(ino).unwrap());
+    let plain = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    bench.read(plain, 1, 0, 4096).unwrap();
+    bench.files.release(plain);
+    let mapped = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    bench.files.read(mapped, 0, 4096, true, |result| assert_eq!(result.unwrap(), [7; 4096]));
+    assert!(receive.try_recv().is_err());
+    bench.files.release(mapped);
+    assert_eq!(receive.recv_timeout(std::time::Duration::from_secs(10)), Ok(1));
+    assert!(receive.try_recv().is_err());
+}
+
+#[test]
+fn what_is_read_ahead_is_used_and_changes_show() {
+    let directory = file_systems()[0].dir();
+    let bench = bench(directory.path());
+    let bytes: Vec<u8> = (0..4 * SIZE).map(|at| (at / 4096) as u8).collect();
+    std::fs::write(bench.path(1), &bytes).unwrap();
+    let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    let half = (bytes.len() / 2) as u64;
+    for at in (0..half).step_by(4096) {
+        assert_eq!(bench.read(reader, 1, at, 4096).unwrap(), bytes[at as usize..at as usize + 4096]);
+    }
+    let hits = bench.events(Event::ReadAheadHit);
+    assert!(hits > 500, "{hits} of 512");
+    // What lies ahead has been read. It is changed through another handle, and then by a truncation.
+    bench.write(writer, 1, half, &[0xee; 4096], PLAIN).unwrap();
+    assert_eq!(bench.read(reader, 1, half, 4096).unwrap(), [0xee; 4096]);
+    bench.files.set_size(1, None, half + 5000, &bench.opener(1)).unwrap();
+    assert_eq!(bench.read(reader, 1, half + 4096, 4096).unwrap().len(), 904);
+    assert_eq!(bench.read(reader, 1, half + 8192, 4096).unwrap().len(), 0);
+    bench.write(writer, 1, half + 8192, &[0xdd; 4096], PLAIN).unwrap();
+    assert_eq!(bench.read(reader, 1, half + 8192, 4096).unwrap(), [0xdd; 4096]);
+    assert_eq!(bench.read(reader, 1, half + 5000, 3192).unwrap(), [0; 3192]);
+    // Beside the mount: it shows after a second.
+    let beside = std::fs::File::options().write(true).open(bench.path(1)).unwrap();
+    bench.read(reader, 1, 0, 4096).unwrap();
+    bench.read(reader, 1, 4096, 4096).unwrap();
+    beside.write_all_at(&[0xcc; 65536], 0).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(bench.read(reader, 1, 8192, 4096).unwrap(), [0xcc; 4096]);
+    bench.files.release(reader);
+    bench.files.release(writer);
+}
+
+#[test]
+fn memory_goes_back_when_nothing_happens() {
+    let directory = file_systems()[0].dir();
+    let bench = bench(directory.path());
+    std::fs::write(bench.path(1), vec![1; 4 * SIZE]).unwrap();
+    let handle = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    (0..20).for_each(|step| drop(bench.read(handle, 1, step * 65536, 65536).unwrap()));
+    (0..3).for_each(|step| drop(bench.write(handle, 1, step * 65536, &[2; 65536], PLAIN).unwrap()));
+    assert!(bench.files.0.common.memory.bytes() > 0);
+    let begun = std::time::Instant::now();
+    while bench.files.0.common.memory.bytes() > 0 || bench.files.is_pending(1) {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{} bytes", bench.files.0.common.memory.bytes());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    bench.files.release(handle);
+}

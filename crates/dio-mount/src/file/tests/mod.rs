@@ -1,0 +1,106 @@
+//! Tests of open files without a kernel above them: the tests play its part.
+
+mod change;
+mod faults;
+mod model;
+mod parallel;
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dio::lock::LockPolicy;
+use rustix::fs::OFlags;
+use rustix::io::Result;
+
+use super::modes::{Way, Wish};
+use super::requests::How;
+use super::shared::Backing;
+use super::{Files, Opened};
+use crate::options::{Live, Mode, Rules, Settings};
+use crate::stats::{Event, Stats};
+
+/// Settings with everything on, in small numbers.
+pub(super) fn settings() -> Settings {
+    Settings {
+        rules: Rules { rules: Vec::new(), default: Mode::Direct },
+        read_ahead: (64 << 10, 4 << 20),
+        write_behind: 4 << 20,
+        direct_from: 256 << 10,
+        limit: 64 << 20,
+    }
+}
+
+/// A plain write.
+const PLAIN: How = How { flags: OFlags::empty(), cache: false, kill_privileges: false };
+
+/// Files of a directory, known by small numbers.
+struct Bench {
+    files: Files,
+    stats: Arc<Stats>,
+    directory: PathBuf,
+}
+
+impl Bench {
+    fn new(directory: &std::path::Path, settings: Settings, policy: LockPolicy, passthrough: bool) -> Bench {
+        let stats = Stats::new();
+        let files = Files::new(Live::new(settings), policy, Arc::clone(&stats), passthrough);
+        Bench { files, stats, directory: directory.to_owned() }
+    }
+
+    fn path(&self, ino: u64) -> PathBuf {
+        self.directory.join(ino.to_string())
+    }
+
+    fn opener(&self, ino: u64) -> impl Fn(OFlags) -> Result<OwnedFd> {
+        let path = self.path(ino);
+        move |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty())
+    }
+
+    fn open(&self, ino: u64, flags: OFlags, mode: Mode) -> Result<u64> {
+        let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
+        let wish = Wish { mode, flags, policy: self.files.0.policy };
+        let opened: Opened = self.files.0.enter(ino, &self.path(ino), fd, wish, &|_| Ok(Backing(None)))?;
+        Ok(opened.handle)
+    }
+
+    fn way(&self, handle: u64) -> Way {
+        self.files.0.handle(handle).unwrap().way
+    }
+
+    /// A read as the program sees it; the kernel serves that of a handle that is passed through from the page cache of the
+    /// source.
+    fn read(&self, handle: u64, ino: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
+        if self.way(handle) == Way::Source {
+            let mut bytes = vec![0; size as usize];
+            let file = std::fs::File::open(self.path(ino)).unwrap();
+            let mut done = 0;
+            while done < bytes.len() {
+                match file.read_at(&mut bytes[done..], offset + done as u64).unwrap() {
+                    0 => break,
+                    count => done += count,
+                }
+            }
+            bytes.truncate(done);
+            return Ok(bytes);
+        }
+        let mut answer = None;
+        let cache = self.way(handle) == Way::Cache;
+        self.files.read(handle, offset, size, cache, |result| answer = Some(result.map(<[u8]>::to_vec)));
+        answer.expect("every read is answered")
+    }
+
+    fn write(&self, handle: u64, ino: u64, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
+        if self.way(handle) == Way::Source {
+            let file = std::fs::File::options().write(true).open(self.path(ino)).unwrap();
+            file.write_all_at(bytes, offset).unwrap();
+            return Ok(bytes.len() as u32);
+        }
+        self.files.write(handle, offset, bytes, how)
+    }
+
+    fn events(&self, event: Event) -> u64 {
+        self.stats.snapshot().total.events.get(event)
+    }
+}

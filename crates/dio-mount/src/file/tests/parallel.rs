@@ -1,0 +1,110 @@
+//! Many threads, modes and handles at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dio_test::{Rng, Seed, file_systems};
+
+use super::*;
+
+const RECORD: u64 = 4096;
+const RECORDS: u64 = 256;
+
+/// A record says which one it is, and all its bytes of a round are the same.
+fn record(number: u64, round: u8) -> Vec<u8> {
+    let mut bytes = vec![round; RECORD as usize];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn check(bytes: &[u8], number: u64) {
+    assert_eq!(bytes[..8], number.to_le_bytes());
+    assert!(bytes[8..].iter().all(|byte| *byte == bytes[8]), "a torn record");
+}
+
+/// In direct mode overlapping requests exclude each other, so that no record is ever torn, whatever else is open and whether
+/// it comes from what was read ahead.
+#[test]
+fn records_are_never_torn() {
+    let seed = Seed::new();
+    for policy in [LockPolicy::Range, LockPolicy::WholeFile] {
+        let directory = file_systems()[0].dir();
+        let bench = Bench::new(directory.path(), settings(), policy, false);
+        let all: Vec<u8> = (0..RECORDS).flat_map(|number| record(number, 0)).collect();
+        std::fs::write(bench.path(1), &all).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let (bench, over, mut rng) = (&bench, &over, seed.stream(writer));
+                scope.spawn(move || write_records(bench, over, &mut rng));
+            }
+            let readers = (0..2).map(|reader| {
+                let (bench, mut rng) = (&bench, seed.stream(100 + reader));
+                scope.spawn(move || read_records(bench, &mut rng, reader == 0))
+            });
+            let readers: Vec<_> = readers.collect();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+fn write_records(bench: &Bench, over: &AtomicBool, rng: &mut Rng) {
+    let handle = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    let mut round = 1;
+    while !over.load(Ordering::Relaxed) {
+        let number = rng.range(0..RECORDS);
+        bench.write(handle, 1, number * RECORD, &record(number, round), PLAIN).unwrap();
+        round = round.wrapping_add(1);
+        if rng.bool(0.01) {
+            bench.files.sync(handle, true).unwrap();
+        }
+    }
+    bench.files.flush(handle).unwrap();
+    bench.files.release(handle);
+}
+
+fn read_records(bench: &Bench, rng: &mut Rng, in_order: bool) {
+    for _ in 0..4 {
+        let handle = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+        for step in 0..RECORDS {
+            let number = if in_order { step } else { rng.range(0..RECORDS) };
+            check(&bench.read(handle, 1, number * RECORD, RECORD as u32).unwrap(), number);
+        }
+        bench.files.release(handle);
+    }
+}
+
+/// Writers of several files in order, while others open and close cached handles, sync, and read what was acknowledged.
+#[test]
+fn what_was_acknowledged_can_be_read_at_once() {
+    let seed = Seed::new();
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, true);
+    std::thread::scope(|scope| {
+        for ino in 1..4 {
+            std::fs::write(bench.path(ino), b"").unwrap();
+            let (bench, mut rng) = (&bench, seed.stream(ino));
+            scope.spawn(move || {
+                let writer = bench.open(ino, OFlags::WRONLY, *rng.pick(&Mode::ALL)).unwrap();
+                let reader = bench.open(ino, OFlags::RDONLY, *rng.pick(&Mode::ALL)).unwrap();
+                for number in 0..500 {
+                    bench.write(writer, ino, number * RECORD, &record(number, ino as u8), PLAIN).unwrap();
+                    if rng.bool(0.1) {
+                        let back = rng.range(0..number + 1);
+                        check(&bench.read(reader, ino, back * RECORD, RECORD as u32).unwrap(), back);
+                    }
+                    if rng.bool(0.05) {
+                        let cached = bench.open(ino, OFlags::RDONLY, Mode::Cached).unwrap();
+                        check(&bench.read(cached, ino, number * RECORD, RECORD as u32).unwrap(), number);
+                        bench.files.release(cached);
+                    }
+                }
+                bench.files.flush(writer).unwrap();
+                bench.files.release(writer);
+                bench.files.release(reader);
+                let all = std::fs::read(bench.path(ino)).unwrap();
+                all.chunks(RECORD as usize).zip(0..500).for_each(|(bytes, number)| check(bytes, number));
+            });
+        }
+    });
+}

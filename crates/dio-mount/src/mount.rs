@@ -1,0 +1,112 @@
+//! The rooms of a mount, put together and served.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use fuser::{INodeNo, Notifier};
+use rustix::thread::CapabilitySet;
+
+use crate::file::Files;
+use crate::names::{How, Names};
+use crate::options::{Live, Options};
+use crate::run::{Owner, Request};
+use crate::serve::Mount;
+use crate::session::{MountError, Place, Serving, Session};
+use crate::stats::{Gauge, Stats};
+
+/// A mount that is served, and what is known of it.
+#[derive(Debug)]
+pub struct Mounted {
+    /// The mount; it lasts until it is unmounted.
+    pub session: Session,
+    /// What has happened.
+    pub stats: Arc<Stats>,
+    /// What can be changed while it is served.
+    pub live: Live,
+}
+
+/// Mounts `place` and serves it with threads of its own; returns when the mount answers.
+///
+/// # Errors
+/// See [`MountError`]. Nothing stays mounted then.
+pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
+    let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
+    let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
+    let rooms = Rooms::new(source, options).map_err(failed)?;
+    rooms.describe(place.source_path(), place.mountpoint(), options);
+    let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    rooms.names.served_by(session.device());
+    Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
+}
+
+/// Serves a directory that another process has mounted over itself (see [`run`](crate::run)).
+///
+/// # Errors
+/// See [`MountError`].
+pub fn serve(request: Request, options: &Options) -> Result<Serving, MountError> {
+    let Request { path, source, device, owner } = request;
+    let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
+    rooms.describe(&path, &path, options);
+    // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
+    let clone = owner == Owner::System;
+    Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))
+}
+
+/// The rooms of one mount.
+struct Rooms {
+    names: Arc<Names>,
+    files: Arc<Files>,
+    stats: Arc<Stats>,
+    live: Live,
+    privileged: bool,
+}
+
+impl Rooms {
+    fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
+        let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
+        let privileged = is_privileged();
+        let how = How { act_as_callers: privileged, settings: live.clone() };
+        let names = Arc::new(Names::new(source, how)?);
+        let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged));
+        Ok(Rooms { names, files, stats, live, privileged })
+    }
+
+    fn filesystem(&self, options: &Options) -> Mount {
+        Mount {
+            names: Arc::clone(&self.names),
+            files: Arc::clone(&self.files),
+            stats: Arc::clone(&self.stats),
+            live: self.live.clone(),
+            remember: options.remember,
+            passthrough: self.privileged,
+        }
+    }
+
+    /// Gives the rooms their way to tell the kernel. Nobody waits for either, and both may come too late: what they name may
+    /// be gone.
+    fn connect(&self, notifier: Notifier) {
+        let kernel = notifier.clone();
+        self.files.on_drop_pages(move |inode| drop(kernel.inval_inode(INodeNo(inode), 0, 0)));
+        self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
+    }
+
+    fn describe(&self, source: &Path, mountpoint: &Path, options: &Options) {
+        self.stats.describe("source", source.to_string_lossy());
+        self.stats.describe("mountpoint", mountpoint.to_string_lossy());
+        self.stats.describe("mode", options.settings.rules.default.name());
+        let held = |part: fn((usize, u64)) -> u64| {
+            let names = Arc::downgrade(&self.names);
+            move || names.upgrade().map_or(0, |names| part(names.held()))
+        };
+        self.stats.gauge(Gauge::Inodes, held(|(count, _)| count as u64));
+        self.stats.gauge(Gauge::InodeMemory, held(|(_, bytes)| bytes));
+    }
+}
+
+/// Whether this process may act as others, open inodes by their handles, and give the kernel files of its own.
+fn is_privileged() -> bool {
+    let needed =
+        CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}

@@ -1,0 +1,130 @@
+//! Attributes: owner, mode and times, what links contain, what callers may do, and the file system below.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dio::sys::access_of;
+use rustix::fs::{
+    Access, AtFlags, FileType, Gid, Mode, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat,
+    fstatvfs, readlinkat, utimensat,
+};
+use rustix::io::{Errno, Result};
+use rustix::path::DecInt;
+
+use super::{Caller, Changes, InodeId, Names, Time};
+
+impl Names {
+    /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may take set-id bits away
+    /// that the mode gives. What a change takes away besides is the business of the file system below.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
+    pub fn change(&self, inode: InodeId, changes: &Changes) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        if changes.uid.is_some() || changes.gid.is_some() {
+            let (uid, gid) = (changes.uid.map(user).transpose()?, changes.gid.map(group).transpose()?);
+            chownat(&*place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if let Some(mode) = changes.mode {
+            // A place has no `fchmod`; the link in /proc leads to the inode, also if that is a symbolic link.
+            chmodat(&self.process, DecInt::from_fd(&*place), permissions(mode), AtFlags::empty())?;
+        }
+        if changes.accessed.is_some() || changes.modified.is_some() {
+            let last_access = timespec(changes.accessed);
+            let times = Timestamps { last_access, last_modification: timespec(changes.modified) };
+            utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    /// What a symbolic link contains.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is none, `ESTALE` if it is gone, those of `readlink(2)`.
+    pub fn read_link(&self, inode: InodeId) -> Result<Vec<u8>> {
+        // Of others the kernel would say ENOENT.
+        if self.shared.lock().table.get(inode)?.identity.kind != FileType::Symlink {
+            return Err(Errno::INVAL);
+        }
+        let place = self.descriptor(inode)?;
+        readlinkat(&*place, c"", Vec::new()).map(std::ffi::CString::into_bytes)
+    }
+
+    /// Whether a caller may access an inode; who serves its own user only answers for itself.
+    ///
+    /// # Errors
+    /// `EACCES` if not, `EROFS`, `ESTALE` if it is gone.
+    pub fn access(&self, caller: Caller, inode: InodeId, access: Access) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        self.as_caller_in_full(caller, || access_of(place.as_fd(), access))
+    }
+
+    /// The file system below an inode.
+    ///
+    /// # Errors
+    /// `ESTALE` if the inode is gone, those of `fstatfs(2)`.
+    pub fn statfs(&self, inode: InodeId) -> Result<StatVfs> {
+        fstatvfs(&*self.descriptor(inode)?)
+    }
+}
+
+/// The bits of a mode that are permissions.
+pub(super) fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+/// A user; -1 is none.
+pub(super) fn user(uid: u32) -> Result<Uid> {
+    if uid == u32::MAX { Err(Errno::INVAL) } else { Ok(Uid::from_raw(uid)) }
+}
+
+/// A group; -1 is none.
+pub(super) fn group(gid: u32) -> Result<Gid> {
+    if gid == u32::MAX { Err(Errno::INVAL) } else { Ok(Gid::from_raw(gid)) }
+}
+
+fn timespec(time: Option<Time>) -> Timespec {
+    match time {
+        None => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        Some(Time::Now) => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        Some(Time::At(time)) => since_epoch(time),
+    }
+}
+
+fn since_epoch(time: SystemTime) -> Timespec {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() },
+        Err(error) => {
+            let before = error.duration();
+            let (seconds, nanoseconds) = (before.as_secs() as i64, before.subsec_nanos());
+            // Nanoseconds always count forwards.
+            match nanoseconds {
+                0 => Timespec { tv_sec: -seconds, tv_nsec: 0 },
+                part => Timespec { tv_sec: -seconds - 1, tv_nsec: (1_000_000_000 - part).into() },
+            }
+        }
+    }
+}
+
+/// The path of a place for system calls that take no descriptor of a directory.
+pub(super) fn path_of(place: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", DecInt::from_fd(place).as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times_before_1970_count_their_nanoseconds_forwards() {
+        let at = |time| {
+            let spec = since_epoch(time);
+            (spec.tv_sec, spec.tv_nsec)
+        };
+        assert_eq!(at(UNIX_EPOCH + Duration::new(7, 5)), (7, 5));
+        assert_eq!(at(UNIX_EPOCH - Duration::from_secs(3)), (-3, 0));
+        assert_eq!(at(UNIX_EPOCH - Duration::new(3, 1)), (-4, 999_999_999));
+    }
+}

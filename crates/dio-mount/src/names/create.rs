@@ -1,0 +1,129 @@
+//! Creating files, directories, links and nodes.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
+use rustix::io::{Errno, Result};
+
+use super::attributes::{path_of, permissions};
+use super::credentials::Masked;
+use super::resolve::{Found, check};
+use super::{Caller, Entry, InodeId, Names};
+
+/// The attribute of directories whose ACL takes the place of the file creation mask (`acl(5)`).
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+
+impl Names {
+    /// Creates a regular file, a pipe, a socket or a device, by the type in `mode`. `rdev` is a device as the kernel
+    /// writes it in 32 bits. The mask is not applied where the directory has a default ACL; here and below, what is
+    /// created belongs to the caller, if the server can arrange for that.
+    ///
+    /// # Errors
+    /// Those of `mknod(2)`.
+    pub fn make_node(
+        &self,
+        caller: Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        check(name)?;
+        let directory = self.descriptor(parent)?;
+        let kind = match FileType::from_raw_mode(mode) {
+            // No type means a regular file.
+            FileType::Unknown => FileType::RegularFile,
+            kind => kind,
+        };
+        self.masked(&directory, mode, umask, |permissions| {
+            self.as_caller(caller, mode, || mknodat(&*directory, name, kind, permissions, rdev.into()))
+        })?;
+        self.lookup(parent, name)
+    }
+
+    /// Creates a directory.
+    ///
+    /// # Errors
+    /// Those of `mkdir(2)`.
+    pub fn make_directory(
+        &self,
+        caller: Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+    ) -> Result<Entry> {
+        check(name)?;
+        let directory = self.descriptor(parent)?;
+        self.masked(&directory, mode, umask, |permissions| {
+            // A directory takes the set-group-id bit over from its parent, whoever creates it.
+            self.as_caller(caller, 0, || mkdirat(&*directory, name, permissions))
+        })?;
+        self.lookup(parent, name)
+    }
+
+    /// Creates a symbolic link.
+    ///
+    /// # Errors
+    /// Those of `symlink(2)`.
+    pub fn symlink(&self, caller: Caller, parent: InodeId, name: &OsStr, target: &Path) -> Result<Entry> {
+        check(name)?;
+        let directory = self.descriptor(parent)?;
+        self.as_caller(caller, 0, || symlinkat(target, &*directory, name))?;
+        self.lookup(parent, name)
+    }
+
+    /// Creates a regular file and opens it, whatever its mode allows. It is always new: `O_DIRECT`, which a file system
+    /// may refuse after it has created the file, is left to a second open, as are `O_TRUNC` and `O_APPEND`.
+    ///
+    /// # Errors
+    /// `EEXIST` if there is something and `O_EXCL` was asked for; without it `ESTALE`, upon which the kernel looks once
+    /// more and opens what is there, by its permissions. Those of `open(2)`.
+    pub fn create(
+        &self,
+        caller: Caller,
+        parent: InodeId,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: OFlags,
+    ) -> Result<(Entry, OwnedFd)> {
+        check(name)?;
+        let directory = self.descriptor(parent)?;
+        let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::DIRECTORY | OFlags::PATH;
+        let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let how = flags.difference(left_out) | new;
+        let created = self.masked(&directory, mode, umask, |permissions| {
+            let open = || openat(&*directory, name, how, permissions);
+            self.as_caller(caller, mode, || self.or_with_fewer_descriptors(open))
+        });
+        let file = match created {
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => return Err(Errno::STALE),
+            other => other?,
+        };
+        let stat = fstat(&file)?;
+        let mount = self.mount_of(parent)?;
+        // A place of the file itself: the name may be somebody else's by now.
+        let place = self.or_with_fewer_descriptors(|| self.reopen_place(&file, OFlags::PATH))?;
+        Ok((self.enter(Found { place, stat, mount }, parent, name), file))
+    }
+
+    /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.
+    fn masked<T>(
+        &self,
+        directory: &Arc<OwnedFd>,
+        mode: u32,
+        umask: u32,
+        create: impl FnOnce(Mode) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(_masked) = Masked::with(umask) {
+            return create(permissions(mode));
+        }
+        let has_default = getxattr_query(path_of(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
+        create(permissions(if has_default { mode } else { mode & !umask }))
+    }
+}

@@ -1,0 +1,185 @@
+//! Descriptors of inodes: the recently used ones, within a limit, and those without which an inode would be lost.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::InodeId;
+
+/// A descriptor opened with `O_PATH`.
+pub(super) type Place = Arc<OwnedFd>;
+
+#[derive(Debug)]
+struct Held {
+    inode: InodeId,
+    place: Place,
+    /// Since the hand, or the last ageing, came by.
+    used: bool,
+}
+
+/// At most `limit` recently used descriptors (second chance), and the pinned ones.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    limit: usize,
+    ring: Vec<Held>,
+    hand: usize,
+    /// Invariant: leads to the element of `ring` with this inode.
+    by_inode: HashMap<InodeId, usize>,
+    /// How often each was pinned.
+    pinned: HashMap<InodeId, (Place, u32)>,
+}
+
+impl Descriptors {
+    pub(super) fn new(limit: usize) -> Descriptors {
+        let limit = limit.max(1);
+        Descriptors { limit, ring: Vec::new(), hand: 0, by_inode: HashMap::new(), pinned: HashMap::new() }
+    }
+
+    /// The descriptor of an inode, if there is one.
+    pub(super) fn get(&mut self, inode: InodeId) -> Option<Place> {
+        if let Some(at) = self.by_inode.get(&inode) {
+            self.ring[*at].used = true;
+            return Some(Arc::clone(&self.ring[*at].place));
+        }
+        self.pinned.get(&inode).map(|(place, _)| Arc::clone(place))
+    }
+
+    /// Whether [`Descriptors::get`] gives one.
+    pub(super) fn has(&self, inode: InodeId) -> bool {
+        self.by_inode.contains_key(&inode) || self.pinned.contains_key(&inode)
+    }
+
+    /// Keeps the descriptor of an inode that has none. Returns what had to go for it, to be closed without the lock.
+    #[must_use]
+    pub(super) fn keep(&mut self, inode: InodeId, place: Place) -> Option<Place> {
+        if self.has(inode) {
+            return Some(place);
+        }
+        let held = Held { inode, place, used: false };
+        if self.ring.len() < self.limit {
+            self.by_inode.insert(inode, self.ring.len());
+            self.ring.push(held);
+            return None;
+        }
+        while std::mem::take(&mut self.ring[self.hand].used) {
+            self.hand = (self.hand + 1) % self.ring.len();
+        }
+        let old = std::mem::replace(&mut self.ring[self.hand], held);
+        self.by_inode.remove(&old.inode);
+        self.by_inode.insert(inode, self.hand);
+        self.hand = (self.hand + 1) % self.ring.len();
+        Some(old.place)
+    }
+
+    /// Keeps the descriptor of an inode until it was unpinned as often.
+    pub(super) fn pin(&mut self, inode: InodeId, place: &Place) {
+        let entry = self.pinned.entry(inode).or_insert_with(|| (Arc::clone(place), 0));
+        entry.1 += 1;
+    }
+
+    /// Takes back one pin.
+    #[must_use]
+    pub(super) fn unpin(&mut self, inode: InodeId) -> Option<Place> {
+        let (_, count) = self.pinned.get_mut(&inode)?;
+        *count -= 1;
+        if *count > 0 {
+            return None;
+        }
+        self.pinned.remove(&inode).map(|(place, _)| place)
+    }
+
+    /// Gives up all descriptors of an inode.
+    #[must_use]
+    pub(super) fn drop_all(&mut self, inode: InodeId) -> [Option<Place>; 2] {
+        let pinned = self.pinned.remove(&inode).map(|(place, _)| place);
+        let held = self.by_inode.get(&inode).copied().map(|at| self.take(at));
+        [pinned, held]
+    }
+
+    /// Gives up those that were not used since this was last called.
+    #[must_use]
+    pub(super) fn age(&mut self) -> Vec<Place> {
+        let mut old = Vec::new();
+        for at in (0..self.ring.len()).rev() {
+            if !std::mem::take(&mut self.ring[at].used) {
+                old.push(self.take(at));
+            }
+        }
+        old
+    }
+
+    /// Gives up half of those that are not pinned: the process has no more descriptors.
+    #[must_use]
+    pub(super) fn halve(&mut self) -> Vec<Place> {
+        let half = self.ring.len().div_ceil(2);
+        (0..half).map(|_| self.take(self.ring.len() - 1)).collect()
+    }
+
+    /// Whether there are any to give up.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    fn take(&mut self, at: usize) -> Place {
+        let held = self.ring.swap_remove(at);
+        self.by_inode.remove(&held.inode);
+        if let Some(moved) = self.ring.get(at) {
+            self.by_inode.insert(moved.inode, at);
+        }
+        if self.hand >= self.ring.len() {
+            self.hand = 0;
+        }
+        held.place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Arc::new(std::fs::File::open("/dev/null").unwrap().into())
+    }
+
+    #[test]
+    fn the_least_used_goes_first_and_pinned_ones_stay() {
+        let mut all = Descriptors::new(3);
+        let pinned = place();
+        all.pin(9, &pinned);
+        all.pin(9, &pinned);
+        for inode in 1..=3 {
+            assert!(all.keep(inode, place()).is_none());
+        }
+        assert!(all.get(1).is_some() && all.get(3).is_some());
+        assert!(all.keep(4, place()).is_some());
+        assert!(all.has(1) && !all.has(2) && all.has(3) && all.has(4));
+        assert!(all.unpin(9).is_none() && all.has(9));
+        assert!(all.unpin(9).is_some() && !all.has(9));
+    }
+
+    #[test]
+    fn ageing_takes_what_was_not_used_twice_in_a_row() {
+        let mut all = Descriptors::new(8);
+        for inode in 1..=5 {
+            assert!(all.keep(inode, place()).is_none());
+        }
+        assert!(all.get(2).is_some() && all.get(5).is_some());
+        assert_eq!(all.age().len(), 3);
+        assert!(all.has(2) && all.has(5) && !all.has(1));
+        assert_eq!(all.age().len(), 2);
+        assert!(all.is_empty());
+    }
+
+    #[test]
+    fn giving_up_one_leaves_the_others_where_they_are_found() {
+        let mut all = Descriptors::new(8);
+        for inode in 1..=6 {
+            assert!(all.keep(inode, place()).is_none());
+        }
+        assert!(all.drop_all(1)[1].is_some());
+        assert!(all.drop_all(1)[1].is_none());
+        assert!((2..=6).all(|inode| all.get(inode).is_some()));
+        assert_eq!(all.halve().len(), 3);
+        assert_eq!((2..=6).filter(|inode| all.has(*inode)).count(), 2);
+    }
+}

@@ -1,0 +1,185 @@
+//! What the threads of a tree share, and the thread that keeps it small.
+
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::io::{Errno, Result};
+
+use super::descriptors::{Descriptors, Place};
+use super::inodes::{Leaf, Table};
+use super::resolve::Mounts;
+use super::{InodeId, SHARE};
+use crate::options::Live;
+
+/// Places that were not used for one to two of these are closed where handles do as well: they would keep deleted files
+/// and unused mounts.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Names that the kernel is asked to forget before what it gave back is looked at.
+const BATCH: usize = 256;
+
+/// What the kernel is given to answer a batch.
+const ANSWER: Duration = Duration::from_millis(5);
+
+/// How long it rests when everything was asked for and the kernel holds on to it.
+const IN_VAIN: Duration = Duration::from_secs(1);
+
+/// Called with what the kernel may forget.
+type Ask = Box<dyn Fn(&Leaf) + Send + Sync>;
+
+/// Everything that a request may change.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) table: Table,
+    pub(super) descriptors: Descriptors,
+    pub(super) mounts: Mounts,
+    /// Inodes whose last known name is gone: pinned, since they could not be found again.
+    nameless: HashSet<InodeId>,
+    ended: bool,
+}
+
+/// The state and who waits for it.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// There are too many records, or the tree is at its end.
+    changed: Condvar,
+    settings: Live,
+    ask: OnceLock<Ask>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("records", &self.lock().table.len()).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Takes the places of records that were removed, to be closed without the lock.
+    #[must_use]
+    pub(super) fn release_gone(&mut self) -> Vec<Place> {
+        let gone = self.table.take_gone();
+        gone.into_iter()
+            .flat_map(|inode| {
+                self.nameless.remove(&inode);
+                self.descriptors.drop_all(inode)
+            })
+            .flatten()
+            .collect()
+    }
+
+    /// The last known name of an inode is gone.
+    pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place) {
+        if self.table.get(inode).is_ok() && self.nameless.insert(inode) {
+            self.descriptors.pin(inode, place);
+        }
+    }
+
+    /// The inode was found by a name.
+    pub(super) fn named_again(&mut self, inode: InodeId) {
+        if self.nameless.remove(&inode) {
+            // Another place of it is open, so closing this one takes no time.
+            drop(self.descriptors.unpin(inode));
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn new(table: Table, descriptors: usize, mounts: Mounts, settings: Live) -> Arc<Shared> {
+        let descriptors = Descriptors::new(descriptors);
+        let state = State { table, descriptors, mounts, nameless: HashSet::new(), ended: false };
+        Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
+    }
+
+    /// Every change of the state is complete when its lock is given up, by panic too.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that records may take.
+    fn budget(&self) -> u64 {
+        self.settings.get().limit / SHARE
+    }
+
+    /// There are records for `bytes` now.
+    pub(super) fn grew_to(&self, bytes: u64) {
+        if self.ask.get().is_some() && bytes > self.budget() {
+            self.wake();
+        }
+    }
+
+    pub(super) fn set_ask(&self, ask: Ask) {
+        // Who is told first goes on to be told.
+        let _ = self.ask.set(ask);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.wake();
+    }
+
+    /// Waits unless the end comes.
+    fn pause(&self, time: Duration) {
+        let waited = self.changed.wait_timeout_while(self.lock(), time, |state| !state.ended);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Until the end: closes idle places, and has the kernel asked to forget.
+    fn work(&self) {
+        let mut full = false;
+        loop {
+            let mut state = self.lock();
+            if state.ended {
+                return;
+            }
+            let (bytes, budget) = (state.table.bytes(), self.budget());
+            // Once over the budget, down to 7/8 of it, so that it does not stay at the edge.
+            full = self.ask.get().is_some() && bytes > if full { budget / 8 * 7 } else { budget };
+            if !full {
+                drop(self.rest(state));
+                continue;
+            }
+            // A directory may be somebody's working directory, which would lose its path.
+            let directories = bytes > budget.saturating_mul(2);
+            let leaves = state.table.oldest_leaves(BATCH, directories);
+            if leaves.is_empty() {
+                state.table.ask_again();
+            }
+            drop(state);
+            if leaves.is_empty() {
+                self.pause(IN_VAIN);
+                continue;
+            }
+            if let Some(ask) = self.ask.get() {
+                leaves.iter().for_each(ask);
+            }
+            self.pause(ANSWER);
+        }
+    }
+
+    /// Waits until there is something to do, or else long enough to find out what is idle, and takes that.
+    fn rest(&self, state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
+        // Nobody tells when the first place is kept; a look now and then costs nothing.
+        let time = if state.descriptors.is_empty() { 4 * IDLE } else { IDLE };
+        let waited = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+        let (mut state, outcome) = waited;
+        if !outcome.timed_out() || !state.mounts.opens_handles(0) {
+            return Default::default();
+        }
+        (state.descriptors.age(), state.mounts.rest())
+    }
+}
+
+/// Starts the thread; it ends by itself after [`Shared::end`].
+pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
+    let shared = Arc::clone(shared);
+    let work = move || shared.work();
+    let thread = std::thread::Builder::new().name("forget".into()).spawn(work);
+    thread.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+}

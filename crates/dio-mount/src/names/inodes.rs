@@ -1,0 +1,436 @@
+//! The table of the inodes that the kernel knows by number: who they are in the source, and by which name they were last
+//! found. It makes no system calls.
+//!
+//! A record lives while the kernel holds its inode (`lookups`) or another record's name is below it (`children`), so that
+//! the way from any record to the root is always there. Numbers are never given out twice.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use dio::sys::FileHandle;
+use rustix::fs::FileType;
+use rustix::io::{Errno, Result};
+
+use super::{InodeId, ROOT};
+
+/// No inode: the parent of one whose place is not known any more.
+const NOBODY: InodeId = 0;
+
+/// What makes two names the same inode, together with its [`Handle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Index of its `st_dev`.
+    pub(super) device: u32,
+    /// Of directories the index of the mount, 0 of all others: a directory mounted in two places is two directories to
+    /// the kernel, which allows each only one name, while a file remains one file.
+    pub(super) mount: u32,
+    /// Its `st_ino`.
+    pub(super) number: u64,
+}
+
+/// A [`FileHandle`] in the space that those of the usual file systems need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Handle {
+    /// The file system has none.
+    None,
+    /// Up to 22 bytes (ext4 8, tmpfs and xfs 12, btrfs 20).
+    Short { kind: u8, length: u8, bytes: [u8; 22] },
+    /// Any.
+    Long(Box<FileHandle>),
+}
+
+impl From<FileHandle> for Handle {
+    fn from(handle: FileHandle) -> Handle {
+        let mut bytes = [0; 22];
+        let from = handle.bytes();
+        match (u8::try_from(handle.kind()), bytes.get_mut(..from.len())) {
+            (Ok(kind), Some(room)) => {
+                room.copy_from_slice(from);
+                Handle::Short { kind, length: from.len() as u8, bytes }
+            }
+            _ => Handle::Long(Box::new(handle)),
+        }
+    }
+}
+
+impl Handle {
+    /// In the form of system calls.
+    pub(super) fn full(&self) -> Option<FileHandle> {
+        match self {
+            Handle::None => None,
+            Handle::Short { kind, length, bytes } => {
+                FileHandle::new(i32::from(*kind), &bytes[..usize::from(*length).min(bytes.len())])
+            }
+            Handle::Long(handle) => Some(**handle),
+        }
+    }
+
+    /// Whether it can be the same inode; where one has no handle, the rest has to tell.
+    pub(super) fn agrees(&self, other: &Handle) -> bool {
+        matches!((self, other), (Handle::None, _) | (_, Handle::None)) || self == other
+    }
+}
+
+/// Who an inode is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) key: Key,
+    pub(super) handle: Handle,
+    pub(super) kind: FileType,
+    /// Index of the mount where it was found, and where its handle is opened.
+    pub(super) mount: u32,
+}
+
+impl Identity {
+    /// Whether both are the same inode.
+    pub(super) fn same(&self, other: &Identity) -> bool {
+        self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
+    }
+}
+
+/// An inode.
+#[derive(Debug)]
+pub(super) struct Record {
+    /// Invariant: `id & 0xffff_ffff` is its slot plus one, the rest how often the slot was used before.
+    id: InodeId,
+    pub(super) identity: Identity,
+    /// By which it was last found; [`NOBODY`] if that cannot be any more.
+    pub(super) parent: InodeId,
+    pub(super) name: Box<OsStr>,
+    /// How often the kernel was told of it, less what it forgot.
+    lookups: u64,
+    /// Records whose `parent` is this one.
+    children: u32,
+    /// Since the search for old ones last came by.
+    used: bool,
+    /// The kernel was asked to forget it.
+    asked: bool,
+}
+
+/// A name that the kernel may forget without losing anything else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// What the name stands for.
+    pub inode: InodeId,
+    /// The directory it is in.
+    pub parent: InodeId,
+    /// The name.
+    pub name: OsString,
+}
+
+/// All records.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Slots,
+    /// Invariant: leads to the latest record with this key.
+    by_key: HashMap<Key, u32>,
+    /// Bytes of names and long handles.
+    outside: usize,
+    /// Where the search for old records goes on.
+    hand: usize,
+    /// Records that were removed since [`Table::take_gone`].
+    gone: Vec<InodeId>,
+}
+
+/// Bytes of one entry of `by_key` at its mean filling.
+const ENTRY: usize = 40;
+
+impl Table {
+    /// A table with the root, which is never forgotten.
+    pub(super) fn new(root: Identity) -> Table {
+        let mut table =
+            Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new() };
+        let id = table.insert(root, NOBODY, OsStr::new(""));
+        debug_assert_eq!(id, ROOT);
+        table
+    }
+
+    /// The record of a number.
+    ///
+    /// # Errors
+    /// `ESTALE` if there is none.
+    pub(super) fn get(&self, id: InodeId) -> Result<&Record> {
+        self.slots.get(slot_of(id)).filter(|record| record.id == id).ok_or(Errno::STALE)
+    }
+
+    fn get_mut(&mut self, id: InodeId) -> Option<&mut Record> {
+        self.slots.get_mut(slot_of(id)).filter(|record| record.id == id)
+    }
+
+    /// The number of the latest inode with this key.
+    pub(super) fn find(&self, key: &Key) -> Option<InodeId> {
+        self.slots.get(*self.by_key.get(key)? as usize).map(|record| record.id)
+    }
+
+    /// Counts one more lookup of an inode that was found by `name` in `parent`, and makes a record if it is new.
+    pub(super) fn enter(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
+        let known = self.find(&identity.key).filter(|id| self.get(*id).is_ok_and(|r| r.identity.same(&identity)));
+        match known {
+            Some(id) => {
+                self.visit(id, parent, name);
+                id
+            }
+            None => {
+                let id = self.insert(identity, NOBODY, OsStr::new(""));
+                self.visit(id, parent, name);
+                id
+            }
+        }
+    }
+
+    /// Counts one more lookup of an inode that is known to be this one.
+    pub(super) fn visit(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
+        if let Some(record) = self.get_mut(id) {
+            record.lookups += 1;
+            record.used = true;
+            record.asked = false;
+        }
+        self.place(id, parent, name);
+    }
+
+    /// The inode is found by this name from now on.
+    pub(super) fn place(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
+        let Ok(record) = self.get(id) else { return };
+        if id == ROOT || (record.parent == parent && *record.name == *name) {
+            return;
+        }
+        let parent = if parent != id && self.get(parent).is_ok() { parent } else { NOBODY };
+        if record.identity.kind == FileType::Directory && record.parent != parent {
+            self.break_circle(id, parent);
+        }
+        let renamed: Option<Box<OsStr>> = (*self.get(id).expect("it was there").name != *name).then(|| name.into());
+        let record = self.get_mut(id).expect("it was there");
+        let old = std::mem::replace(&mut record.parent, parent);
+        let shorter = renamed.map(|name| std::mem::replace(&mut record.name, name));
+        if let Some(before) = shorter {
+            self.outside = self.outside + name.len() - before.len();
+        }
+        if let Some(record) = self.get_mut(parent) {
+            record.children += 1;
+        }
+        if let Some(record) = self.get_mut(old) {
+            record.children -= 1;
+            self.remove_unheld(old);
+        }
+        self.remove_unheld(id);
+    }
+
+    /// Directories that others moved may seem to be below themselves until they are looked up again: the place that
+    /// closes the circle is the one that is out of date.
+    fn break_circle(&mut self, id: InodeId, parent: InodeId) {
+        let mut at = parent;
+        while let Ok(record) = self.get(at) {
+            if record.parent == id {
+                self.get_mut(at).expect("it was there").parent = NOBODY;
+                self.get_mut(id).expect("it is a parent").children -= 1;
+                return;
+            }
+            at = record.parent;
+        }
+    }
+
+    /// The kernel forgets `count` lookups.
+    pub(super) fn forget(&mut self, id: InodeId, count: u64) {
+        if let Some(record) = self.get_mut(id) {
+            record.lookups = record.lookups.saturating_sub(count);
+            self.remove_unheld(id);
+        }
+    }
+
+    /// The records that were removed since this was last asked.
+    pub(super) fn take_gone(&mut self) -> Vec<InodeId> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Removes a record that nothing holds, and then perhaps those above it.
+    fn remove_unheld(&mut self, id: InodeId) {
+        let mut next = id;
+        while next != ROOT
+            && let Some(record) = self.get_mut(next)
+            && record.lookups == 0
+            && record.children == 0
+        {
+            let (key, parent) = (record.identity.key, record.parent);
+            let slot = slot_of(next);
+            if self.by_key.get(&key) == Some(&(slot as u32)) {
+                self.by_key.remove(&key);
+            }
+            let removed = self.slots.remove(slot);
+            self.outside -= removed.outside();
+            self.gone.push(next);
+            next = parent;
+            if let Some(record) = self.get_mut(next) {
+                record.children -= 1;
+            }
+        }
+    }
+
+    fn insert(&mut self, identity: Identity, parent: InodeId, name: &OsStr) -> InodeId {
+        let key = identity.key;
+        let record = Record {
+            id: NOBODY,
+            identity,
+            parent,
+            name: name.into(),
+            lookups: 0,
+            children: 0,
+            used: true,
+            asked: false,
+        };
+        self.outside += record.outside();
+        let id = self.slots.insert(record);
+        self.by_key.insert(key, slot_of(id) as u32);
+        id
+    }
+
+    /// Whether the kernel holds the inode.
+    pub(super) fn is_held(&self, id: InodeId) -> bool {
+        self.get(id).is_ok_and(|record| record.lookups > 0)
+    }
+
+    /// The path from the root by which an inode was last found; empty for the root itself.
+    pub(super) fn path(&self, id: InodeId) -> Option<PathBuf> {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != ROOT {
+            let record = self.get(at).ok()?;
+            names.push(&*record.name);
+            at = record.parent;
+        }
+        Some(names.into_iter().rev().collect())
+    }
+
+    /// Bytes that the records take.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.slots.taken() * (size_of::<Slot>() + ENTRY) + self.outside) as u64
+    }
+
+    /// How many records there are, the root included.
+    pub(super) fn len(&self) -> usize {
+        self.slots.taken()
+    }
+
+    /// Up to `count` leaves that were not used for long, none of them twice before it is looked up again. With
+    /// `directories`, those without anything known below them are leaves too.
+    pub(super) fn oldest_leaves(&mut self, count: usize, directories: bool) -> Vec<Leaf> {
+        let mut leaves = Vec::new();
+        let slots = self.slots.len();
+        // In the first round everything may be in use; after that nothing is.
+        for _ in 0..2 * slots {
+            if leaves.len() == count {
+                break;
+            }
+            self.hand = (self.hand + 1) % slots;
+            let Some(record) = self.slots.get_mut(self.hand) else { continue };
+            let leaf = directories || record.identity.kind != FileType::Directory;
+            if record.id == ROOT || record.parent == NOBODY || record.lookups == 0 || record.children > 0 || !leaf {
+                continue;
+            }
+            if record.asked || std::mem::take(&mut record.used) {
+                continue;
+            }
+            record.asked = true;
+            leaves.push(Leaf { inode: record.id, parent: record.parent, name: record.name.to_os_string() });
+        }
+        leaves
+    }
+
+    /// Leaves may be asked for again.
+    pub(super) fn ask_again(&mut self) {
+        for slot in 0..self.slots.len() {
+            if let Some(record) = self.slots.get_mut(slot) {
+                record.asked = false;
+            }
+        }
+    }
+}
+
+impl Record {
+    /// Bytes on the heap, with what the allocator adds.
+    fn outside(&self) -> usize {
+        let handle = if let Handle::Long(_) = self.identity.handle { size_of::<FileHandle>() } else { 0 };
+        self.name.len() + handle
+    }
+}
+
+fn slot_of(id: InodeId) -> usize {
+    // NOBODY leads to a slot that there never is.
+    ((id & 0xffff_ffff) as usize).wrapping_sub(1)
+}
+
+/// Records in pages, so that growing moves nothing; free slots know how often they were used.
+#[derive(Debug, Default)]
+struct Slots {
+    pages: Vec<Vec<Slot>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Taken(Record),
+    /// The upper half of the next number.
+    Free(u32),
+}
+
+const PAGE: usize = 1024;
+
+impl Slots {
+    fn get(&self, slot: usize) -> Option<&Record> {
+        match self.pages.get(slot / PAGE)?.get(slot % PAGE)? {
+            Slot::Taken(record) => Some(record),
+            Slot::Free(_) => None,
+        }
+    }
+
+    fn get_mut(&mut self, slot: usize) -> Option<&mut Record> {
+        match self.pages.get_mut(slot / PAGE)?.get_mut(slot % PAGE)? {
+            Slot::Taken(record) => Some(record),
+            Slot::Free(_) => None,
+        }
+    }
+
+    fn insert(&mut self, mut record: Record) -> InodeId {
+        let slot = match self.free.pop() {
+            Some(slot) => slot as usize,
+            None => {
+                if self.len % PAGE == 0 {
+                    self.pages.push(Vec::with_capacity(PAGE));
+                }
+                self.pages[self.len / PAGE].push(Slot::Free(0));
+                self.len += 1;
+                self.len - 1
+            }
+        };
+        let place = &mut self.pages[slot / PAGE][slot % PAGE];
+        let Slot::Free(round) = *place else { unreachable!("slot {slot} is free") };
+        record.id = u64::from(round) << 32 | (slot as u64 + 1);
+        let id = record.id;
+        *place = Slot::Taken(record);
+        id
+    }
+
+    fn remove(&mut self, slot: usize) -> Record {
+        let place = &mut self.pages[slot / PAGE][slot % PAGE];
+        let round = match place {
+            Slot::Taken(record) => ((record.id >> 32) as u32).wrapping_add(1),
+            Slot::Free(_) => unreachable!("slot {slot} is taken"),
+        };
+        self.free.push(slot as u32);
+        match std::mem::replace(place, Slot::Free(round)) {
+            Slot::Taken(record) => record,
+            Slot::Free(_) => unreachable!("slot {slot} is taken"),
+        }
+    }
+
+    /// Slots, taken or free.
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Slots with a record; the free ones are taken before others are made.
+    fn taken(&self) -> usize {
+        self.len - self.free.len()
+    }
+}

@@ -1,0 +1,145 @@
+//! What is created belongs to its creator.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::XattrFlags;
+
+use super::tree::xattr_of;
+use super::*;
+
+const USER: u32 = 54_321;
+const GROUP: u32 = 54_322;
+const OTHER_GROUP: u32 = 54_323;
+
+/// A process of that user, in one more group, which waits to be killed.
+struct Process(Child);
+
+impl Process {
+    fn start() -> Process {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &USER.to_string(), "--regid", &GROUP.to_string()]);
+        command.args(["--groups", &OTHER_GROUP.to_string(), "sh", "-c", "echo ready; read line"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        Process(child)
+    }
+
+    fn caller(&self) -> Caller {
+        Caller { uid: USER, gid: GROUP, pid: self.0.id() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn as_root(test: impl Fn(&str, &Path, &Names, &Process)) {
+    if !is_root() {
+        return dio_test::skip!("only the superuser can create for others");
+    }
+    let process = Process::start();
+    everywhere(|place, source, names| test(place, source, names, &process));
+}
+
+fn set(path: &Path, uid: u32, gid: u32, mode: u32) {
+    chown(path, Some(uid), Some(gid)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn owner(path: &Path) -> (u32, u32, u32) {
+    let stat = path.symlink_metadata().unwrap();
+    (stat.uid(), stat.gid(), stat.mode() & 0o7777)
+}
+
+#[test]
+fn everything_created_has_the_owner_and_group_of_the_caller() {
+    as_root(|place, source, names, process| {
+        set(source, USER, 0, 0o755);
+        let caller = process.caller();
+        let (_, _file) = names.create(caller, ROOT, name("file"), 0o666, 0o027, OFlags::RDWR).unwrap();
+        names.make_directory(caller, ROOT, name("directory"), 0o777, 0o022).unwrap();
+        names.make_node(caller, ROOT, name("pipe"), 0o010_666, 0, 0).unwrap();
+        names.symlink(caller, ROOT, name("link"), Path::new("x")).unwrap();
+        let expected = [("file", 0o640), ("directory", 0o755), ("pipe", 0o666), ("link", 0o777)];
+        for (text, mode) in expected {
+            assert_eq!(owner(&source.join(text)), (USER, GROUP, mode), "{place}: {text}");
+        }
+        // This thread is itself again.
+        new_file(names, ROOT, "mine");
+        assert_eq!(owner(&source.join("mine")).0, 0, "{place}");
+        let device = names.make_node(caller, ROOT, name("device"), 0o020_666, 0, 0x0103);
+        assert_eq!(device.unwrap_err(), Errno::PERM, "{place}");
+    });
+}
+
+#[test]
+fn a_set_group_id_directory_gives_its_group() {
+    as_root(|place, source, names, process| {
+        set(source, USER, OTHER_GROUP, 0o2775);
+        let caller = process.caller();
+        let create = |caller, text: &str, mode| {
+            drop(names.create(caller, ROOT, name(text), mode, 0, OFlags::RDWR).unwrap());
+            owner(&source.join(text))
+        };
+        assert_eq!(create(caller, "plain", 0o664), (USER, OTHER_GROUP, 0o664), "{place}");
+        // The bit is for members of the group alone, which only the process's groups tell.
+        assert_eq!(create(caller, "member", 0o2775), (USER, OTHER_GROUP, 0o2775), "{place}");
+        let stranger = Caller { pid: 0, ..caller };
+        assert_eq!(create(stranger, "stranger", 0o2775), (USER, OTHER_GROUP, 0o775), "{place}");
+        names.make_directory(stranger, ROOT, name("directory"), 0o755, 0).unwrap();
+        assert_eq!(owner(&source.join("directory")), (USER, OTHER_GROUP, 0o2755), "{place}");
+    });
+}
+
+#[test]
+fn a_directory_of_a_group_is_open_to_its_members_and_to_nobody_else() {
+    as_root(|place, source, names, process| {
+        set(source, 0, OTHER_GROUP, 0o770);
+        let caller = process.caller();
+        let (_, _file) = names.create(caller, ROOT, name("file"), 0o600, 0, OFlags::RDWR).unwrap();
+        assert_eq!(owner(&source.join("file")), (USER, GROUP, 0o600), "{place}");
+        let refused = [Caller { pid: 0, ..caller }, Caller { uid: USER + 1, ..caller }];
+        for stranger in refused {
+            let made = names.make_directory(stranger, ROOT, name("directory"), 0o700, 0);
+            assert_eq!(made.unwrap_err(), Errno::ACCESS, "{place}");
+        }
+        names.access(caller, ROOT, rustix::fs::Access::WRITE_OK).unwrap();
+        let stranger = names.access(refused[1], ROOT, rustix::fs::Access::WRITE_OK);
+        assert_eq!(stranger.unwrap_err(), Errno::ACCESS, "{place}");
+    });
+}
+
+/// `user::rwx, group::rwx, other::r-x, user:USER:rwx, mask::rwx` in the form of `include/uapi/linux/posix_acl_xattr.h`.
+fn default_acl() -> Vec<u8> {
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    let entries = [(1u16, 7u16, u32::MAX), (2, 7, USER), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];
+    for (tag, bits, id) in entries {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(bits.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
+#[test]
+fn a_default_acl_takes_the_place_of_the_mask() {
+    everywhere(|place, source, names| {
+        let acl = default_acl();
+        match names.set_xattr(ROOT, name("system.posix_acl_default"), &acl, XattrFlags::empty()) {
+            Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
+            done => done.unwrap(),
+        }
+        let (_, _file) = names.create(me(), ROOT, name("file"), 0o664, 0o077, OFlags::RDWR).unwrap();
+        let mode = owner(&source.join("file")).2;
+        assert_eq!(mode, 0o664, "{place}: the mask 077 is not applied");
+        assert!(xattr_of(&source.join("file"), "system.posix_acl_access").is_some(), "{place}");
+        names.make_directory(me(), ROOT, name("directory"), 0o770, 0o077).unwrap();
+        assert_eq!(owner(&source.join("directory")).2, 0o770, "{place}");
+        assert_eq!(xattr_of(&source.join("directory"), "system.posix_acl_default"), Some(acl), "{place}");
+    });
+}

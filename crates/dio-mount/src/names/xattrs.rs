@@ -1,0 +1,97 @@
+//! Extended attributes, ACLs among them.
+//!
+//! A place cannot be asked for them, but its link in /proc leads to the inode itself, of symbolic links too.
+
+use std::ffi::OsStr;
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::io::{Errno, Result};
+
+use super::attributes::path_of;
+use super::{Caller, InodeId, Names};
+
+/// Attributes that only a privileged process sees (`xattr(7)`).
+const TRUSTED: &[u8] = b"trusted.";
+
+/// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of `include/uapi/linux/limits.h`).
+const LONGEST: usize = 64 << 10;
+
+/// Most values are shorter.
+const USUAL: usize = 512;
+
+impl Names {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `getxattr(2)`.
+    pub fn get_xattr(&self, inode: InodeId, name: &OsStr) -> Result<Vec<u8>> {
+        let place = self.descriptor(inode)?;
+        let path = path_of(&place);
+        growing(|value| getxattr(&path, name, spare_capacity(value)))
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, those of `setxattr(2)`.
+    pub fn set_xattr(&self, inode: InodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        setxattr(path_of(&place), name, value, flags)
+    }
+
+    /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `listxattr(2)`.
+    pub fn list_xattr(&self, caller: Caller, inode: InodeId) -> Result<Vec<u8>> {
+        let place = self.descriptor(inode)?;
+        let path = path_of(&place);
+        let mut list = growing(|list| listxattr(&path, spare_capacity(list)))?;
+        if caller.uid != 0 {
+            list = without_trusted(&list);
+        }
+        Ok(list)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` if there is none of that name, `ESTALE` if the inode is gone, those of `removexattr(2)`.
+    pub fn remove_xattr(&self, inode: InodeId, name: &OsStr) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        removexattr(path_of(&place), name)
+    }
+}
+
+fn without_trusted(list: &[u8]) -> Vec<u8> {
+    list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect()
+}
+
+/// Asks again with the most room if there was too little.
+fn growing(mut ask: impl FnMut(&mut Vec<u8>) -> Result<usize>) -> Result<Vec<u8>> {
+    let mut buffer = Vec::with_capacity(USUAL);
+    match ask(&mut buffer) {
+        Err(Errno::RANGE) => {
+            buffer.reserve_exact(LONGEST);
+            ask(&mut buffer)?;
+            buffer.shrink_to_fit();
+        }
+        other => {
+            other?;
+        }
+    }
+    Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trusted_names_are_left_out_and_no_others() {
+        let list = b"user.a\0trusted.b\0security.c\0trusted.\0user.trusted.\0";
+        assert_eq!(without_trusted(list), b"user.a\0security.c\0user.trusted.\0");
+        assert_eq!(without_trusted(b""), b"");
+    }
+}

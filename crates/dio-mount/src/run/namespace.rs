@@ -1,0 +1,63 @@
+//! Mounts of one's own (`mount_namespaces(7)`), owned by a user namespace where the system's are out of reach.
+
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::process::{getegid, geteuid};
+
+use super::{RunError, errno_of};
+
+/// Whose the private mounts are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The system's: who made them is privileged, and all users may enter.
+    System,
+    /// Those of a user namespace in which there is one user and one group.
+    User,
+}
+
+/// Moves this process to mounts of its own. What the others mount and unmount is still seen in it; nothing of it is seen by
+/// the others.
+pub(super) fn enter() -> Result<Owner, RunError> {
+    let owner = match unshare(false) {
+        Ok(()) => Owner::System,
+        Err(Errno::PERM) => {
+            let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+            unshare(true).map_err(|errno| RunError::Namespace { errno, cure: cure(errno) })?;
+            map(user, group)?;
+            Owner::User
+        }
+        Err(errno) => return Err(RunError::Namespace { errno, cure: cure(errno) }),
+    };
+    // Downstream (a slave), not private: a file system that is unmounted outside must not stay busy in here.
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)
+        .map_err(|errno| RunError::Namespace { errno, cure: cure(errno) })?;
+    Ok(owner)
+}
+
+fn unshare(user: bool) -> Result<(), Errno> {
+    dio::sys::unshare_mounts(user).map_err(|error| errno_of(&error))
+}
+
+/// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no setgroups).
+fn map(user: u32, group: u32) -> Result<(), RunError> {
+    let write = |file: &'static str, text: String| {
+        std::fs::write(file, text).map_err(|error| RunError::Map { file, errno: errno_of(&error) })
+    };
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// What to do where namespaces are refused.
+fn cure(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSPC | Errno::USERS => {
+            "the limit of namespaces is reached; raise user.max_user_namespaces and user.max_mnt_namespaces (sysctl)"
+        }
+        Errno::INVAL | Errno::NOSYS => "the kernel was built without user or mount namespaces; run it as root",
+        _ => {
+            "run it as root (in a container with CAP_SYS_ADMIN), or let users have namespaces: sysctl \
+             kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Options of `mount(8)` that hold for every file system, as `mount(2)` takes them.
+
+use rustix::mount::MountFlags;
+
+use super::MountError;
+use crate::options::Options;
+
+/// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system independent options).
+const FLAGS: &[(&str, MountFlags, bool)] = &[
+    ("ro", MountFlags::RDONLY, true),
+    ("rw", MountFlags::RDONLY, false),
+    ("nosuid", MountFlags::NOSUID, true),
+    ("suid", MountFlags::NOSUID, false),
+    ("nodev", MountFlags::NODEV, true),
+    ("dev", MountFlags::NODEV, false),
+    ("noexec", MountFlags::NOEXEC, true),
+    ("exec", MountFlags::NOEXEC, false),
+    ("sync", MountFlags::SYNCHRONOUS, true),
+    ("async", MountFlags::SYNCHRONOUS, false),
+    ("dirsync", MountFlags::DIRSYNC, true),
+    ("noatime", MountFlags::NOATIME, true),
+    ("atime", MountFlags::NOATIME, false),
+    ("nodiratime", MountFlags::NODIRATIME, true),
+    ("diratime", MountFlags::NODIRATIME, false),
+    ("relatime", MountFlags::RELATIME, true),
+    ("norelatime", MountFlags::RELATIME, false),
+    ("strictatime", MountFlags::STRICTATIME, true),
+    ("nostrictatime", MountFlags::STRICTATIME, false),
+    ("lazytime", MountFlags::LAZYTIME, true),
+    ("nolazytime", MountFlags::LAZYTIME, false),
+    ("nosymfollow", MountFlags::NOSYMFOLLOW, true),
+    ("symfollow", MountFlags::NOSYMFOLLOW, false),
+    ("silent", MountFlags::SILENT, true),
+    ("loud", MountFlags::SILENT, false),
+];
+
+/// Labels of security modules, which the kernel takes with the options of the file system (`mount(8)`, `context=`).
+const LABELS: &[&str] = &["context=", "fscontext=", "defcontext=", "rootcontext="];
+
+/// What `fusermount3` lets users ask for (`util/fusermount.c` of libfuse, `mount_flags`).
+const FOR_USERS: &[&str] =
+    &["rw", "ro", "nosuid", "nodev", "noexec", "exec", "async", "sync", "atime", "noatime", "nodiratime", "dirsync"];
+
+/// Whether the kernel takes the option for any file system: it belongs into [`Options::flags`].
+pub fn is_kernel_option(option: &str) -> bool {
+    FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
+}
+
+/// The flags of `mount(2)`. Nothing that only root could do comes true through a mount unless root asks for it by name.
+pub(super) fn of(options: &Options) -> MountFlags {
+    added(MountFlags::NOSUID | MountFlags::NODEV, options)
+}
+
+/// `flags` as the options change them.
+pub(crate) fn added(mut flags: MountFlags, options: &Options) -> MountFlags {
+    for option in &options.flags {
+        if let Some((_, flag, set)) = FLAGS.iter().find(|(word, ..)| word == option) {
+            flags.set(*flag, *set);
+        }
+    }
+    flags.set(MountFlags::RDONLY, options.read_only || flags.contains(MountFlags::RDONLY));
+    flags
+}
+
+/// The options of the file system itself, each with a comma before it.
+pub(crate) fn data(options: &Options) -> String {
+    let own = [("default_permissions", checks_permissions(options)), ("allow_other", options.allow_other)];
+    let own = own.into_iter().filter(|(_, on)| *on).map(|(word, _)| word);
+    let labels = options.flags.iter().map(String::as_str).filter(|option| is_label(option));
+    own.chain(labels).flat_map(|word| [",", word]).collect()
+}
+
+/// The list for `fusermount3 -o`.
+pub(super) fn for_users(options: &Options) -> Result<String, MountError> {
+    if let Some(option) = options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev")) {
+        return Err(MountError::OnlyRoot { option: option.clone() });
+    }
+    let name = options.source_name.replace('\\', "\\\\").replace(',', "\\,");
+    let mut list = format!("subtype=dio,fsname={name}{}", data(options));
+    if options.read_only {
+        list.push_str(",ro");
+    }
+    for option in options.flags.iter().filter(|option| FOR_USERS.contains(&option.as_str())) {
+        list.push(',');
+        list.push_str(option);
+    }
+    Ok(list)
+}
+
+/// The server works with its own rights, so others must be checked before they reach it.
+fn checks_permissions(options: &Options) -> bool {
+    options.default_permissions || options.allow_other
+}
+
+fn is_label(option: &str) -> bool {
+    LABELS.iter().any(|label| option.starts_with(label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::tests::options;
+
+    fn with(words: &[&str]) -> Options {
+        Options { flags: words.iter().map(|word| (*word).to_owned()).collect(), ..options() }
+    }
+
+    #[test]
+    fn nobody_gains_rights_unless_root_says_so() {
+        let careful = MountFlags::NOSUID | MountFlags::NODEV;
+        assert_eq!(of(&with(&[])), careful);
+        assert_eq!(of(&with(&["suid", "dev"])), MountFlags::empty());
+        assert_eq!(
+            of(&with(&["suid", "nosuid", "noexec", "noatime"])),
+            careful | MountFlags::NOEXEC | MountFlags::NOATIME
+        );
+        for option in ["suid", "dev"] {
+            assert!(matches!(for_users(&with(&[option])), Err(MountError::OnlyRoot { .. })), "{option}");
+        }
+    }
+
+    #[test]
+    fn others_are_always_checked() {
+        assert_eq!(data(&options()), "");
+        assert_eq!(data(&Options { default_permissions: true, ..options() }), ",default_permissions");
+        assert_eq!(data(&Options { allow_other: true, ..options() }), ",default_permissions,allow_other");
+        assert_eq!(data(&with(&["context=\"a,b\"", "noatime"])), ",context=\"a,b\"");
+    }
+
+    #[test]
+    fn the_source_may_have_any_name() {
+        let options = Options { source_name: "/a,b\\c".into(), read_only: true, ..with(&["noatime", "relatime"]) };
+        assert_eq!(for_users(&options).unwrap(), "subtype=dio,fsname=/a\\,b\\\\c,ro,noatime");
+        assert!(of(&options).contains(MountFlags::RDONLY));
+    }
+}

@@ -1,0 +1,121 @@
+//! The source and the mount point: opened before anything is mounted, so that a mount over the source does not hide it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, Stat, fstat, open, openat};
+use rustix::io::Errno;
+
+use super::MountError;
+use super::table::{self, KIND};
+
+/// A directory to serve and one to mount it on, both open. They may be the same.
+#[derive(Debug)]
+pub struct Place {
+    /// The source, `O_PATH`.
+    pub(crate) source: OwnedFd,
+    /// Its absolute name, without links.
+    source_path: PathBuf,
+    /// The mount point as it is below the mount, `O_PATH`.
+    pub(super) point: OwnedFd,
+    /// Its absolute name, without links.
+    pub(super) mountpoint: PathBuf,
+}
+
+impl Place {
+    /// Opens both.
+    ///
+    /// # Errors
+    /// One of them does not exist, is not a directory or may not be searched; the mount point is a mount whose server is gone,
+    /// lies below the source, or has this source mounted on it.
+    pub fn open(source: &Path, mountpoint: &Path) -> Result<Place, MountError> {
+        let (source, source_path) =
+            directory(source).map_err(|errno| MountError::Source { path: source.to_path_buf(), errno })?;
+        let (point, mountpoint) = directory(mountpoint).map_err(|errno| unsuitable(mountpoint, errno))?;
+        let place = Place { source, source_path, point, mountpoint };
+        place.check_for_loop()?;
+        place.check_for_twin()?;
+        Ok(place)
+    }
+
+    /// The absolute name of the source.
+    pub fn source_path(&self) -> &Path {
+        &self.source_path
+    }
+
+    /// The absolute name of the mount point.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Below its own source the mount would appear in itself: a server that walks the source would ask itself and wait for
+    /// its own answer.
+    fn check_for_loop(&self) -> Result<(), MountError> {
+        let failed = |errno| unsuitable(&self.mountpoint, errno);
+        let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        let source = fstat(&self.source).map_err(failed)?;
+        let mut here = fstat(&self.point).map_err(failed)?;
+        let mut above = up(&self.point).map_err(failed)?;
+        loop {
+            let next = fstat(&above).map_err(failed)?;
+            if same(&next, &here) {
+                return Ok(());
+            }
+            if same(&next, &source) {
+                return Err(MountError::Below { path: self.mountpoint.clone(), source_path: self.source_path.clone() });
+            }
+            above = match up(&above) {
+                Ok(above) => above,
+                // Where we may not look there is no source of ours.
+                Err(Errno::ACCESS) => return Ok(()),
+                Err(errno) => return Err(failed(errno)),
+            };
+            here = next;
+        }
+    }
+
+    fn check_for_twin(&self) -> Result<(), MountError> {
+        let there = table::mounted_on(&self.mountpoint).unwrap_or(None);
+        match there {
+            Some(mount) if mount.kind == KIND && mount.source == self.source_path.as_os_str() => {
+                let source_name = self.source_path.display().to_string();
+                Err(MountError::Already { path: self.mountpoint.clone(), source_name })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
+    let path = mountpoint.to_path_buf();
+    if errno == Errno::NOTCONN { MountError::Stale { path } } else { MountError::MountPoint { path, errno } }
+}
+
+/// Opens a directory and finds its name without links.
+fn directory(path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
+    let name = path.canonicalize().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let fd = open(&name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok((fd, name))
+}
+
+fn up(fd: impl AsFd) -> Result<OwnedFd, Errno> {
+    openat(fd, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The absolute name of a mount point, also of one that cannot be looked at any more, since its server is gone, or for want of
+/// permission.
+///
+/// # Errors
+/// The way to it cannot be walked.
+pub(super) fn name_of_mountpoint(path: &Path) -> Result<PathBuf, Errno> {
+    let errno = match path.canonicalize() {
+        Ok(name) => return Ok(name),
+        Err(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(errno) };
+    if errno == Errno::NOENT || rustix::fs::readlinkat(CWD, path, Vec::new()).is_ok() {
+        return Err(errno);
+    }
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    parent.canonicalize().map(|parent| parent.join(name)).map_err(|_| errno)
+}

@@ -1,0 +1,124 @@
+//! The table of mounts as this process sees it (`/proc/self/mountinfo`, `proc_pid_mountinfo(5)`).
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dev, makedev};
+
+/// The type of dio's mounts in the table.
+pub const KIND: &str = "fuse.dio";
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    id: u64,
+    parent: u64,
+    /// The device number that `stat(2)` shows for files below it.
+    pub device: Dev,
+    /// Where it is mounted.
+    pub at: PathBuf,
+    /// The type of the file system, with its subtype.
+    pub kind: String,
+    /// The source, as whoever mounted it named it.
+    pub source: OsString,
+}
+
+/// All mounts that this process can see.
+///
+/// # Errors
+/// `/proc` is not there.
+pub fn mounts() -> io::Result<Vec<Entry>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
+}
+
+/// What is mounted on `path`, an absolute name without links: of several the one on top.
+///
+/// # Errors
+/// As [`mounts`].
+pub fn mounted_on(path: &Path) -> io::Result<Option<Entry>> {
+    Ok(top(mounts()?, path))
+}
+
+/// A mount over a mount has that one for its parent.
+fn top(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
+    let here: Vec<Entry> = mounts.into_iter().filter(|entry| entry.at == path).collect();
+    let covered = |entry: &Entry| here.iter().any(|other| other.parent == entry.id && other.id != entry.id);
+    here.iter().rev().find(|entry| !covered(entry)).cloned()
+}
+
+/// `36 35 98:0 /root /at options tag:1 - type source options`.
+fn entry(line: &[u8]) -> Option<Entry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
+    let device = std::str::from_utf8(fields.next()?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let device = makedev(major.parse().ok()?, minor.parse().ok()?);
+    let at = PathBuf::from(unescaped(fields.nth(1)?));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = unescaped(fields.next()?).into_string().ok()?;
+    let source = unescaped(fields.next()?);
+    Some(Entry { id, parent, device, at, kind, source })
+}
+
+fn number(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Space, tabulator, line feed, backslash and `#` stand as `\` and three octal digits.
+fn unescaped(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()).filter(|_| byte == b'\\') {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_taken_apart() {
+        let line = br"91 29 0:47 / /mnt/a\040b\134 rw,nosuid shared:3 master:1 - fuse.dio /srv/x\011y rw,user_id=0";
+        let found = entry(line).unwrap();
+        assert_eq!((found.id, found.parent, found.device), (91, 29, makedev(0, 47)));
+        assert_eq!(found.at, Path::new("/mnt/a b\\"));
+        assert_eq!((found.kind.as_str(), found.source.to_str()), ("fuse.dio", Some("/srv/x\ty")));
+        assert!(entry(b"").is_none());
+        assert!(entry(b"91 29 0:47 / /mnt rw").is_none());
+    }
+
+    #[test]
+    fn of_several_mounts_the_one_on_top_counts() {
+        let line = |id, parent, at, kind| {
+            entry(format!("{id} {parent} 0:{id} / {at} rw - {kind} none rw").as_bytes()).unwrap()
+        };
+        let table =
+            vec![line(30, 1, "/a", "x"), line(42, 41, "/a", "z"), line(41, 30, "/a", "y"), line(50, 42, "/a/b", "w")];
+        assert_eq!(top(table.clone(), Path::new("/a")).unwrap().kind, "z");
+        assert_eq!(top(table.clone(), Path::new("/a/b")).unwrap().kind, "w");
+        assert_eq!(top(table, Path::new("/b")), None);
+    }
+
+    #[test]
+    fn the_kernels_table_is_read() {
+        let root = mounted_on(Path::new("/")).unwrap().expect("something is mounted on /");
+        assert_eq!(root.device, rustix::fs::stat("/").unwrap().st_dev);
+    }
+}

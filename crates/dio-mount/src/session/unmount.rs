@@ -1,0 +1,81 @@
+//! Unmounting: only what dio mounted, and only if it is what lies on top.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Dev;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+
+use super::table::{self, Entry, KIND};
+use super::{MountError, kernel, place};
+
+/// How thoroughly to unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmount {
+    /// Not while anything uses it.
+    Idle,
+    /// Take it out of the tree now; it ends when the last user closes (`MNT_DETACH`, `umount2(2)`).
+    Lazy,
+}
+
+/// Unmounts one mount from any thread, also while it is served.
+#[derive(Debug, Clone)]
+pub struct Unmounter {
+    pub(super) mountpoint: PathBuf,
+    pub(super) device: Dev,
+}
+
+impl Unmounter {
+    /// Unmounts it; a mount that is gone already is no error.
+    ///
+    /// # Errors
+    /// It is busy (not with [`Unmount::Lazy`]), or another file system lies over it.
+    pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
+        let mounts = table::mounts().map_err(|error| self.failed(&error))?;
+        if !mounts.iter().any(|mount| mount.device == self.device && mount.at == self.mountpoint) {
+            return Ok(());
+        }
+        match table::mounted_on(&self.mountpoint).map_err(|error| self.failed(&error))? {
+            Some(top) if top.device == self.device => take_down(&self.mountpoint, how),
+            Some(top) => Err(MountError::NotOurs { path: self.mountpoint.clone(), kind: top.kind }),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> MountError {
+        MountError::unmount(&self.mountpoint, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+}
+
+/// The mount of dio that lies on top of `path`; its server need not live any more.
+///
+/// # Errors
+/// Nothing, or something else, is mounted there.
+pub fn find(path: &Path) -> Result<Entry, MountError> {
+    let failed = |errno| MountError::unmount(path, errno);
+    let name = place::name_of_mountpoint(path).map_err(failed)?;
+    let top = table::mounted_on(&name).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    match top {
+        Some(mount) if mount.kind == KIND => Ok(mount),
+        Some(mount) => Err(MountError::NotOurs { path: name, kind: mount.kind }),
+        None => Err(MountError::NotMounted { path: path.to_path_buf() }),
+    }
+}
+
+/// Unmounts the mount of dio on `path`, whether or not its server lives.
+///
+/// # Errors
+/// As [`find`]; it is busy (not with [`Unmount::Lazy`]); it belongs to another user.
+pub fn unmount(path: &Path, how: Unmount) -> Result<(), MountError> {
+    take_down(&find(path)?.at, how)
+}
+
+fn take_down(mountpoint: &Path, how: Unmount) -> Result<(), MountError> {
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, how == Unmount::Lazy);
+    match rustix::mount::unmount(mountpoint, flags) {
+        Err(Errno::PERM) => kernel::unmount_by_fusermount(mountpoint, how == Unmount::Lazy),
+        result => result.map_err(|errno| MountError::unmount(mountpoint, errno)),
+    }
+}

@@ -1,0 +1,50 @@
+//! Programs that others wrote to judge file systems, and on what to let them judge.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::fs::{TestFs, file_systems};
+
+/// The modes of a mount, as `-o` names them.
+pub const MODES: [&str; 4] = ["dio", "cio", "cached", "auto"];
+
+/// Whether everything is to be judged at full length (`DIO_JUDGES=full`): each mode on each file system.
+#[must_use]
+pub fn judge_fully() -> bool {
+    std::env::var_os("DIO_JUDGES").is_some_and(|value| value == "full")
+}
+
+/// On what to judge which mode: each mode once, on file systems by turns, or each on each when that is asked for.
+#[must_use]
+pub fn judged() -> Vec<(TestFs, &'static str)> {
+    let all: Vec<TestFs> = file_systems();
+    if judge_fully() {
+        return all.iter().flat_map(|fs| MODES.map(|mode| (fs.clone(), mode))).collect();
+    }
+    let named = |name: &str| all.iter().find(|fs| fs.name == name).unwrap_or(&all[0]).clone();
+    // Direct mode where the kernel's own lock would serialise extending writes, concurrent mode where it would not.
+    MODES.iter().zip(["ext4", "xfs", "btrfs", "tmpfs"]).map(|(mode, fs)| (named(fs), *mode)).collect()
+}
+
+/// A judge that `cargo xtask setup` builds from crates.io, if it is there.
+#[must_use]
+pub fn judge(name: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates lie two levels deep");
+    let path = root.join("target/judges/bin").join(name);
+    path.is_file().then_some(path)
+}
+
+/// A program run as another user with that user's groups; takes root.
+pub fn as_user(user: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    let group = crate::run(Command::new("id").args(["-g", user])).stdout;
+    command.args(["--reuid", user, "--regid", group.trim(), "--init-groups", "--"]).arg(program);
+    command
+}
+
+/// Whether the tests run as root.
+#[must_use]
+pub fn is_root() -> bool {
+    crate::run(Command::new("id").arg("-u")).stdout.trim() == "0"
+}
