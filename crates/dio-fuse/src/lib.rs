@@ -24,7 +24,6 @@ mod passthrough;
 mod reply;
 mod request;
 mod session;
-#[cfg(test)]
 mod testing;
 mod types;
 

@@ -1,4 +1,5 @@
 //! What the tests share: messages as the kernel sends them, and a socket in the place of the device.
+#![cfg(test)]
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
