@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use fuser::{INodeNo, Notifier};
+use dio_fuse::{INodeNo, Notifier};
 use rustix::thread::CapabilitySet;
 
 use crate::file::Files;

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use dio::lock::LockPolicy;
-use fuser::{BackingId, FopenFlags};
+use dio_fuse::{BackingId, FopenFlags};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 

@@ -16,7 +16,7 @@
 //! would map the source itself, behind the server's back; so of a backed inode nothing is read ahead or written behind here.
 
 use dio::lock::LockPolicy;
-use fuser::FopenFlags;
+use dio_fuse::FopenFlags;
 use rustix::fs::OFlags;
 
 use crate::options::Mode;

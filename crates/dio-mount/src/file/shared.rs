@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use dio::residency::{Picture, length_of, write_back};
 use dio::{File, SyncMethod};
-use fuser::BackingId;
+use dio_fuse::BackingId;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 

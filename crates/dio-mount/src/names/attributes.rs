@@ -1,12 +1,12 @@
 //! Attributes: owner, mode and times, what links contain, what callers may do, and the file system below.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dio::sys::access_of;
 use rustix::fs::{
-    Access, AtFlags, FileType, Gid, Mode, StatVfs, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat, chownat,
-    fstatvfs, readlinkat, utimensat,
+    Access, AtFlags, FileType, Gid, Mode, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    chmodat, chownat, fstatvfs, readlinkat, statx, utimensat,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
@@ -35,6 +35,14 @@ impl Names {
             utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         Ok(())
+    }
+
+    /// When an inode was created, where the file system below knows (`statx(2)`, `stx_btime`).
+    pub fn birth(&self, inode: InodeId) -> Option<SystemTime> {
+        let place = self.descriptor(inode).ok()?;
+        let told = statx(&*place, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+        let known = told.stx_mask & StatxFlags::BTIME.bits() != 0 && told.stx_btime.tv_sec >= 0;
+        known.then(|| UNIX_EPOCH + Duration::new(told.stx_btime.tv_sec as u64, told.stx_btime.tv_nsec))
     }
 
     /// What a symbolic link contains.

@@ -112,6 +112,31 @@ impl Names {
         Ok((self.enter(Found { place, stat, mount }, parent, name), file))
     }
 
+    /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never have one.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the file system knows no such files, those of `open(2)`.
+    pub fn create_unnamed(
+        &self,
+        caller: Caller,
+        parent: InodeId,
+        mode: u32,
+        umask: u32,
+        flags: OFlags,
+    ) -> Result<(Entry, OwnedFd)> {
+        let directory = self.descriptor(parent)?;
+        let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::CREATE | OFlags::PATH;
+        let how = flags.difference(left_out) | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = self.masked(&directory, mode, umask, |permissions| {
+            let open = || openat(&*directory, c".", how, permissions);
+            self.as_caller(caller, mode, || self.or_with_fewer_descriptors(open))
+        })?;
+        let stat = fstat(&file)?;
+        let mount = self.mount_of(parent)?;
+        let place = self.or_with_fewer_descriptors(|| self.reopen_place(&file, OFlags::PATH))?;
+        Ok((self.enter_unnamed(Found { place, stat, mount }), file))
+    }
+
     /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.
     fn masked<T>(
         &self,

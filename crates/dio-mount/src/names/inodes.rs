@@ -179,6 +179,14 @@ impl Table {
         }
     }
 
+    /// Makes a record of a new inode that has no name, looked up once.
+    pub(super) fn enter_unnamed(&mut self, identity: Identity) -> InodeId {
+        let id = self.insert(identity, NOBODY, OsStr::new(""));
+        let counted = self.count(id);
+        debug_assert!(counted.is_ok());
+        id
+    }
+
     /// Counts one more lookup of an inode that is known to be this one.
     pub(super) fn visit(&mut self, id: InodeId, parent: InodeId, name: &OsStr) {
         if self.count(id).is_ok() {

@@ -279,6 +279,21 @@ impl Names {
         Entry { inode, generation: 0, stat }
     }
 
+    /// A new inode without a name is in the table, pinned until it has one.
+    fn enter_unnamed(&self, found: resolve::Found) -> Entry {
+        let resolve::Found { place, mut stat, mount } = found;
+        let identity = self.identity(&place, &stat, mount);
+        stat.st_ino = resolve::shown(identity.key.device, stat.st_ino);
+        let place = Arc::new(place);
+        let mut state = self.shared.lock();
+        let inode = state.table.enter_unnamed(identity);
+        let unused = state.release_gone();
+        state.is_nameless(inode, &place);
+        drop(state);
+        drop(unused);
+        Entry { inode, generation: 0, stat }
+    }
+
     /// The short way for an inode of which a place is open: as long as it is, no other has its number.
     fn enter_open(&self, stat: &Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<(InodeId, u32)> {
         let mut state = self.shared.lock();

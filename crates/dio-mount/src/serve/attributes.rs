@@ -2,15 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
+use dio_fuse::{FileAttr, FileType, INodeNo, Request, TimeOrNow, encode_device};
 use rustix::fs::{FileType as Kind, Stat};
-use rustix::io::Errno;
 
-use crate::names::{Caller, InodeId, Time};
+use crate::names::{Caller, Time};
 
-pub(super) fn attributes(inode: InodeId, stat: &Stat) -> FileAttr {
+pub(super) fn attributes(stat: &Stat) -> FileAttr {
     FileAttr {
-        ino: INodeNo(inode),
+        ino: INodeNo(stat.st_ino),
         size: stat.st_size as u64,
         blocks: stat.st_blocks as u64,
         atime: time(stat.st_atime, stat.st_atime_nsec),
@@ -22,29 +21,8 @@ pub(super) fn attributes(inode: InodeId, stat: &Stat) -> FileAttr {
         nlink: stat.st_nlink as u32,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        rdev: device(stat.st_rdev),
+        rdev: encode_device(stat.st_rdev),
         blksize: stat.st_blksize as u32,
-        flags: 0,
-    }
-}
-
-/// A directory of which nothing is told but its number.
-pub(super) fn nothing(inode: InodeId) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(inode),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::Directory,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
         flags: 0,
     }
 }
@@ -62,12 +40,6 @@ pub(super) fn kind(kind: Kind) -> FileType {
     }
 }
 
-/// A device number in the 32 bits of the protocol (`new_encode_dev` of include/linux/kdev_t.h).
-fn device(number: u64) -> u32 {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
-}
-
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let fraction = Duration::from_nanos(nanoseconds);
     let whole = Duration::from_secs(seconds.unsigned_abs());
@@ -81,23 +53,13 @@ pub(super) fn time_to_set(time: TimeOrNow) -> Time {
     }
 }
 
-pub(super) fn errno(errno: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(errno.raw_os_error())
-}
-
-pub(super) fn caller(request: &Request) -> Caller {
+pub(super) fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.uid(), gid: request.gid(), pid: request.pid() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn device_numbers_are_those_of_the_kernel() {
-        assert_eq!(device(rustix::fs::makedev(8, 17)), 0x811);
-        assert_eq!(device(rustix::fs::makedev(259, 256)), (1 << 20) | (259 << 8));
-    }
 
     #[test]
     fn times_before_1970_have_their_fraction_after_the_second() {

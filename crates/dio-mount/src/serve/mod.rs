@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
-    TimeOrNow, WriteFlags,
+use dio_fuse::{
+    AccessFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, SetxattrFlags, Statx,
+    StatxMask, WriteFlags,
 };
 use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
@@ -22,7 +22,7 @@ use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
 use crate::stats::{Operation, Stats, Timer};
-use attributes::{attributes, caller, errno, kind, time_to_set};
+use attributes::{attributes, caller, kind, time_to_set};
 
 /// Largest write, and largest read, of one request.
 const LARGEST: u32 = 1 << 20;
@@ -50,7 +50,7 @@ macro_rules! answer {
             Ok($good) => $give,
             Err(error) => {
                 $timer.fail(error);
-                $reply.error(errno(error));
+                $reply.error(error);
             }
         }
     };
@@ -68,18 +68,45 @@ impl Mount {
         Ok(stat)
     }
 
-    /// The attributes of an inode that was looked up since the files' epoch was `before`.
-    fn attributes(&self, entry: &Entry, before: u64) -> FileAttr {
+    /// What the kernel is told of an inode that was looked up since the files' epoch was `before`.
+    fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
         // Bytes that were pending when it was looked up are pending still, or else something has been written since.
-        let stale = self.files.size_of(entry.inode).is_some() || self.files.epoch() != before;
-        let stat = if stale { self.stat(entry.inode).unwrap_or(entry.stat) } else { entry.stat };
-        attributes(entry.inode, &stat)
+        let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;
+        let stat = if stale { self.stat(found.inode).unwrap_or(found.stat) } else { found.stat };
+        dio_fuse::Entry {
+            inode: INodeNo(found.inode),
+            generation: Generation(found.generation),
+            entry_ttl: self.remember,
+            attr: attributes(&stat),
+            attr_ttl: self.remember,
+        }
     }
 
     fn give_entry(&self, mut timer: Timer<'_>, reply: ReplyEntry, entry: impl FnOnce() -> Result<Entry>) {
         let before = self.files.epoch();
-        answer!(timer, reply, entry(), entry => {
-            reply.entry(&self.remember, &self.attributes(&entry, before), Generation(entry.generation));
+        answer!(timer, reply, entry(), found => {
+            reply.entry(&self.entry(&found, before));
+        });
+    }
+
+    /// Opens what `create` makes, with the access that it is given.
+    fn give_created(&self, reply: ReplyCreate, flags: OFlags, create: impl FnOnce(OFlags) -> Result<(Entry, OwnedFd)>) {
+        let mut timer = self.stats.begin(Operation::Create);
+        let before = self.files.epoch();
+        let created = create(Files::creating(flags)).and_then(|(entry, file)| {
+            let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
+            let (path, mode) = self.path_and_mode(entry.inode);
+            let opened = self.files.adopt(entry.inode, &path, file, flags, mode, &back);
+            // The kernel holds no inode of which it was not told.
+            let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
+            Ok((entry, opened))
+        });
+        answer!(timer, reply, created, (entry, opened) => {
+            let (entry, handle) = (self.entry(&entry, before), FileHandle(opened.handle));
+            match opened.backing {
+                Some(backing) => reply.created_passthrough(&entry, handle, opened.flags, &backing),
+                None => reply.created(&entry, handle, opened.flags),
+            }
         });
     }
 
@@ -101,7 +128,7 @@ fn empty(mut timer: Timer<'_>, reply: ReplyEmpty, result: Result<()>) {
 }
 
 impl Filesystem for Mount {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+    fn init(&mut self, _: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_ASYNC_DIO,
@@ -136,42 +163,39 @@ impl Filesystem for Mount {
         self.files.settle_all();
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Lookup);
         self.give_entry(timer, reply, || self.names.lookup(parent.0, name));
     }
 
-    fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
+    fn forget(&self, _: &Request<'_>, inode: INodeNo, count: u64) {
         let _timer = self.stats.begin(Operation::Forget);
         self.names.forget(inode.0, count);
     }
 
-    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let mut timer = self.stats.begin(Operation::Getattr);
-        answer!(timer, reply, self.stat(inode.0), stat => reply.attr(&self.remember, &attributes(inode.0, &stat)));
+        answer!(timer, reply, self.stat(inode.0), stat => reply.attr(&self.remember, &attributes(&stat)));
     }
 
-    fn setattr(
-        &self,
-        _: &Request,
-        inode: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        accessed: Option<TimeOrNow>,
-        modified: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        handle: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
+    fn statx(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, _: u32, _: StatxMask, reply: ReplyStatx) {
+        let mut timer = self.stats.begin(Operation::Getattr);
+        answer!(timer, reply, self.stat(inode.0), stat => {
+            let (mut attr, mut mask) = (attributes(&stat), StatxMask::BASIC_STATS);
+            if let Some(birth) = self.names.birth(inode.0) {
+                attr.crtime = birth;
+                mask |= StatxMask::BTIME;
+            }
+            let (attributes, attributes_mask) = Default::default();
+            reply.statx(&self.remember, &Statx { attr, mask, attributes, attributes_mask });
+        });
+    }
+
+    fn setattr(&self, _: &Request<'_>, inode: INodeNo, changes: &dio_fuse::Changes, reply: ReplyAttr) {
         let mut timer = self.stats.begin(Operation::Setattr);
-        let (accessed, modified) = (accessed.map(time_to_set), modified.map(time_to_set));
-        let changes = Changes { mode, uid, gid, accessed, modified };
+        let (accessed, modified) = (changes.atime.map(time_to_set), changes.mtime.map(time_to_set));
+        let (size, handle) = (changes.size, changes.fh);
+        let changes = Changes { mode: changes.mode, uid: changes.uid, gid: changes.gid, accessed, modified };
         let change = || {
             if let Some(size) = size {
                 let open = |flags| self.names.open(inode.0, flags);
@@ -184,17 +208,17 @@ impl Filesystem for Mount {
             self.names.change(inode.0, &changes)?;
             self.stat(inode.0)
         };
-        answer!(timer, reply, change(), stat => reply.attr(&self.remember, &attributes(inode.0, &stat)));
+        answer!(timer, reply, change(), stat => reply.attr(&self.remember, &attributes(&stat)));
     }
 
-    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+    fn readlink(&self, _: &Request<'_>, inode: INodeNo, reply: ReplyData) {
         let mut timer = self.stats.begin(Operation::Readlink);
         answer!(timer, reply, self.names.read_link(inode.0), target => reply.data(&target));
     }
 
     fn mknod(
         &self,
-        by: &Request,
+        by: &Request<'_>,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
@@ -206,34 +230,34 @@ impl Filesystem for Mount {
         self.give_entry(timer, reply, || self.names.make_node(caller(by), parent.0, name, mode, umask, device));
     }
 
-    fn mkdir(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Mkdir);
         self.give_entry(timer, reply, || self.names.make_directory(caller(by), parent.0, name, mode, umask));
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Unlink);
         empty(timer, reply, self.names.unlink(parent.0, name));
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Rmdir);
         empty(timer, reply, self.names.remove_directory(parent.0, name));
     }
 
-    fn symlink(&self, by: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+    fn symlink(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Symlink);
         self.give_entry(timer, reply, || self.names.symlink(caller(by), parent.0, name, target));
     }
 
     fn rename(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
         new_name: &OsStr,
-        flags: fuser::RenameFlags,
+        flags: dio_fuse::RenameFlags,
         reply: ReplyEmpty,
     ) {
         let timer = self.stats.begin(Operation::Rename);
@@ -241,12 +265,12 @@ impl Filesystem for Mount {
         empty(timer, reply, self.names.rename(parent.0, name, new_parent.0, new_name, flags));
     }
 
-    fn link(&self, _: &Request, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(&self, _: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Link);
         self.give_entry(timer, reply, || self.names.link(inode.0, new_parent.0, new_name));
     }
 
-    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, _: bool, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Open);
         let open = |flags| self.names.open(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
@@ -260,42 +284,29 @@ impl Filesystem for Mount {
 
     fn create(
         &self,
-        by: &Request,
+        by: &Request<'_>,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
         umask: u32,
-        flags: i32,
+        flags: OpenFlags,
+        _: bool,
         reply: ReplyCreate,
     ) {
-        let mut timer = self.stats.begin(Operation::Create);
-        let flags = flags_of(flags);
-        let before = self.files.epoch();
-        let create = || {
-            let made = self.names.create(caller(by), parent.0, name, mode, umask, Files::creating(flags));
-            let (entry, file): (Entry, OwnedFd) = made?;
-            let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
-            let (path, mode) = self.path_and_mode(entry.inode);
-            let opened = self.files.adopt(entry.inode, &path, file, flags, mode, &back);
-            // The kernel holds no inode of which it was not told.
-            let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
-            Ok((entry, opened))
-        };
-        answer!(timer, reply, create(), (entry, opened) => {
-            let (attributes, generation) = (self.attributes(&entry, before), Generation(entry.generation));
-            let (time, handle) = (&self.remember, FileHandle(opened.handle));
-            match opened.backing {
-                Some(backing) => {
-                    reply.created_passthrough(time, &attributes, generation, handle, opened.flags, &backing);
-                }
-                None => reply.created(time, &attributes, generation, handle, opened.flags),
-            }
+        self.give_created(reply, flags_of(flags.0), |flags| {
+            self.names.create(caller(by), parent.0, name, mode, umask, flags)
+        });
+    }
+
+    fn tmpfile(&self, by: &Request<'_>, parent: INodeNo, mode: u32, umask: u32, flags: OpenFlags, reply: ReplyCreate) {
+        self.give_created(reply, flags_of(flags.0), |flags| {
+            self.names.create_unnamed(caller(by), parent.0, mode, umask, flags)
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -314,7 +325,7 @@ impl Filesystem for Mount {
 
     fn write(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -333,14 +344,14 @@ impl Filesystem for Mount {
         answer!(timer, reply, self.files.write(handle.0, offset, bytes, how), written => reply.written(written));
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Flush);
         empty(timer, reply, self.files.flush(handle.0));
     }
 
     fn release(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
@@ -353,19 +364,19 @@ impl Filesystem for Mount {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Sync);
         empty(timer, reply, self.files.sync(handle.0, data_only));
     }
 
-    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, _: &Request<'_>, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Directory);
         answer!(timer, reply, self.names.open_directory(inode.0), handle => {
             reply.opened(FileHandle(handle), FopenFlags::empty());
         });
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let mut timer = self.stats.begin(Operation::Readdir);
         let read = self.names.read_directory(handle.0, offset, |name| {
             reply.add(INodeNo(name.number), name.next, kind(name.kind), &name.name)
@@ -373,23 +384,30 @@ impl Filesystem for Mount {
         answer!(timer, reply, read, () => reply.ok());
     }
 
-    fn readdirplus(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let mut timer = self.stats.begin(Operation::Readdir);
         let read = self.names.read_directory(handle.0, offset, |name| self.add(inode.0, &name, &mut reply));
         answer!(timer, reply, read, () => reply.ok());
     }
 
-    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
         self.names.close_directory(handle.0);
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Directory);
         empty(timer, reply, self.names.sync_directory(handle.0, data_only));
     }
 
-    fn statfs(&self, _: &Request, inode: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, _: &Request<'_>, inode: INodeNo, reply: ReplyStatfs) {
         let mut timer = self.stats.begin(Operation::Statfs);
         answer!(timer, reply, self.names.statfs(inode.0), fs => {
             let (unit, length) = (fs.f_frsize as u32, fs.f_namemax as u32);
@@ -397,34 +415,43 @@ impl Filesystem for Mount {
         });
     }
 
-    fn setxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
+    fn setxattr(
+        &self,
+        _: &Request<'_>,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: SetxattrFlags,
+        reply: ReplyEmpty,
+    ) {
         let timer = self.stats.begin(Operation::Setxattr);
         empty(timer, reply, self.names.set_xattr(inode.0, name, value, XattrFlags::from_bits_retain(flags as u32)));
     }
 
-    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let timer = self.stats.begin(Operation::Getxattr);
         sized(timer, reply, size, self.names.get_xattr(inode.0, name));
     }
 
-    fn listxattr(&self, by: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, by: &Request<'_>, inode: INodeNo, size: u32, reply: ReplyXattr) {
         let timer = self.stats.begin(Operation::Getxattr);
         sized(timer, reply, size, self.names.list_xattr(caller(by), inode.0));
     }
 
-    fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
         empty(timer, reply, self.names.remove_xattr(inode.0, name));
     }
 
-    fn access(&self, by: &Request, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+    fn access(&self, by: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Access);
         empty(timer, reply, self.names.access(caller(by), inode.0, Access::from_bits_retain(mask.bits() as u32)));
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -436,7 +463,7 @@ impl Filesystem for Mount {
         empty(timer, reply, self.files.allocate(handle.0, mode, offset, length));
     }
 
-    fn lseek(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let mut timer = self.stats.begin(Operation::Seek);
         let sought = u64::try_from(offset).map_err(|_| Errno::NXIO);
         let sought = sought.and_then(|offset| self.files.seek(handle.0, offset, whence));
@@ -445,7 +472,7 @@ impl Filesystem for Mount {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        _: &Request<'_>,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
@@ -454,13 +481,12 @@ impl Filesystem for Mount {
         to_offset: u64,
         length: u64,
         _: CopyFileRangeFlags,
-        reply: ReplyWrite,
+        reply: ReplyCopy,
     ) {
         let mut timer = self.stats.begin(Operation::CopyRange);
-        // The answer has 32 bits.
-        let length = length.min(u64::from(u32::MAX) & !0xfff);
+        let length = length.min(reply.most());
         let copied = self.files.copy_range(from.0, from_offset, to.0, to_offset, length);
-        answer!(timer, reply, copied, copied => reply.written(copied as u32));
+        answer!(timer, reply, copied, copied => reply.copied(copied));
     }
 }
 
@@ -468,18 +494,14 @@ impl Mount {
     /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when there is no room for it.
     fn add(&self, directory: InodeId, name: &crate::names::Name, reply: &mut ReplyDirectoryPlus) -> bool {
         if name.name == "." || name.name == ".." {
-            // The kernel takes only the name of these two.
-            let attributes = attributes::nothing(name.number);
-            let (number, generation) = (INodeNo(name.number), Generation(0));
-            return reply.add(number, name.next, &name.name, &Duration::ZERO, &attributes, generation);
+            return reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name);
         }
         let before = self.files.epoch();
         let Ok(entry) = self.names.lookup(directory, &name.name) else {
             // Gone since the directory was read.
             return false;
         };
-        let (attributes, generation) = (self.attributes(&entry, before), Generation(entry.generation));
-        let full = reply.add(INodeNo(entry.inode), name.next, &name.name, &self.remember, &attributes, generation);
+        let full = reply.add(name.next, &name.name, &self.entry(&entry, before));
         if full {
             self.names.forget(entry.inode, 1);
         }
@@ -490,7 +512,7 @@ impl Mount {
 fn sized(mut timer: Timer<'_>, reply: ReplyXattr, size: u32, value: Result<Vec<u8>>) {
     answer!(timer, reply, value, value => match size as usize {
         0 => reply.size(value.len() as u32),
-        room if room < value.len() => reply.error(errno(Errno::RANGE)),
+        room if room < value.len() => reply.error(Errno::RANGE),
         _ => reply.data(&value),
     });
 }

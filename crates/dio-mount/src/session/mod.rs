@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use fuser::{BackgroundSession, Config, Filesystem, Notifier, SessionACL};
+use dio_fuse::{BackgroundSession, Config, Filesystem, Notifier};
 use rustix::fs::{Dev, stat};
 use rustix::io::Errno;
 
@@ -48,12 +48,8 @@ impl Serving {
     ) -> Result<Serving, MountError> {
         let name = PathBuf::from(&options.source_name);
         let failed = |error| MountError::Handshake { path: name.clone(), error };
-        let mut config = Config::default();
-        config.n_threads = Some(options.threads.max(1));
-        config.clone_fd = clone;
-        // The kernel keeps others out unless `allow_other` is given, and knows better who they are: a descriptor that was
-        // passed on, say, may be closed by anyone.
-        let session = fuser::Session::from_fd(filesystem, device, SessionACL::All, config).map_err(failed)?;
+        let config = Config { threads: options.threads, clone };
+        let session = dio_fuse::Session::from_fd(filesystem, device, config).map_err(failed)?;
         connected(session.notifier());
         let threads = session.spawn().map_err(failed)?;
         Ok(Serving { threads, name })

@@ -8,11 +8,11 @@ use std::sync::mpsc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use dio::lock::LockPolicy;
-use dio_test::skip;
-use fuser::{
-    Errno as Refusal, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
+use dio_fuse::{
+    Entry, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen, Request,
 };
+use dio_test::skip;
 use tempfile::TempDir;
 
 use super::*;
@@ -65,6 +65,11 @@ fn attributes(inode: INodeNo) -> FileAttr {
     }
 }
 
+fn entry(inode: INodeNo) -> Entry {
+    let (entry_ttl, attr_ttl) = (Duration::ZERO, Duration::ZERO);
+    Entry { inode, generation: Generation(0), entry_ttl, attr: attributes(inode), attr_ttl }
+}
+
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, _: &mut KernelConfig) -> io::Result<()> {
         if self.refuses { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
@@ -76,8 +81,8 @@ impl Filesystem for OneFile {
 
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match name.to_str() {
-            Some("file") => reply.entry(&Duration::ZERO, &attributes(INodeNo(2)), Generation(0)),
-            _ => reply.error(Refusal::ENOENT),
+            Some("file") => reply.entry(&entry(INodeNo(2))),
+            _ => reply.error(Errno::NOENT),
         }
     }
 
@@ -85,7 +90,7 @@ impl Filesystem for OneFile {
         reply.attr(&Duration::ZERO, &attributes(inode));
     }
 
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, _: bool, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::empty());
     }
 

@@ -106,7 +106,7 @@ fn the_kernel_keeps_its_cache_only_of_what_has_not_changed() {
         let refuse = |_: std::os::fd::BorrowedFd<'_>| Err(std::io::ErrorKind::Unsupported.into());
         bench.files.open(1, &bench.path(1), &bench.opener(1), OFlags::RDONLY, Mode::Cached, &refuse).unwrap()
     };
-    let keeps = |opened: &Opened| opened.flags.contains(fuser::FopenFlags::FOPEN_KEEP_CACHE);
+    let keeps = |opened: &Opened| opened.flags.contains(dio_fuse::FopenFlags::FOPEN_KEEP_CACHE);
     let first = open(&bench);
     assert!(!keeps(&first) && first.backing.is_none());
     bench.files.release(first.handle);
