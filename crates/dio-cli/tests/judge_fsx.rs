@@ -36,7 +36,7 @@ copy_file_range = 2
 #[test]
 fn no_operation_finds_anything_but_what_was_written() {
     let Some(fsx) = built("fsx") else { return };
-    let operations = if judge_fully() { "200000" } else { "6000" };
+    let operations = if judge_fully() { "200000" } else { "4000" };
     let seed = Seed::new();
     each_mode(|stage| {
         let artifacts = stage.beside("artifacts");

@@ -114,7 +114,7 @@ fn acknowledged(report: &str) -> i64 {
 const CLIENTS: i64 = 4;
 
 fn survives(stage: Stage, programs: &Path) {
-    let seconds = if judge_fully() { 60 } else { 4 };
+    let seconds = if judge_fully() { 60 } else { 3 };
     let sockets = stage.beside("s");
     succeeds(Command::new("chown").arg(USER).arg(&sockets), &stage.name);
     let cluster = Cluster { stage: &stage, programs, data: stage.directory_of(USER, "data"), sockets };
