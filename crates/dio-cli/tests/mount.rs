@@ -378,6 +378,34 @@ fn read_only_is_kept_by_the_kernel() {
 }
 
 #[test]
+fn a_running_mount_can_become_read_only_and_writable_again() {
+    let Some(scene) = Scene::new() else { return };
+    good(&mut scene.mount("-o noexec"));
+    let file = File::options().append(true).open(scene.at.join("file")).unwrap();
+    bad(dio("mount", "-o remount,ro").arg(&scene.at), 32, &["busy"]);
+    drop(file);
+    good(dio("mount", "-o remount,ro,cached").arg(&scene.at));
+    assert_eq!(fs::write(scene.at.join("new"), "").unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    good(Command::new("mount").args(["-i", "-o", "remount,rw"]).arg(&scene.at));
+    fs::write(scene.at.join("new"), "").unwrap();
+    good(dio("mount", "-o remount,exec").arg(&scene.at));
+    let options = run(Command::new("findmnt").args(["-n", "-o", "OPTIONS"]).arg(&scene.at)).stdout;
+    assert!(options.starts_with("rw,nosuid,nodev,") && !options.contains("noexec"), "{options}");
+    good(dio("umount", "").arg(&scene.at));
+}
+
+#[test]
+fn what_was_written_is_in_the_source_when_umount_returns() {
+    let Some(scene) = Scene::new() else { return };
+    good(&mut scene.mount("-o dio,write_behind=64M"));
+    let name = scene.at.join("large");
+    dio_test::random_file(&name, 24 << 20, 5);
+    good(dio("umount", "").arg(&scene.at));
+    dio_test::random_file(scene.path("same"), 24 << 20, 5);
+    dio_test::same_bytes(scene.source.join("large"), scene.path("same"));
+}
+
+#[test]
 fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
     let Some(scene) = Scene::new() else { return };
     let path = scene.path("notify");
@@ -453,6 +481,8 @@ fn mount_finds_the_helper_by_the_type() {
         mount -t fuse.dio -o cioo "$SOURCE" "$AT" || echo "status $?"
         mount -s -t fuse.dio -o cioo,auto "$SOURCE" "$AT"
         mount -o remount,cached "$AT"
+        mount -o remount,ro "$AT"
+        touch "$AT/new" 2> /dev/null || echo "read-only"
         umount -l "$AT"
         mount -f -t fuse.dio "$SOURCE" "$AT"
         ! mountpoint -q "$AT"
@@ -467,7 +497,7 @@ fn mount_finds_the_helper_by_the_type() {
     let words: Vec<&str> = lines[0].split_whitespace().collect();
     assert_eq!(words[..2], ["fuse.dio", scene.source.to_str().unwrap()]);
     assert!(words[2].contains("noexec"), "{words:?}");
-    assert_eq!(lines[1..], ["from the source", "status 1", "status 32", "status 32"]);
+    assert_eq!(lines[1..], ["from the source", "status 1", "read-only", "status 32", "status 32"]);
     for word in [
         "mount.fuse.dio: unknown option 'cioo'",
         "mount.fuse.dio: ",

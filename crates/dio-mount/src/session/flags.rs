@@ -1,8 +1,10 @@
 //! Options of `mount(8)` that hold for every file system, as `mount(2)` takes them.
 
+use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::MountError;
+use super::table::Entry;
 use crate::options::Options;
 
 /// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system independent options).
@@ -52,14 +54,44 @@ pub(super) fn of(options: &Options) -> MountFlags {
 }
 
 /// `flags` as the options change them.
-pub(crate) fn added(mut flags: MountFlags, options: &Options) -> MountFlags {
-    for option in &options.flags {
-        if let Some((_, flag, set)) = FLAGS.iter().find(|(word, ..)| word == option) {
+pub(crate) fn added(flags: MountFlags, options: &Options) -> MountFlags {
+    let mut flags = changed(flags, options.flags.iter().map(String::as_str));
+    flags.set(MountFlags::RDONLY, options.read_only || flags.contains(MountFlags::RDONLY));
+    flags
+}
+
+/// `flags` as the words among `options` change them, one after the other.
+fn changed<'a>(mut flags: MountFlags, options: impl IntoIterator<Item = &'a str>) -> MountFlags {
+    for option in options {
+        if let Some((_, flag, set)) = FLAGS.iter().find(|(word, ..)| *word == option) {
             flags.set(*flag, *set);
         }
     }
-    flags.set(MountFlags::RDONLY, options.read_only || flags.contains(MountFlags::RDONLY));
     flags
+}
+
+/// The flags of a mount. A file system that is read-only is so in all of its mounts, whatever they say.
+fn present(mount: &Entry) -> MountFlags {
+    let [own, of_all] = &mount.options;
+    changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
+}
+
+/// Changes the flags of a mount by the words among `options` (`MS_REMOUNT`, `mount(2)`); what they name already is left alone.
+///
+/// # Errors
+/// [`MountError::Busy`] if a file is open for writing and nothing may be written any more; [`MountError::Mount`], with `EPERM`
+/// for users.
+pub fn change_flags(mount: &Entry, options: &[String]) -> Result<(), MountError> {
+    let before = present(mount);
+    let flags = changed(before, options.iter().map(String::as_str));
+    if flags == before {
+        return Ok(());
+    }
+    let path = mount.at.clone();
+    rustix::mount::mount_remount(&mount.at, flags, "").map_err(|errno| match errno {
+        Errno::BUSY => MountError::Busy { path },
+        errno => MountError::Mount { path, errno },
+    })
 }
 
 /// The options of the file system itself, each with a comma before it.

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::options::Options;
 
 pub use error::MountError;
-pub use flags::is_kernel_option;
+pub use flags::{change_flags, is_kernel_option};
 pub use place::Place;
 pub use unmount::{Unmount, Unmounter, find, unmount};
 

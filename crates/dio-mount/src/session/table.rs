@@ -24,6 +24,8 @@ pub struct Entry {
     pub kind: String,
     /// The source, as whoever mounted it named it.
     pub source: OsString,
+    /// Options of this mount and, behind them, of its file system, which may be mounted several times.
+    pub(super) options: [String; 2],
 }
 
 /// All mounts that this process can see.
@@ -59,10 +61,12 @@ fn entry(line: &[u8]) -> Option<Entry> {
     let (major, minor) = device.split_once(':')?;
     let device = makedev(major.parse().ok()?, minor.parse().ok()?);
     let at = PathBuf::from(unescaped(fields.nth(1)?));
+    let own = unescaped(fields.next()?).into_string().ok()?;
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = unescaped(fields.next()?).into_string().ok()?;
     let source = unescaped(fields.next()?);
-    Some(Entry { id, parent, device, at, kind, source })
+    let of_all = unescaped(fields.next()?).into_string().ok()?;
+    Some(Entry { id, parent, device, at, kind, source, options: [own, of_all] })
 }
 
 fn number(field: &[u8]) -> Option<u64> {
@@ -100,6 +104,7 @@ mod tests {
         assert_eq!((found.id, found.parent, found.device), (91, 29, makedev(0, 47)));
         assert_eq!(found.at, Path::new("/mnt/a b\\"));
         assert_eq!((found.kind.as_str(), found.source.to_str()), ("fuse.dio", Some("/srv/x\ty")));
+        assert_eq!(found.options, ["rw,nosuid", "rw,user_id=0"]);
         assert!(entry(b"").is_none());
         assert!(entry(b"91 29 0:47 / /mnt rw").is_none());
     }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use dio_mount::MountError;
 use dio_mount::control::{self, ControlError};
-use dio_mount::session::Place;
+use dio_mount::session::{self, Place};
 
 use self::options::{Given, Origin};
 
@@ -150,18 +150,20 @@ fn serve(args: &MountArgs, given: Given, place: &Place) -> Result<(), Failure> {
     server::serve(args, place, &given.for_source(place.source_path()), &exports)
 }
 
-/// Hands the options to the running mount.
+/// Hands the options to the running mount: to its server, and if that takes them, to the kernel.
 fn remount(args: &MountArgs) -> Result<(), Failure> {
     let mountpoint = args.mountpoint.as_deref().unwrap_or(&args.source);
-    let text = options::text_of_change(&args.options, args.origin());
-    let mount = dio_mount::session::find(mountpoint)?;
-    let failed = |error: ControlError| {
-        let status = if matches!(error, ControlError::Refused(_)) { USAGE } else { FAILED };
-        Failure::new(status, error.to_string())
-    };
-    let settings = control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
-    if args.verbose {
-        eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
+    let (flags, text) = options::divide(&args.options, args.origin());
+    let mount = session::find(mountpoint)?;
+    if !text.is_empty() {
+        let failed = |error: ControlError| {
+            let status = if matches!(error, ControlError::Refused(_)) { USAGE } else { FAILED };
+            Failure::new(status, error.to_string())
+        };
+        let settings = control::connect(&mount.at).and_then(|mut server| server.set(&text)).map_err(failed)?;
+        if args.verbose {
+            eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
+        }
     }
-    Ok(())
+    Ok(session::change_flags(&mount, &flags)?)
 }

@@ -17,8 +17,8 @@ use dio_mount::{Mode, Options, Rules, Settings};
 
 use crate::size::{SizeError, parse_size};
 
+pub(super) use change::divide;
 pub use change::parse_change;
-pub(super) use change::text_of_change;
 pub use text::text_of;
 
 /// Why an option was refused. Each names the option and says what is possible.

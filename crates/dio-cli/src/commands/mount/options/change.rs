@@ -20,17 +20,27 @@ const FIXED: &[&str] = &[
     "stats_socket",
 ];
 
-/// The text of a change, to be handed to a running mount. `mount(8)` repeats the options that it finds in its tables, which are
-/// left away.
-pub(in super::super) fn text_of_change(texts: &[String], from: Origin) -> String {
-    let says_nothing = |option: &&str| {
+/// A change of a running mount: the options that the kernel takes, and the text for the server. `mount(8)` repeats the options
+/// that it finds in its tables; those that cannot change are left away.
+pub(in super::super) fn divide(texts: &[String], from: Origin) -> (Vec<String>, String) {
+    let says_something = |option: &&str| {
         let (name, _) = list::parts(option);
-        matches!(*option, "remount" | "rw")
-            || is_ignored(option, from)
-            || (from != Origin::User && (FIXED.contains(&name) || is_kernel_option(option)))
+        *option != "remount"
+            && !is_ignored(option, from)
+            && (from == Origin::User || is_flag(option) || !is_fixed(name))
     };
-    let options = texts.iter().flat_map(|text| list::split(text)).filter(|option| !says_nothing(option));
-    options.collect::<Vec<_>>().join(",")
+    let options = texts.iter().flat_map(|text| list::split(text)).filter(says_something);
+    let (flags, others): (Vec<&str>, Vec<&str>) = options.partition(|option| is_flag(option));
+    (flags.into_iter().map(str::to_owned).collect(), others.join(","))
+}
+
+/// Whether the option is a flag of mounts; labels, which have values, are given once.
+fn is_flag(option: &str) -> bool {
+    is_kernel_option(option) && !option.contains('=')
+}
+
+fn is_fixed(name: &str) -> bool {
+    FIXED.contains(&name) || is_kernel_option(&format!("{name}="))
 }
 
 /// The settings after the change that `text` asks for.

@@ -176,10 +176,14 @@ fn a_change_of_what_is_fixed_is_refused() {
 }
 
 #[test]
-fn what_mount_repeats_is_no_change() {
-    let texts = ["rw,nosuid,relatime,user_id=0,allow_other,remount".to_owned(), "cio=*.{a,b},limit=1M".to_owned()];
-    assert_eq!(text_of_change(&texts, Origin::Mount { sloppy: false }), "cio=*.{a,b},limit=1M");
-    assert_eq!(text_of_change(&texts, Origin::User), "nosuid,relatime,allow_other,cio=*.{a,b},limit=1M");
+fn a_change_is_divided_between_kernel_and_server() {
+    let texts =
+        ["ro,nosuid,context=\"a,b\",user_id=0,allow_other,remount".to_owned(), "cio=*.{a,b},limit=1M".to_owned()];
+    let (flags, text) = divide(&texts, Origin::Mount { sloppy: false });
+    assert_eq!((flags, text.as_str()), (vec!["ro".to_owned(), "nosuid".to_owned()], "cio=*.{a,b},limit=1M"));
+    let (flags, text) = divide(&texts, Origin::User);
+    assert_eq!(flags, ["ro", "nosuid"]);
+    assert_eq!(text, "context=\"a,b\",allow_other,cio=*.{a,b},limit=1M");
 }
 
 #[test]
