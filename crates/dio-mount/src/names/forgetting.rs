@@ -165,9 +165,7 @@ impl Shared {
 
     /// Waits until there is something to do, or else long enough to find out what is idle, and takes that.
     fn rest(&self, state: MutexGuard<'_, State>) -> (Vec<Place>, Vec<Arc<OwnedFd>>) {
-        // Nobody tells when the first place is kept; a look now and then costs nothing.
-        let time = if state.descriptors.is_empty() { 4 * IDLE } else { IDLE };
-        let waited = self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
         let (mut state, outcome) = waited;
         if !outcome.timed_out() || !state.mounts.opens_handles(0) {
             return Default::default();
