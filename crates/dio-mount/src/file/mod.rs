@@ -389,7 +389,10 @@ impl Inner {
         if backing.is_some() && shared.routes().may_hold_back() {
             shared.alone().back();
         }
-        shared.reconcile()?;
+        if let Err(errno) = shared.reconcile() {
+            shared.book().through_source -= u32::from(way == Way::Source);
+            return Err(errno);
+        }
         Ok((way, backing))
     }
 
