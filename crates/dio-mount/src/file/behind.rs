@@ -138,7 +138,8 @@ impl Shared {
         let mut state = self.behind.state();
         while state.range().is_some() && self.behind.bytes() + len > most {
             let since = Instant::now();
-            state = self.write_some(state, true);
+            let partial = !state.pieces.front().is_some_and(Piece::is_full);
+            state = self.write_some(state, partial);
             self.about.figures.waited(Wait::Queue, since.elapsed());
         }
         // Nothing pending begins behind the end of the source, so what is before it can be read there.

@@ -370,12 +370,11 @@ impl Inner {
 
     /// Decides which way the kernel takes for a handle, and makes way.
     fn join(&self, shared: &Shared, wish: Wish, make: MakeAnyBacking<'_>) -> Result<(Way, Option<Backing>)> {
+        // Never the gate within the book: others take them the other way round.
+        let descriptors = Arc::clone(shared.routes().any()?);
         let mut book = shared.book();
         if matches!(book.joined, Joined::Undecided) {
-            let backing = (self.passthrough && wish.mode == Mode::Cached).then(|| {
-                let routes = shared.routes();
-                make(routes.any()?.base())
-            });
+            let backing = (self.passthrough && wish.mode == Mode::Cached).then(|| make(descriptors.base()));
             // A refusal (a file system stacked too deep, no privilege) leaves the other way.
             book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
         }
@@ -389,7 +388,10 @@ impl Inner {
         if backing.is_some() && shared.routes().may_hold_back() {
             shared.alone().back();
         }
-        shared.reconcile()?;
+        if let Err(errno) = shared.reconcile() {
+            shared.book().through_source -= u32::from(way == Way::Source);
+            return Err(errno);
+        }
         Ok((way, backing))
     }
 

@@ -121,8 +121,13 @@ impl Handle {
                 }
             };
             match count {
-                Ok(0) => break,
-                Ok(count) => copied += count,
+                Ok(count) => {
+                    copied += count;
+                    // The source ended there when it was looked at. The copy may have made it longer since.
+                    if count < part {
+                        break;
+                    }
+                }
                 // What has been copied is told; the error comes again with the next call.
                 Err(_) if copied > 0 => break,
                 Err(errno) => return Err(errno),

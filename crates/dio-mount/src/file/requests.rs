@@ -13,6 +13,7 @@ use super::behind::Target;
 use super::descriptors::Descriptors;
 use super::habits::through_cache;
 use super::memory::with_buffer;
+use super::modes::Way;
 use super::shared::{Handle, Routes, Shared, file_of, sync_method};
 use crate::options::Mode;
 use crate::stats::{Event, FileStats, Kind};
@@ -57,7 +58,8 @@ impl Handle {
         if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
             shared.about.figures.count(Event::BecameCached, 0);
         }
-        if cache && !self.is_cached() {
+        // A mapping goes back and forth: its pages stay until it goes.
+        if cache && self.way == Way::Cache && !self.is_cached() {
             self.drop_behind(offset);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
@@ -159,7 +161,7 @@ impl Handle {
         if how.kill_privileges {
             clear_set_id(descriptors)?;
         }
-        let offset = if how.flags.contains(OFlags::APPEND) && !how.cache { shared.end(descriptors)? } else { offset };
+        let offset = self.place(descriptors, offset, how)?;
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
@@ -177,6 +179,19 @@ impl Handle {
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
         Ok(if mode == Manner::Cached { Class::Cached } else { file.write_class().0 })
+    }
+
+    /// Where a write goes. What is appended goes to the end as it is now, which the kernel does not know where the file has
+    /// grown beside the mount; what it has cached is wrong then.
+    fn place(&self, descriptors: &Descriptors, offset: u64, how: How) -> Result<u64> {
+        if how.cache || !how.flags.contains(OFlags::APPEND) {
+            return Ok(offset);
+        }
+        let end = self.shared.end(descriptors)?;
+        if end != offset {
+            self.shared.common.kernel.drop_pages(self.shared.ino, 0..0);
+        }
+        Ok(end)
     }
 
     fn may_be_behind(&self, routes: &Routes) -> bool {
