@@ -33,9 +33,6 @@ const TRIALS: &[Trial] = &[
 /// Part of the size that memory may hold.
 const MEMORY: u64 = 4;
 
-/// What a program takes beside the memory for lines: itself, its libraries, stacks.
-const BESIDE: u64 = 64 * MIB;
-
 impl Trial {
     /// Both write their temporary files beside the output, and the output to the disk.
     fn script(&self, source: &Path, program: &str, memory: u64) -> String {
@@ -89,8 +86,8 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         let group = trial.group(lab, &source, memory)?;
         let goal = format!("{}: wall ÷ sort", trial.title);
         report.goal(Goal::at_most(&goal, trial.wall, group.ratio("sort", "wall_seconds")));
-        let goal = format!("{}: most memory ÷ ({} + {})", trial.title, size_text(memory), size_text(BESIDE));
-        let peak = group.spread("dio sort", "peak_rss_bytes").map(|peak| peak.max / (memory + BESIDE) as f64);
+        let goal = format!("{}: most memory ÷ {}", trial.title, size_text(memory));
+        let peak = group.spread("dio sort", "peak_rss_bytes").map(|peak| peak.max / memory as f64);
         report.goal(Goal::at_most(&goal, 1.0, peak));
         for metric in ["pages_source", "pages_target"] {
             let worst = group.spread("dio sort", metric).map(|spread| spread.max);

@@ -20,12 +20,7 @@ impl Stop {
         static STOP: OnceLock<Stop> = OnceLock::new();
         STOP.get_or_init(|| {
             let stop = Stop { asked: Arc::default(), signal: Arc::default() };
-            let ignored = ignored();
-            for signal in [SIGINT, SIGTERM, SIGHUP] {
-                // `nohup`, or a shell that started us in the background, wants it ignored.
-                if ignored & (1 << (signal - 1)) != 0 {
-                    continue;
-                }
+            for signal in that_end() {
                 // In this order: the second signal finds the flag that the first one set. A signal that cannot be
                 // handled keeps its default, which is to end the process.
                 let _ = flag::register_conditional_default(signal, Arc::clone(&stop.asked));
@@ -49,8 +44,15 @@ impl Stop {
     }
 }
 
+/// The signals that are to end the process: of Ctrl-C and its kin those that are not ignored, as `nohup`, or a shell that
+/// started it in the background, wants some to be.
+pub(crate) fn that_end() -> impl Iterator<Item = i32> + Clone {
+    let ignored = ignored();
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored & (1 << (signal - 1)) == 0)
+}
+
 /// The signals that are ignored, a bit each from signal 1 on (`proc_pid_status(5)`, `SigIgn`); none where /proc is missing.
-pub(crate) fn ignored() -> u64 {
+fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use own::Mounted;
-use pass::{MIB, PATIENCE, Rng, Seed, file_systems, in_memory, start, text, tool, within};
+use own::{Mounted, cold, in_memory, until};
+use pass::{MIB, Rng, Seed, file_systems, start, text, tool};
 use rustix::process::Signal;
 
 /// What a process has to bring away what it holds, once it is told to end.
@@ -40,12 +40,12 @@ fn a_pause_brings_everything_into_the_files() {
                 running.write(&bytes);
                 given.extend_from_slice(&bytes);
                 let length = if args == ["-n"] { given.len() + 7 } else { given.len() };
-                within(PATIENCE, "the file has what was given", || out.metadata().unwrap().len() == length as u64);
+                until("the file has what was given", || out.metadata().unwrap().len() == length as u64);
                 if args.is_empty() {
                     assert!(std::fs::read(&out).unwrap() == given, "{} after {}", fs.name, given.len());
                 }
                 if name == "tee" {
-                    within(PATIENCE, "the copy, too", || std::fs::read(dir.path().join("copy")).unwrap() == given);
+                    until("the copy, too", || std::fs::read(dir.path().join("copy")).unwrap() == given);
                 }
             }
         }
@@ -61,7 +61,7 @@ fn a_trickle_arrives() {
     running.stdin(Stdio::piped()).stdout(File::create(&out).unwrap());
     let mut running = pass::Started(running.spawn().unwrap());
     // A block would be full after hours.
-    within(PATIENCE, "a part arrives", || {
+    until("a part arrives", || {
         running.write(b"line\n");
         std::thread::sleep(Duration::from_millis(50));
         out.metadata().unwrap().len() >= 5 * 20
@@ -100,7 +100,7 @@ fn what_a_signal_ends_has_written_what_it_held() {
         stdout.read_exact(&mut vec![0; given.len()]).unwrap();
         running.signal(signal);
         let mut ended = None;
-        let took = within(PATIENCE, "it ends", || {
+        let took = until("it ends", || {
             ended = running.0.try_wait().unwrap();
             ended.is_some()
         });
@@ -116,7 +116,7 @@ fn what_a_signal_ends_has_written_what_it_held() {
 fn a_blocked_pipe_does_not_keep_it_from_ending() {
     let (mut running, _dir) = blocked();
     running.signal(Signal::TERM);
-    let took = within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some());
+    let took = until("it ends", || running.0.try_wait().unwrap().is_some());
     assert!(took > GRACE / 2, "it does not wait at all: {took:?}");
     // The second signal is obeyed at once, if the machine is not busy with something else each time.
     let at_once = (0..6).any(|_| {
@@ -124,7 +124,7 @@ fn a_blocked_pipe_does_not_keep_it_from_ending() {
         running.signal(Signal::TERM);
         own::until_taken(rustix::process::Pid::from_child(&running.0), Signal::TERM);
         running.signal(Signal::INT);
-        within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some()) < GRACE / 2
+        until("it ends", || running.0.try_wait().unwrap().is_some()) < GRACE / 2
     });
     assert!(at_once, "the second signal is not obeyed at once");
 }
@@ -137,7 +137,7 @@ fn blocked() -> (pass::Started, tempfile::TempDir) {
     let running = pass::Started(running.spawn().unwrap());
     let (pid, stdout) = (rustix::process::Pid::from_child(&running.0), running.0.stdout.as_ref().unwrap());
     own::until_caught(pid, Signal::TERM);
-    own::until("the pipe is full", || own::waiting(stdout) >= rustix::pipe::fcntl_getpipe_size(stdout).unwrap() as u64);
+    until("the pipe is full", || own::waiting(stdout) >= rustix::pipe::fcntl_getpipe_size(stdout).unwrap() as u64);
     own::until_asleep(pid);
     (running, dir)
 }
@@ -167,7 +167,7 @@ fn interrupts_are_ignored_where_that_is_asked() {
 fn tee_ends_with_its_last_reader() {
     let mut running = start(tool("tee").arg("-p"));
     drop(running.0.stdout.take());
-    within(PATIENCE, "it ends", || running.0.try_wait().unwrap().is_some());
+    until("it ends", || running.0.try_wait().unwrap().is_some());
     assert!(running.0.wait().unwrap().success());
 }
 
@@ -269,8 +269,8 @@ fn nothing_stays_in_the_page_cache() {
         let path = |name: &str| dir.path().join(name);
         own::random_file(path("in"), 5 * MIB as u64 + 123, 3);
         own::random_file(path("small"), 5000, 3);
-        pass::cold(&path("in"));
-        pass::cold(&path("small"));
+        cold(&path("in"));
+        cold(&path("small"));
         let status = tool("cat")
             .args(["in", "small"])
             .current_dir(dir.path())

@@ -1,26 +1,15 @@
 //! `dd` against the system's: every byte of output and message (but times), the status, the allocated blocks.
 
+mod gnu;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 
 use dio_test::{Rng, Seed, TestFs, file_systems};
-
-/// A directory with a link to dio of the name `dd`.
-fn links() -> &'static Path {
-    static LINKS: OnceLock<PathBuf> = OnceLock::new();
-    LINKS.get_or_init(|| {
-        let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join("links-dd-gnu");
-        std::fs::create_dir_all(&links).unwrap();
-        let link = links.join("dd");
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), &link).unwrap();
-        links
-    })
-}
+use gnu::links;
 
 /// What a run left behind.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,7 +39,7 @@ fn run(fs: &TestFs, setup: &dyn Fn(&Path), script: &str, locale: &str, ours: boo
     let dir = fs.dir();
     setup(dir.path());
     let search = std::env::var("PATH").unwrap();
-    let search = if ours { format!("{}:{search}", links().display()) } else { search };
+    let search = if ours { format!("{}:{search}", links(&["dd"]).display()) } else { search };
     let mut bash = Command::new("bash");
     bash.args(["-c", script]).current_dir(dir.path()).env("PATH", search).env("LC_ALL", locale);
     let output = bash.env_remove("DIO_ENGINE").stdin(Stdio::null()).output().unwrap();

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use compress_support::{Whose, links, piped, scratch, script, text, until, well};
-use dio_test::{Seed, file_systems, random_file};
-use own::{Mounted, cold, in_memory, is_direct, is_root, json, number};
+use compress_support::{Whose, links, piped, scratch, script, text, well};
+use dio_test::{MemoryGroup, Seed, file_systems, random_file};
+use own::{Mounted, cold, in_memory, is_direct, is_root, json, number, until, until_caught};
 use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: usize = 1 << 20;
@@ -50,12 +50,7 @@ fn a_signal_leaves_nothing_of_a_target_and_all_of_the_source() {
             let read = text.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse::<u64>().ok());
             read.unwrap_or(0) > 3 || !fs::exists(&io).unwrap()
         });
-        until("it handles signals", || {
-            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-            let caught =
-                status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
-            caught.is_some_and(|mask| mask & 2 != 0)
-        });
+        until_caught(Pid::from_child(&child), Signal::INT);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(2), "{program} {args:?}");
         assert_eq!(names(dir.path()), ["big"], "{program} {args:?}: {target}");
@@ -236,38 +231,12 @@ fn receipts_say_that_the_page_cache_was_left_alone() {
     }
 }
 
-/// A group of control of its own, removed when dropped.
-struct Group(std::path::PathBuf);
-
-impl Group {
-    fn new(bytes: u64) -> Option<Group> {
-        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-compress-{}", std::process::id()));
-        if fs::create_dir(&path).is_err() || fs::write(path.join("memory.limit_in_bytes"), bytes.to_string()).is_err() {
-            dio_test::skip!("no control group with a limit of memory can be made here");
-            let _ = fs::remove_dir(&path);
-            return None;
-        }
-        Some(Group(path))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn files_larger_than_the_memory_pass_through() {
-    let Some(group) = Group::new(128 << 20) else { return };
+    let Some(group) = MemoryGroup::new(128 << 20) else { return };
     let dir = scratch();
     random_file(dir.path().join("big"), 260 << 20, 5);
-    let enter = format!("echo $$ > {}/cgroup.procs && exec", group.0.display());
+    let enter = format!("echo $$ > {} && exec", group.procs().display());
     for (program, level, packed) in [("gzip -k", "-1", "big.gz"), ("zstd -q", "-1", "big.zst")] {
         let (name, _) = program.split_once(' ').unwrap();
         well(dir.path(), &format!("sh -c '{enter} {program} {level} big'"));

@@ -11,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dio_test::{Rng, Seed, file_systems};
+use dio_test::{MemoryGroup, Rng, Seed, file_systems};
 use own::{Mounted, cold, in_memory, is_direct, is_root, json, line, names, number, until};
 use rustix::process::{Pid, Signal, kill_process};
 use sort_support::{case, dio};
@@ -81,40 +81,15 @@ fn memory_stays_within_the_bound() {
     }
 }
 
-/// A group of processes whose memory, page cache included, is limited; removed when dropped.
-struct Group(std::path::PathBuf);
-
-impl Group {
-    fn new(bytes: usize) -> Option<Group> {
-        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-sort-{}", std::process::id()));
-        let made =
-            fs::create_dir(&path).and_then(|()| fs::write(path.join("memory.limit_in_bytes"), bytes.to_string()));
-        let group = Group(path);
-        match made {
-            Ok(()) => Some(group),
-            Err(error) => {
-                dio_test::skip!("no group with a limit of memory: {error}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn more_than_fits_into_memory() {
-    let Some(group) = Group::new(48 * MIB) else { return };
+    let Some(group) = MemoryGroup::new(48 * MIB as u64) else { return };
     let mut rng = Seed::new().rng();
     let directory = file_systems()[0].dir();
     let input = lines(&mut rng, 56 * MIB);
     fs::write(directory.path().join("in"), &input).unwrap();
     cold(&directory.path().join("in"));
-    let shell = format!("echo $$ >{}/tasks && exec {} -S16M -T. -o out in", group.0.display(), dio().display());
+    let shell = format!("echo $$ >{} && exec {} -S16M -T. -o out in", group.procs().display(), dio().display());
     let mut command = Command::new("sh");
     let output = command.arg("-c").arg(shell).env("LC_ALL", "C").current_dir(directory.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -151,6 +126,17 @@ fn full_disks_are_told_and_leave_nothing() {
     let err = String::from_utf8(onto.stderr).unwrap();
     assert_eq!(onto.status.code(), Some(2));
     assert!(err.starts_with("sort: write failed: 'standard output': No space left on device"), "{err}");
+}
+
+#[test]
+fn standard_output_that_is_closed_takes_no_line() {
+    let shell = format!("echo line | {} >&-", dio().display());
+    let output = Command::new("sh").args(["-c", &shell]).env("LC_ALL", "C").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "sort: write failed: 'standard output': Bad file descriptor\n"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use dio_test::{Rng, Seed, file_systems};
+use dio_test::{MemoryGroup, Rng, Seed, file_systems};
 use own::{Mounted, cold, in_memory, is_direct, is_root, json, line, number, until};
 use split_support::{Case, From, case, dio};
 
@@ -260,41 +260,16 @@ fn filters_that_have_all_gone_end_an_endless_input() {
     assert_eq!(joined(directory.path()), b"y\ny\n");
 }
 
-/// A group of processes whose memory, page cache included, is limited; removed when dropped.
-struct Group(std::path::PathBuf);
-
-impl Group {
-    fn new(bytes: u64) -> Option<Group> {
-        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-split-{}", std::process::id()));
-        let made =
-            fs::create_dir(&path).and_then(|()| fs::write(path.join("memory.limit_in_bytes"), bytes.to_string()));
-        let group = Group(path);
-        match made {
-            Ok(()) => Some(group),
-            Err(error) => {
-                dio_test::skip!("no group with a limit of memory: {error}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn more_than_fits_into_memory() {
-    let Some(group) = Group::new(96 * MIB) else { return };
+    let Some(group) = MemoryGroup::new(96 * MIB) else { return };
     let directory = file_systems()[0].dir();
     let path = directory.path().join("in");
     let input = lines(200 << 20);
     fs::write(&path, &input).unwrap();
     cold(&path);
     for args in ["-b32M", "-b700000", "-l1000000", "-C30M", "-nl/5", "-nr/3", "-nr/200"] {
-        let shell = format!("echo $$ >{}/tasks && exec {} {args} in", group.0.display(), dio().display());
+        let shell = format!("echo $$ >{} && exec {} {args} in", group.procs().display(), dio().display());
         let output = Command::new("sh").arg("-c").arg(shell).current_dir(directory.path()).output().unwrap();
         assert!(output.status.success(), "{args}: {output:?}");
         let outputs: Vec<_> = sorted(directory.path()).into_iter().filter(|path| !path.ends_with("in")).collect();

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// A directory with links to dio, and a file.
 fn place() -> TempDir {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    for name in ["cat", "tee", "md5sum", "b2sum", "cksum"] {
+    for name in ["cat", "tee", "md5sum", "b2sum", "cksum", "sort"] {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), dir.path().join(name)).unwrap();
     }
     fs::write(dir.path().join("text"), "one\ntwo\n").unwrap();
@@ -52,6 +52,15 @@ fn standard_output_that_is_closed_takes_nothing() {
         // GNU goes on checking, which nobody can see.
         "@md5sum -c list >&- 2>/dev/null",
         "@md5sum --status -c list >&-",
+        "@sort /dev/null >&-",
+        "@sort -m </dev/null >&-",
+        "@sort -u none /dev/null >&-",
+        "@sort /dev/null 1<text",
+        "@sort -c text >&-",
+        "@sort -ocopy text >&-; cat copy",
+        // GNU tells which call of the C library failed.
+        "@sort text >&- 2>/dev/null",
+        "@sort -m text 1<text 2>/dev/null",
     ] {
         same(script, "C");
     }

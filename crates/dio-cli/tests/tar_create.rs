@@ -1,33 +1,21 @@
 //! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words and status.
 
+mod gnu;
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dio_test::{Seed, file_systems, random_file, resident_pages, skip};
+use dio_test::{MemoryGroup, Seed, file_systems, random_file, resident_pages, skip};
+use gnu::links;
 use tempfile::TempDir;
-
-const DIO: &str = env!("CARGO_BIN_EXE_dio");
-
-/// A directory that `tar` as a link to dio is in.
-fn links() -> PathBuf {
-    let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join("links-tar-create");
-    fs::create_dir_all(&links).unwrap();
-    let link = links.join("tar");
-    // Several tests may come at a time.
-    let own = links.join(format!("tar-{:?}", std::thread::current().id()));
-    let _ = fs::remove_file(&own);
-    std::os::unix::fs::symlink(DIO, &own).unwrap();
-    fs::rename(&own, &link).unwrap();
-    links
-}
 
 /// A shell in `dir` for which `tar` is dio's, or the system's.
 fn shell(dir: &Path, script: &str, ours: bool) -> Command {
     let path = std::env::var("PATH").unwrap();
-    let path = if ours { format!("{}:{path}", links().display()) } else { path };
+    let path = if ours { format!("{}:{path}", links(&["tar"]).display()) } else { path };
     let mut bash = Command::new("bash");
     bash.args(["-c", script]).current_dir(dir).env("PATH", path).env("LC_ALL", "C").env_remove("TAPE");
     bash
@@ -542,31 +530,9 @@ fn no_page_stays_in_the_cache() {
     }
 }
 
-/// A group of processes with little memory, of version 1 of cgroups.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(bytes: u64) -> Option<Group> {
-        let path = Path::new("/sys/fs/cgroup/memory").join(format!("dio-tar-{}", std::process::id()));
-        fs::create_dir(&path).ok()?;
-        let group = Group(path);
-        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn memory_is_bounded() {
-    let Some(group) = Group::new(160 << 20) else {
-        skip!("no group with a memory limit can be made");
-        return;
-    };
+    let Some(group) = MemoryGroup::new(160 << 20) else { return };
     let dir = file_systems()[0].dir();
     fs::create_dir(dir.path().join("t")).unwrap();
     for i in 0..40 {
@@ -574,8 +540,8 @@ fn memory_is_bounded() {
     }
     random_file(dir.path().join("t/large"), 300 << 20, 99);
     let script = format!(
-        "echo $$ > {}/cgroup.procs; tar -cf archive t && tar -czf packed t/1 t/2 && PATH=/usr/bin:/bin tar -df archive",
-        group.0.display()
+        "echo $$ > {}; tar -cf archive t && tar -czf packed t/1 t/2 && PATH=/usr/bin:/bin tar -df archive",
+        group.procs().display()
     );
     let own = seen(dir.path(), &script, true);
     assert_eq!((own.status, own.err.as_str()), (Some(0), ""));

@@ -1,32 +1,21 @@
 //! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: what is printed, the status, and the archives that are left.
 
+mod gnu;
+
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use dio_test::{TestFs, file_systems, skip};
-
-/// A directory with a link to dio that is called tar.
-fn links() -> &'static Path {
-    static LINKS: OnceLock<PathBuf> = OnceLock::new();
-    LINKS.get_or_init(|| {
-        let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("links-{}", env!("CARGO_CRATE_NAME")));
-        fs::create_dir_all(&links).unwrap();
-        let link = links.join("tar");
-        let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), &link).unwrap();
-        links
-    })
-}
+use gnu::links;
 
 /// A script of bash under which `tar` is the system's, or dio's; `gnutar` always is the system's.
 fn bash(dir: &Path, script: &str, ours: bool) -> Command {
     let mut path = std::ffi::OsString::new();
     if ours {
-        path.push(links());
+        path.push(links(&["tar"]));
         path.push(":");
     }
     let system = std::env::var_os("PATH").unwrap();

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use dio_test::{Seed, file_systems, random_file, resident_pages, same_bytes, skip};
+use dio_test::{MemoryGroup, Seed, file_systems, random_file, resident_pages, same_bytes};
 use tempfile::TempDir;
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
@@ -150,44 +150,12 @@ fn strict_refuses_what_cannot_be_direct() {
     }
 }
 
-/// A control group with a limit on memory; processes leave it before it goes.
-struct Group(PathBuf);
-
-impl Group {
-    /// `None` where there is no controller that we may use, said aloud.
-    fn new(limit: u64) -> Option<Group> {
-        let base = Path::new("/sys/fs/cgroup/memory");
-        let name = base.join(format!("dio-tools-{}", std::process::id()));
-        let made =
-            fs::create_dir(&name).and_then(|()| fs::write(name.join("memory.limit_in_bytes"), limit.to_string()));
-        match made {
-            Ok(()) => Some(Group(name)),
-            Err(error) => {
-                let _ = fs::remove_dir(&name);
-                skip!("no control group for memory: {error}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
 #[test]
 fn files_larger_than_the_memory_pass_through() {
-    let Some(group) = Group::new(96 << 20) else { return };
+    let Some(group) = MemoryGroup::new(96 << 20) else { return };
     let dir = scratch();
     random_file(dir.path().join("big"), 300 << 20, 5);
-    let enter = format!("echo $$ > {}/cgroup.procs && exec", group.0.display());
+    let enter = format!("echo $$ > {} && exec", group.procs().display());
     for script in [
         "dio cat big > out",
         "dio dd if=big of=out bs=4k status=none",

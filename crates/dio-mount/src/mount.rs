@@ -87,7 +87,9 @@ impl Rooms {
     /// be gone.
     fn connect(&self, notifier: Notifier) {
         let kernel = notifier.clone();
-        self.files.on_drop_pages(move |inode| drop(kernel.inval_inode(INodeNo(inode), 0, 0)));
+        self.files.on_drop_pages(move |inode, range| {
+            drop(kernel.inval_inode(INodeNo(inode), range.start as i64, (range.end - range.start) as i64));
+        });
         self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
     }
 

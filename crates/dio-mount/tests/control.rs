@@ -241,3 +241,53 @@ fn nothing_is_lost_while_it_is_asked() {
     assert_eq!(end.total.bytes.get(Kind::Write), counted * 512);
     assert_eq!(end.operations["write"].count, counted);
 }
+
+/// A FUSE mount of our type whose server never says a word: nothing below has to be answered by it.
+struct Mute {
+    point: PathBuf,
+    /// Closing it is the end of the server.
+    device: Option<std::fs::File>,
+}
+
+impl Mute {
+    /// `None` where nothing can be mounted.
+    fn mount(point: &Path) -> Option<Mute> {
+        std::fs::create_dir(point).unwrap();
+        let device = std::fs::File::options().read(true).write(true).open("/dev/fuse").ok()?;
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&device);
+        let data = std::ffi::CString::new(format!("fd={fd},rootmode=40000,user_id=0,group_id=0")).unwrap();
+        let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+        rustix::mount::mount("mute", point, "fuse.dio", flags, data.as_c_str()).ok()?;
+        Some(Mute { point: point.to_owned(), device: Some(device) })
+    }
+}
+
+impl Drop for Mute {
+    fn drop(&mut self) {
+        drop(self.device.take());
+        let _ = rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_server_that_hangs_or_is_gone_is_told_from_one_that_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let point = dir.path().join("mnt");
+    let Some(mut mute) = Mute::mount(&point) else {
+        dio_test::skip!("FUSE cannot be mounted here");
+        return;
+    };
+    let sockets = dir.path().join("run");
+    let connect = || control::connect_in(&sockets, &point);
+    assert!(matches!(connect().unwrap_err(), ControlError::Silent { .. }));
+    // Statistics can be asked for while the mount itself hangs.
+    let stats = Stats::new();
+    let commands = Commands { settings: Box::new(String::new), set: Box::new(|_| Ok(())) };
+    let control = control::start_in(&sockets, &point, &stats, commands, &Exports::default()).unwrap();
+    assert!(control.socket().file_name().unwrap().to_str().unwrap().starts_with("0:"));
+    connect().unwrap().snapshot().unwrap();
+    drop(control);
+    drop(mute.device.take());
+    let error = connect().unwrap_err();
+    assert!(matches!(error, ControlError::Gone { .. }), "{error}");
+}

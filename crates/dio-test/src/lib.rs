@@ -3,6 +3,7 @@
 //! - [`file_systems`]: where to run a test, one scratch place per file system;
 //! - [`skip!`]: what cannot run here is said aloud and counted;
 //! - [`Seed`] and [`Rng`]: random tests which can be repeated;
+//! - [`MemoryGroup`]: processes that have little memory;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
 //! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
 //!
@@ -20,6 +21,7 @@
 mod files;
 mod fs;
 mod judge;
+mod memory;
 mod mounted;
 mod seed;
 mod skip;
@@ -27,6 +29,7 @@ mod skip;
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged};
+pub use memory::MemoryGroup;
 pub use mounted::{Mounted, mount_type};
 pub use seed::{Rng, Seed};
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! The policy above every engine, written once: short transfers, EAGAIN, EINTR, ECANCELED, end of file, and draining.
+//! The policy above every engine, written once: short transfers, EAGAIN, EINTR, end of file, and draining.
 //!
 //! Everything that runs operations (files, copies, streams, queues) does it through a [`Driver`], so that a rule found
 //! wrong in the simulator is mended for all of them.
@@ -37,9 +37,7 @@ fn judge(done: Done) -> Verdict {
     match result {
         Ok(count) if op.kind == Kind::Read || op.kind == Kind::Write => transferred(op, count),
         Ok(_) => Verdict::Over(Finished { op, outcome: Ok(0) }),
-        // ECANCELED: the thread that submitted it to the ring has ended, and took with it what had not started
-        // (kernel, `io_uring/cancel.c`); this one submits it again.
-        Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) if op.stalled < MOST_STALLED => {
+        Err(Errno::INTR | Errno::AGAIN) if op.stalled < MOST_STALLED => {
             op.stalled += 1;
             if op.stalled > 1 {
                 std::thread::yield_now();
@@ -209,20 +207,5 @@ impl Driver {
             moved = true;
         }
         moved
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::{Flags, NullMedium};
-
-    #[test]
-    fn what_its_submitter_took_with_it_is_tried_again() {
-        let medium = Arc::new(NullMedium { size: 0 });
-        let (kind, route, flags) = (Kind::SyncData, Route::Buffered, Flags::default());
-        let op =
-            Op { kind, route, flags, medium, offset: 0, done: 0, mem: None, align: 1, stalled: 0, pages: None, tag: 0 };
-        assert!(matches!(judge(Done { op, result: Err(Errno::CANCELED) }), Verdict::Again(_)));
     }
 }

@@ -5,6 +5,8 @@
 //! could be asked only before `main`.
 #![allow(unsafe_code)]
 
+pub mod fuse;
+
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

@@ -5,10 +5,15 @@
 
 mod common;
 
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::fill;
+use dio::queue::Queue;
+use dio::stream::Writer;
 use dio::{Io, Limits, OpenOptions};
 use dio_test::file_systems;
 use rustix::io::Errno;
@@ -39,9 +44,40 @@ fn work(io: &Io) -> Vec<Vec<u8>> {
             bytes[70_001..75_001].copy_from_slice(&back[..5000]);
             assert!(back[..300_000] == bytes, "{} {mode:?}", fs.name);
             contents.push(back);
+            // Extending a file is what rings need worker threads for, and writing into what was only allocated.
+            let path = dir.path().join(format!("{mode:?}"));
+            let file = Arc::new(options.open(&path).unwrap());
+            let mut stream = Writer::new(Arc::clone(&file)).unwrap();
+            stream.write_all(&bytes.repeat(8)).unwrap();
+            stream.finish().unwrap();
+            enqueue(io, &file, 2_400_000usize.next_multiple_of(1 << 20) as u64);
+            contents.push(std::fs::read(&path).unwrap());
         }
     }
     contents
+}
+
+/// Allocates space behind `start` and fills it by a queue.
+fn enqueue(io: &Io, file: &Arc<dio::File>, start: u64) {
+    const BLOCK: usize = 64 << 10;
+    let end = start + 8 * BLOCK as u64;
+    file.set_size(end).unwrap();
+    // Not every file system can.
+    let _ = file.allocate(start..end, false);
+    let mut queue = Queue::new(io, BLOCK, 4).unwrap();
+    let mut over = Vec::new();
+    for turn in 0..8u64 {
+        if queue.in_flight() == 4 {
+            queue.wait(1, &mut over).unwrap();
+            over.iter().for_each(|over| assert_eq!(*over.outcome.as_ref().unwrap(), BLOCK));
+            over.clear();
+        }
+        let mut block = queue.block().unwrap();
+        block.push(&vec![turn as u8 + 1; BLOCK]);
+        queue.write(file, block, start + turn * BLOCK as u64, BLOCK, turn).unwrap();
+    }
+    queue.wait(4, &mut over).unwrap();
+    over.iter().for_each(|over| assert_eq!(*over.outcome.as_ref().unwrap(), BLOCK));
 }
 
 fn small_limits() -> Limits {
@@ -60,20 +96,56 @@ fn in_a_process_of_its_own() {
         // As if the kernel were older than IORING_REGISTER_PROBE.
         "register" => refuse(libc::SYS_io_uring_register, Errno::INVAL),
         // What a ring needs of the process is there when it is probed and gone when it is made.
-        "later" => {}
+        "later" | "threads" | "threads later" => {}
         "memlock" => {
             let limit = Rlimit { current: Some(4096), maximum: Some(4096) };
             rustix::process::setrlimit(Resource::Memlock, limit).unwrap();
         }
         other => panic!("nothing known to refuse as {other}"),
     }
-    let io = Io::new(small_limits()).unwrap();
-    if what == "later" {
-        refuse(libc::SYS_io_uring_setup, Errno::PERM);
-    }
-    let contents = work(&io);
+    let start = Instant::now();
+    let new_io = || Io::new(small_limits()).unwrap();
+    let (io, contents) = match what.as_str() {
+        "threads" => without_more_threads(|| {
+            let io = new_io();
+            let contents = work(&io);
+            (io, contents)
+        }),
+        "threads later" => {
+            let io = new_io();
+            let contents = without_more_threads(|| work(&io));
+            (io, contents)
+        }
+        _ => {
+            let io = new_io();
+            if what == "later" {
+                refuse(libc::SYS_io_uring_setup, Errno::PERM);
+            }
+            let contents = work(&io);
+            (io, contents)
+        }
+    };
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(60), "{what}: it took {elapsed:?}");
     assert!(expected.is_none_or(|expected| expected == contents), "the engines leave different bytes");
     println!("engine {}: {}", io.engine_name(), io.engine_reason().unwrap_or("no reason"));
+}
+
+/// Works in a thread after which the user gets no more. Worker threads belong to the thread that submits, and stay: this one
+/// has none, and gets none.
+fn without_more_threads<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let (limit, limited) = std::sync::mpsc::channel();
+        let thread = scope.spawn(move || {
+            limited.recv().unwrap();
+            work()
+        });
+        rustix::process::setrlimit(Resource::Nproc, Rlimit { current: Some(1), maximum: Some(1) }).unwrap();
+        let another = std::thread::Builder::new().spawn(|| ());
+        assert!(another.is_err(), "the limit does not hold for this user");
+        limit.send(()).unwrap();
+        thread.join().unwrap()
+    })
 }
 
 /// Starts this program again for that test; what it printed.
@@ -117,6 +189,27 @@ fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
         in_own_process("memlock", |_| {});
         return;
     }
+    let said = as_ordinary_user("memlock");
+    assert!(said.contains("engine uring") || said.contains("RLIMIT_MEMLOCK"), "{said}");
+}
+
+/// Where the kernel may start no worker thread for a ring (`ulimit -u`), requests that need one would never be done: the
+/// ring is refused, and where that shows only later the calling thread does the work.
+#[test]
+fn rings_without_worker_threads_do_not_hang() {
+    if !rustix::process::geteuid().is_root() {
+        dio_test::skip!("becoming a user of few threads needs root");
+        return;
+    }
+    let said = as_ordinary_user("threads");
+    assert!(said.contains("engine blocking: io_uring"), "{said}");
+    assert!(!common::has_uring() || said.contains("RLIMIT_NPROC (ulimit -u) is 1"), "{said}");
+    let said = as_ordinary_user("threads later");
+    assert!(!common::has_uring() || said.contains("engine uring"), "{said}");
+}
+
+/// The test in a process of its own, as a user who is not root.
+fn as_ordinary_user(what: &str) -> String {
     // Directories that another user may write to.
     let places: Vec<_> = file_systems().iter().map(|fs| (fs.name.clone(), fs.dir())).collect();
     let list: Vec<String> = places
@@ -129,14 +222,13 @@ fn an_ordinary_user_without_locked_memory_gets_the_same_bytes() {
     // The program itself may lie where that user cannot go.
     let program = places[0].1.path().join("test");
     common::copy_of_this_program(&program);
-    let said = in_own_process("memlock", |command| {
+    in_own_process(what, |command| {
         let mut own = Command::new(&program);
         own.args(command.get_args()).uid(NOBODY).gid(NOBODY).current_dir("/");
-        own.env(VARIABLE, "memlock").env_remove("DIO_ENGINE");
+        own.env(VARIABLE, what).env_remove("DIO_ENGINE");
         own.env("DIO_TEST_FS", list[1..].join(":")).env("DIO_TEST_DIR", places[0].1.path());
         *command = own;
-    });
-    assert!(said.contains("engine uring") || said.contains("RLIMIT_MEMLOCK"), "{said}");
+    })
 }
 
 const NOBODY: u32 = 65_534;

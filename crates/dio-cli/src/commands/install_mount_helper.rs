@@ -56,7 +56,7 @@ fn place(program: &Path, link: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let new = link.with_added_extension(format!("new{}", std::process::id()));
+    let new = link.with_extension(format!("new{}", std::process::id()));
     symlink(program, &new)?;
     fs::rename(&new, link).inspect_err(|_| {
         // It is of no use to anybody.

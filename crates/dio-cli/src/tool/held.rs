@@ -2,17 +2,18 @@
 //!
 //! A file is written in large blocks behind the producer's back, which is fast and which nobody sees while bytes keep
 //! coming. When they stop, whoever follows the file (`tail -f`) wants what there is; and a process that is told to end
-//! must not take it along. Shared by `cat` and `tee`.
+//! must not take it along. `cat` and `uniq` have one output ([`Held::wait_for`]); `tee` has many, and takes each step
+//! ([`Held::next`]) itself.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dio::stream::Input;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use dio::stream::{Input, Output};
+use signal_hook::consts::SIGINT;
 use signal_hook::{flag, low_level};
 
 use crate::stop;
@@ -38,6 +39,15 @@ pub(crate) enum Next {
     Idle,
     /// Write out what is held, and end by this signal.
     End(i32),
+}
+
+/// The end at which bytes stopped passing, and why.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The input could not be read.
+    Read(io::Error),
+    /// The output failed.
+    Write(io::Error),
 }
 
 /// Decides when held bytes are written out.
@@ -91,6 +101,28 @@ impl Held {
         }
         Ok(if self.since.is_some() { Next::Flush } else { Next::Idle })
     }
+
+    /// Waits until `input` can be read. Meanwhile the only output gets what was held back; a caught signal ends the process
+    /// once it has everything.
+    ///
+    /// # Errors
+    /// What `poll(2)` and writing answer.
+    pub(crate) fn wait_for(&mut self, input: &Input, output: &mut Output) -> Result<(), Broken> {
+        loop {
+            match self.next(input).map_err(Broken::Read)? {
+                Next::Read => return Ok(()),
+                Next::Idle => {}
+                Next::Flush => {
+                    output.flush().map_err(Broken::Write)?;
+                    self.flushed();
+                }
+                Next::End(signal) => {
+                    output.finish().map_err(Broken::Write)?;
+                    let _ = low_level::emulate_default_handler(signal);
+                }
+            }
+        }
+    }
 }
 
 /// The signals that end a process, caught so that held bytes are written first.
@@ -103,26 +135,30 @@ struct Signals {
 impl Signals {
     fn catch(ignore_interrupts: bool) -> Signals {
         let signals = Signals { caught: Arc::default() };
-        let ignored = stop::ignored();
         let Ok((mut receiver, sender)) = UnixStream::pair() else { return signals };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            if ignored & (1 << (signal - 1)) != 0 || (signal == SIGINT && ignore_interrupts) {
-                continue;
-            }
+        let caught_ones = stop::that_end().filter(|&signal| signal != SIGINT || !ignore_interrupts);
+        for signal in caught_ones.clone() {
             // A signal that cannot be handled keeps its default, which is to end the process.
             let Ok(sender) = sender.try_clone() else { continue };
             let _ = flag::register_usize(signal, Arc::clone(&signals.caught), signal as usize);
             let _ = low_level::pipe::register(signal, sender);
         }
         let caught = Arc::clone(&signals.caught);
-        // Without the thread a blocked pipe would have to be ended by SIGKILL; that is no reason to fail now.
-        let _ = thread::Builder::new().name("signals".into()).spawn(move || {
+        let thread = thread::Builder::new().name("signals".into()).spawn(move || {
             if receiver.read_exact(&mut [0]).is_ok() && receiver.set_read_timeout(Some(GRACE)).is_ok() {
                 // It ends with the time or with the next signal.
                 let _ = receiver.read_exact(&mut [0]);
                 let _ = low_level::emulate_default_handler(caught.load(Ordering::Relaxed) as i32);
             }
         });
+        if thread.is_err() {
+            // A blocked pipe is then ended by the second signal only; that is no reason to fail now.
+            let once = Arc::new(AtomicBool::new(false));
+            for signal in caught_ones {
+                let _ = flag::register_conditional_default(signal, Arc::clone(&once));
+                let _ = flag::register(signal, Arc::clone(&once));
+            }
+        }
         signals
     }
 

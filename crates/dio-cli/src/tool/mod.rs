@@ -2,17 +2,21 @@
 //! names they can be called by.
 
 mod args;
+mod dontcache;
+pub(crate) mod evict;
 pub(crate) mod held;
 mod multicall;
+pub(crate) mod obsolete;
 mod ordered;
 pub(crate) mod plain;
 mod progress;
 mod streams;
+pub(crate) mod unnamed;
 mod usage;
 
 use std::fmt::Display;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -27,6 +31,7 @@ use crate::quote::{named, words};
 use crate::receipt::Ledger;
 
 pub use args::{IoArgs, Mode, When};
+pub(crate) use dontcache::DontCache;
 pub(crate) use multicall::model;
 pub use multicall::{called_as, resolve};
 pub use ordered::{Found, InOrder, Ordered};
@@ -232,6 +237,12 @@ pub(crate) fn allow_descriptors(needed: u64) {
         // What is refused here is told where a file cannot be opened.
         let _ = setrlimit(Resource::Nofile, limit);
     }
+}
+
+/// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
+/// become of its name.
+pub(crate) fn own_path(fd: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }
 
 /// The engine behind the streams.

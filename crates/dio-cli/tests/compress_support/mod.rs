@@ -3,30 +3,21 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+#[path = "../gnu/mod.rs"]
+mod gnu;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 /// A directory of links to the program under test, by the names that it has here.
 pub fn links() -> &'static Path {
-    static LINKS: OnceLock<PathBuf> = OnceLock::new();
-    LINKS.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("compress-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        for name in ["gzip", "gunzip", "zcat", "zstd", "unzstd", "zstdcat", "dio"] {
-            let link = directory.join(name);
-            let _ = fs::remove_file(&link);
-            std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), &link).unwrap();
-        }
-        directory
-    })
+    gnu::links(&["gzip", "gunzip", "zcat", "zstd", "unzstd", "zstdcat", "dio"])
 }
 
 pub fn scratch() -> TempDir {
@@ -172,14 +163,4 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
         ("block", text(1 << 20)),
         ("program", program[..program.len().min(3 << 20)].to_vec()),
     ]
-}
-
-/// Waits until something is so; at most twenty seconds.
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -187,14 +187,15 @@ pub fn signal_of(output: &Output) -> Option<i32> {
 /// otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something is so; at most a minute.
+/// Waits until something is so, at most a minute, and returns how long it took.
 #[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+    start.elapsed()
 }
 
 /// A mask of signals of a process, a bit each from signal 1 on (proc_pid_status(5)).

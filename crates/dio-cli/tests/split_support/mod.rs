@@ -3,14 +3,16 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-use std::collections::BTreeMap;
+#[path = "../gnu/mod.rs"]
+mod gnu;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use gnu::{Seen, links};
 
 /// The system's program, wherever it is.
 pub const GNU: &str = "split";
@@ -18,14 +20,7 @@ pub const GNU: &str = "split";
 /// A link called `split` to the program under test.
 pub fn dio() -> &'static Path {
     static LINK: OnceLock<PathBuf> = OnceLock::new();
-    LINK.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("split-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let link = directory.join("split");
-        let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), &link).unwrap();
-        link
-    })
+    LINK.get_or_init(|| links(&["split"]).join("split"))
 }
 
 /// How the input reaches the program.
@@ -69,15 +64,6 @@ pub fn case(args: &str, input: impl AsRef<[u8]>) -> Case {
     }
 }
 
-/// What can be seen of a run.
-#[derive(PartialEq, Eq)]
-pub struct Seen {
-    pub status: (Option<i32>, Option<i32>),
-    pub out: Vec<u8>,
-    pub err: Vec<u8>,
-    pub files: BTreeMap<OsString, Vec<u8>>,
-}
-
 impl Case {
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Case {
         self.args.push(arg.as_ref().to_owned());
@@ -115,16 +101,12 @@ impl Case {
             assert!(done.success(), "{}", self.setup);
         }
         let mut command = Command::new(program);
-        command.args(&self.args).current_dir(directory).env("LC_ALL", self.locale).env("SHELL", "/bin/sh");
-        command
-            .envs(self.env.iter().copied())
-            .env_remove("POSIXLY_CORRECT")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(&self.args).env("LC_ALL", self.locale).env("SHELL", "/bin/sh");
+        command.envs(self.env.iter().copied()).env_remove("POSIXLY_CORRECT");
         match self.from {
             From::File => command.arg("in").stdin(Stdio::null()),
             From::Redirected => command.stdin(fs::File::open(directory.join("in")).unwrap()),
-            From::Pipe => command.stdin(Stdio::piped()),
+            From::Pipe => &mut command,
         };
         if let Some(prefix) = &self.prefix {
             if self.from != From::File {
@@ -132,76 +114,14 @@ impl Case {
             }
             command.arg(prefix);
         }
-        let mut child = command.spawn().unwrap();
-        let pipe = child.stdin.take();
-        let output = std::thread::scope(|threads| {
-            if let Some(mut pipe) = pipe {
-                threads.spawn(move || {
-                    // Pieces of odd sizes; a program that stops reading is its own affair.
-                    for part in self.input.chunks(3 * 4096 + 17) {
-                        if pipe.write_all(part).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            child.wait_with_output().unwrap()
-        });
-        Seen {
-            status: (output.status.code(), output.status.signal()),
-            out: output.stdout,
-            err: output.stderr,
-            files: files(directory),
-        }
+        Seen::of(&mut command, directory, (self.from == From::Pipe).then_some(&self.input[..]))
     }
 
     /// Runs both programs and compares.
     #[track_caller]
     pub fn same(&self) {
         let (gnu, dio) = (self.run(GNU), self.run(dio()));
-        if gnu != dio {
-            panic!(
-                "{:?} {:?} with {} bytes, {}\n{}",
-                self.args,
-                self.from,
-                self.input.len(),
-                self.setup,
-                gnu.differences(&dio)
-            );
-        }
-    }
-}
-
-fn files(directory: &Path) -> BTreeMap<OsString, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            found.insert(entry.file_name(), fs::read(entry.path()).unwrap_or_else(|error| error.to_string().into()));
-        }
-    }
-    found
-}
-
-impl Seen {
-    fn differences(&self, dio: &Seen) -> String {
-        let mut text = format!("GNU {:?}, dio {:?}\n", self.status, dio.status);
-        for (what, gnu, dio) in [("stdout", &self.out, &dio.out), ("stderr", &self.err, &dio.err)] {
-            if gnu != dio {
-                text += &format!("{what}\n  GNU {}\n  dio {}\n", gnu.escape_ascii(), dio.escape_ascii());
-            }
-        }
-        let names: std::collections::BTreeSet<_> = self.files.keys().chain(dio.files.keys()).collect();
-        let show = |files: &BTreeMap<OsString, Vec<u8>>, name| match files.get(name) {
-            None => "missing".to_owned(),
-            Some(bytes) => format!("{} bytes {}", bytes.len(), bytes[..bytes.len().min(60)].escape_ascii()),
-        };
-        for name in names {
-            if self.files.get(name) != dio.files.get(name) {
-                text +=
-                    &format!("{}: GNU {}; dio {}\n", name.display(), show(&self.files, name), show(&dio.files, name));
-            }
-        }
-        text
+        let (from, length) = (self.from, self.input.len());
+        assert!(gnu == dio, "{:?} {from:?} with {length} bytes, {}\n{}", self.args, self.setup, gnu.differences(&dio));
     }
 }

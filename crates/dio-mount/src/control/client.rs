@@ -124,35 +124,38 @@ fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> R
         place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
     let mount = place::mount_line(&device);
     let trusted = place::trusted(mount.as_ref());
+    let mut refused = None;
     for directory in directories(&trusted) {
         let Ok((socket, _directory)) = place::to_connect(&directory, &device) else { continue };
         let Ok(stream) = UnixStream::connect(&socket) else { continue };
-        return Client::new(path, directory.join(&device), stream, &trusted);
+        match Client::new(path, directory.join(&device), stream, &trusted) {
+            // Anybody can make a directory in /tmp: that must not hide the right one.
+            Err(error) => refused = refused.or(Some(error)),
+            client => return client,
+        }
     }
-    Err(why_not(path, mount))
+    Err(refused.unwrap_or_else(|| why_not(path, mount)))
 }
 
 /// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.
 fn why_not(path: &Path, mount: Option<MountLine>) -> ControlError {
-    let owned = path.to_owned();
-    match mount {
-        Some(mount) if !mount.kind.starts_with("fuse") => {
-            return ControlError::NotDio { path: owned, kind: mount.kind };
-        }
-        None => return ControlError::NotDio { path: owned, kind: "a file system that is not known".to_owned() },
-        Some(mount) => {
-            let (tell, told) = mpsc::channel();
-            let asked = owned.clone();
-            thread::spawn(move || {
-                let _ = tell.send(rustix::fs::statx(CWD, &asked, AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE));
-            });
-            match (told.recv_timeout(Duration::from_secs(2)), mount) {
-                (Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)), _) => ControlError::Gone { path: owned },
-                (Err(_), _) => ControlError::Silent { path: owned },
-                (Ok(_), MountLine { kind, .. }) if kind != "fuse.dio" => ControlError::NotDio { path: owned, kind },
-                (Ok(_), MountLine { user, .. }) => ControlError::NoSocket { path: owned, user: user.unwrap_or(0) },
-            }
-        }
+    let path = path.to_owned();
+    let Some(MountLine { kind, user }) = mount else {
+        return ControlError::NotDio { path, kind: "a file system that is not known".to_owned() };
+    };
+    if !kind.starts_with("fuse") {
+        return ControlError::NotDio { path, kind };
+    }
+    let (tell, told) = mpsc::channel();
+    let asked = path.clone();
+    thread::spawn(move || {
+        let _ = tell.send(rustix::fs::statx(CWD, &asked, AtFlags::STATX_FORCE_SYNC, StatxFlags::TYPE));
+    });
+    match told.recv_timeout(Duration::from_secs(2)) {
+        Ok(Err(Errno::NOTCONN | Errno::CONNABORTED)) => ControlError::Gone { path },
+        Err(_) => ControlError::Silent { path },
+        Ok(_) if kind != "fuse.dio" => ControlError::NotDio { path, kind },
+        Ok(_) => ControlError::NoSocket { path, user: user.unwrap_or(0) },
     }
 }
 

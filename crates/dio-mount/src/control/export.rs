@@ -1,7 +1,7 @@
 //! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
 
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Exports {
     /// A file that is replaced every ten seconds, as the collector of text files of Prometheus' node exporter wants it. It
     /// stays when the mount ends, with `dio_up` 0.
     pub file: Option<PathBuf>,
-    /// A socket on which everyone who connects gets the text. Who may connect is a matter of its directory.
+    /// A socket on which everyone who connects gets the text: everyone who may enter its directory.
     pub socket: Option<PathBuf>,
 }
 
@@ -65,6 +65,8 @@ fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
         std::fs::remove_file(path)?;
     }
     let socket = UnixListener::bind(path)?;
+    // Whatever mask the process has.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
     let stats = Arc::clone(stats);
     Listener::start(socket, path.to_owned(), Service::Text(Box::new(move || prometheus::render(&stats.snapshot()))))
 }

@@ -55,13 +55,16 @@ enum Answer<T> {
     Error(String),
 }
 
+/// Takes over other settings, or says what is wrong with the text.
+pub type Change = dyn Fn(&str) -> Result<(), String> + Send;
+
 /// What the program that serves does on request. Both are called on a thread of the control, one at a time; a mount that
 /// ends waits for a call under way.
 pub struct Commands {
     /// Its settings as the text of options.
     pub settings: Box<dyn Fn() -> String + Send>,
     /// Takes over other settings, or says what is wrong with the text.
-    pub set: Box<dyn Fn(&str) -> Result<(), String> + Send>,
+    pub set: Box<Change>,
 }
 
 impl std::fmt::Debug for Commands {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Most threads. Each runs one transfer at a time, so this is also how many the background has in flight.
-const MOST: usize = 8;
+/// Most threads for transfers. Each runs one at a time, so this is also how many the background has in flight.
+pub(super) const TRANSFERS: usize = 8;
 
 /// A thread that found nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(5);
@@ -23,6 +23,7 @@ pub(super) struct Crew {
 
 #[derive(Debug)]
 struct Shared {
+    most: usize,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -46,8 +47,9 @@ impl std::fmt::Debug for State {
 }
 
 impl Crew {
-    pub(super) fn new() -> Crew {
-        Crew { shared: Arc::new(Shared { state: Mutex::default(), wake: Condvar::new() }) }
+    /// At most so many threads.
+    pub(super) fn new(most: usize) -> Crew {
+        Crew { shared: Arc::new(Shared { most, state: Mutex::default(), wake: Condvar::new() }) }
     }
 
     /// Runs `job` soon; before others if it is `urgent`. False where there is no thread for it, now or later.
@@ -57,7 +59,7 @@ impl Crew {
             return false;
         }
         let waiting = state.urgent.len() + state.jobs.len();
-        if state.idle <= waiting && state.threads < MOST {
+        if state.idle <= waiting && state.threads < self.shared.most {
             let shared = Arc::clone(&self.shared);
             match thread::Builder::new().name("dio-background".into()).spawn(move || shared.work()) {
                 Ok(handle) => {
@@ -133,12 +135,12 @@ mod tests {
 
     #[test]
     fn every_job_is_run_and_urgent_ones_first() {
-        let crew = Crew::new();
+        let crew = Crew::new(TRANSFERS);
         let (send, receive) = mpsc::channel();
         let (open, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         // All threads are held up, so that the order of the rest can be told.
-        for _ in 0..MOST {
+        for _ in 0..TRANSFERS {
             let gate = Arc::clone(&gate);
             assert!(crew.run(false, move || gate.lock().unwrap().recv().unwrap()));
         }
@@ -149,12 +151,12 @@ mod tests {
         open.send(()).unwrap();
         let order: Vec<i32> = (0..20).map(|_| receive.recv().unwrap()).collect();
         assert_eq!(order, (10..20).chain(0..10).collect::<Vec<_>>());
-        (1..MOST).for_each(|_| open.send(()).unwrap());
+        (1..TRANSFERS).for_each(|_| open.send(()).unwrap());
     }
 
     #[test]
     fn what_is_queued_is_run_before_the_end() {
-        let crew = Crew::new();
+        let crew = Crew::new(TRANSFERS);
         let count = Arc::new(Mutex::new(0));
         for _ in 0..100 {
             let count = Arc::clone(&count);

@@ -28,10 +28,11 @@ mod tests;
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use dio::lock::LockPolicy;
 use fuser::{BackingId, FopenFlags};
@@ -47,7 +48,7 @@ use descriptors::About;
 use janitor::{Janitor, Place};
 use memory::Memory;
 use modes::{Way, Wish};
-use shared::{Backing, Common, Handle, Joined, Run, Shared};
+use shared::{Backing, Common, Handle, Joined, Kernel, Run, Shared};
 
 pub use requests::How;
 
@@ -69,8 +70,6 @@ pub type Opener<'a> = &'a dyn Fn(OFlags) -> Result<OwnedFd>;
 pub type MakeBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<BackingId>;
 
 type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Backing>;
-
-type DropPages = Box<dyn Fn(InodeId) + Send + Sync>;
 
 /// The open files of a mount.
 #[derive(Debug)]
@@ -98,7 +97,6 @@ struct Inner {
     next: AtomicU64,
     /// What inodes were like when the last of their handles was closed that used the kernel's cache of the mount.
     signatures: Mutex<HashMap<InodeId, Signature>>,
-    drop_pages: Arc<OnceLock<DropPages>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -111,7 +109,8 @@ impl Files {
     /// No file is open. `passthrough` says that the kernel may be given files to use by itself.
     pub fn new(live: Live, policy: LockPolicy, stats: Arc<Stats>, passthrough: bool) -> Files {
         let memory = Memory::new(live.clone());
-        let common = Common { live, memory, crew: Crew::new(), janitor: Janitor::default(), epoch: AtomicU64::new(0) };
+        let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
+        let common = Common { live, memory, crew, kernel, janitor, epoch: AtomicU64::new(0) };
         let inner = Arc::new(Inner {
             policy,
             passthrough,
@@ -121,7 +120,6 @@ impl Files {
             handles: RwLock::default(),
             next: AtomicU64::new(1),
             signatures: Mutex::default(),
-            drop_pages: Arc::default(),
         });
         janitor::employ(&inner);
         let ask = |answer: fn(&Inner) -> u64| {
@@ -134,10 +132,10 @@ impl Files {
         Files(inner)
     }
 
-    /// How to have the kernel drop its cache of an inode of the mount (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread
-    /// of the background, never while a request is being served by it.
-    pub fn on_drop_pages(&self, drop_pages: impl Fn(InodeId) + Send + Sync + 'static) {
-        let _ = self.0.drop_pages.set(Box::new(drop_pages));
+    /// How to have the kernel drop its cache of a range of an inode of the mount, all of it where the range is empty
+    /// (`FUSE_NOTIFY_INVAL_INODE`). It is called in a thread of its own, never while a request is being served by it.
+    pub fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
+        self.0.common.kernel.on_drop_pages(drop_pages);
     }
 
     /// The access with which a file is best created that a program creates with `flags`: see [`Files::adopt`].
@@ -159,7 +157,7 @@ impl Files {
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
         let fd = descriptors::open_for(opener, flags)?;
-        let wish = Wish { mode, flags, policy: self.0.policy };
+        let wish = self.0.wish(mode, flags);
         let opened = self.0.enter(ino, path, fd, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))?;
         if flags.contains(OFlags::TRUNC)
             && let Err(errno) = self.set_size(ino, Some(opened.handle), 0, opener)
@@ -183,7 +181,7 @@ impl Files {
         mode: Mode,
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
-        let wish = Wish { mode, flags, policy: self.0.policy };
+        let wish = self.0.wish(mode, flags);
         self.0.enter(ino, path, created, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))
     }
 
@@ -311,6 +309,10 @@ impl Inner {
         self.signatures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wish(&self, mode: Mode, flags: OFlags) -> Wish {
+        Wish { mode, flags, policy: self.policy, gather: self.common.live.get().gather }
+    }
+
     fn find(&self, ino: InodeId) -> Option<Arc<Shared>> {
         self.inodes().get(&ino).cloned()
     }
@@ -350,7 +352,17 @@ impl Inner {
         let flags = wish.flags(way, unchanged);
         let told = shared.errors.begin();
         let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
-        let handle = Arc::new(Handle { shared, wish, way, told, ahead, run, filled, wrote: false.into() });
+        let handle = Arc::new(Handle {
+            shared,
+            wish,
+            way,
+            told,
+            ahead,
+            run,
+            filled,
+            wrote: false.into(),
+            dropped: AtomicU64::new(0),
+        });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
         Ok(Opened { handle: number, flags, backing: backing.and_then(|Backing(number)| number) })
@@ -415,7 +427,8 @@ impl Inner {
             shared.errors.record(errno);
         }
         if filled {
-            self.drop_kernel_pages(shared);
+            shared.about.figures.count(Event::BecameDirect, 0);
+            self.common.kernel.drop_pages(shared.ino, 0..0);
         }
     }
 
@@ -428,20 +441,6 @@ impl Inner {
         if let Some(now) = now {
             signatures.insert(shared.ino, now);
         }
-    }
-
-    /// Has the kernel drop what it has in its cache of the mount.
-    fn drop_kernel_pages(&self, shared: &Arc<Shared>) {
-        if self.drop_pages.get().is_none() {
-            return;
-        }
-        let (drop_pages, ino) = (Arc::clone(&self.drop_pages), shared.ino);
-        shared.about.figures.count(Event::BecameDirect, 0);
-        self.common.crew.run(false, move || {
-            if let Some(drop_pages) = drop_pages.get() {
-                drop_pages(ino);
-            }
-        });
     }
 }
 

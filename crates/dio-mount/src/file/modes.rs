@@ -3,6 +3,7 @@
 //! | mode | the kernel's way | its flags |
 //! |---|---|---|
 //! | direct, concurrent, auto | every request comes here | `FOPEN_DIRECT_IO` |
+//! | the same, gathering | the kernel's cache of this mount, dropped behind the reader | none |
 //! | cached, privileged | the kernel reads, writes and maps the source itself | `FOPEN_PASSTHROUGH` |
 //! | cached otherwise | the kernel's cache of this mount; what it lacks comes from here | none, or `FOPEN_KEEP_CACHE` |
 //!
@@ -37,6 +38,8 @@ pub(super) struct Wish {
     pub(super) mode: Mode,
     pub(super) flags: OFlags,
     pub(super) policy: LockPolicy,
+    /// Readers may go through the kernel's cache of the mount, which gathers small requests into large ones.
+    pub(super) gather: bool,
 }
 
 impl Wish {
@@ -47,8 +50,13 @@ impl Wish {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
             Mode::Cached if backed => Way::Source,
             Mode::Cached => Way::Cache,
+            _ if self.gathers() && !backed => Way::Cache,
             Mode::Direct | Mode::Concurrent | Mode::Auto => Way::Requests,
         }
+    }
+
+    fn gathers(&self) -> bool {
+        self.gather && self.flags & OFlags::RWMODE == OFlags::RDONLY && self.is_buffered()
     }
 
     /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file. `unchanged` says that what the
@@ -83,7 +91,7 @@ mod tests {
     use super::*;
 
     fn wish(mode: Mode, flags: OFlags) -> Wish {
-        Wish { mode, flags, policy: LockPolicy::Range }
+        Wish { mode, flags, policy: LockPolicy::Range, gather: false }
     }
 
     #[test]
@@ -100,9 +108,18 @@ mod tests {
     }
 
     #[test]
+    fn only_readers_gather() {
+        let gather = |flags| Wish { gather: true, ..wish(Mode::Direct, flags) }.way(false);
+        assert_eq!(gather(OFlags::RDONLY), Way::Cache);
+        for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {
+            assert_eq!(gather(flags), Way::Requests);
+        }
+    }
+
+    #[test]
     fn only_file_locks_leave_writers_to_the_kernel() {
         let parallel = |mode, policy| {
-            let flags = Wish { mode, flags: OFlags::RDWR, policy }.flags(Way::Requests, false);
+            let flags = Wish { policy, ..wish(mode, OFlags::RDWR) }.flags(Way::Requests, false);
             assert!(flags.contains(FopenFlags::FOPEN_DIRECT_IO));
             flags.contains(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES)
         };

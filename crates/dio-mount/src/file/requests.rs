@@ -57,6 +57,9 @@ impl Handle {
         if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
             shared.about.figures.count(Event::BecameCached, 0);
         }
+        if cache && !self.is_cached() {
+            self.drop_behind(offset);
+        }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         let routes = shared.routes();
         // What is pending and wanted is written first.
@@ -235,7 +238,8 @@ impl Shared {
             return start;
         }
         // Not what is known: the file may be shorter by now, cut off beside the mount.
-        let old = self.end(descriptors).unwrap_or(0);
+        let pending = self.behind.end().filter(|pending| *pending == start);
+        let old = pending.or_else(|| self.end(descriptors).ok()).unwrap_or(0);
         self.known_end.fetch_max(end.max(old), Ordering::Relaxed);
         if end > old {
             self.about.figures.count(Event::Extend, end - old);

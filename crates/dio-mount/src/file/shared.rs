@@ -1,5 +1,6 @@
 //! An inode with open handles: what they have in common.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -24,15 +25,55 @@ use crate::names::InodeId;
 use crate::options::{Live, Mode};
 use crate::stats::Event;
 
+/// Bytes of the kernel's cache that are dropped at a time behind a reader, and that are left to it.
+const DROPPED: u64 = 8 << 20;
+const KEPT: u64 = 2 << 20;
+
 /// What all inodes have in common.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) live: Live,
     pub(super) memory: Arc<Memory>,
     pub(super) crew: Crew,
+    pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
     /// Writes to the source of what had been acknowledged before. Counted before what is pending becomes less.
     pub(super) epoch: AtomicU64,
+}
+
+type DropPages = Box<dyn Fn(InodeId, Range<u64>) + Send + Sync>;
+
+/// What the kernel is told without being asked.
+pub(super) struct Kernel {
+    drop_pages: OnceLock<Arc<DropPages>>,
+    /// A thread of its own, since the kernel may keep it waiting for requests in hand, which may wait for the others.
+    crew: Crew,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel").finish_non_exhaustive()
+    }
+}
+
+impl Default for Kernel {
+    fn default() -> Kernel {
+        Kernel { drop_pages: OnceLock::new(), crew: Crew::new(1) }
+    }
+}
+
+impl Kernel {
+    /// How to tell it.
+    pub(super) fn on_drop_pages(&self, drop_pages: impl Fn(InodeId, Range<u64>) + Send + Sync + 'static) {
+        let _ = self.drop_pages.set(Arc::new(Box::new(drop_pages)));
+    }
+
+    /// Has it drop a part of its cache of an inode of the mount, soon.
+    pub(super) fn drop_pages(&self, ino: InodeId, range: Range<u64>) {
+        if let Some(drop_pages) = self.drop_pages.get().cloned() {
+            self.crew.run(false, move || drop_pages(ino, range));
+        }
+    }
 }
 
 /// The file that the kernel reads, writes and maps itself. Without a number only in tests, which have no kernel.
@@ -241,6 +282,8 @@ pub(super) struct Handle {
     pub(super) wrote: AtomicBool,
     /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.
     pub(super) filled: AtomicBool,
+    /// Up to where the kernel was told to drop what it has read.
+    pub(super) dropped: AtomicU64,
 }
 
 impl Handle {
@@ -251,6 +294,18 @@ impl Handle {
 
     pub(super) fn is_cached(&self) -> bool {
         self.wish.mode == Mode::Cached
+    }
+
+    /// Has the kernel drop what it has cached behind a reader that has come to `at`, now and then.
+    pub(super) fn drop_behind(&self, at: u64) {
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        if at < dropped {
+            // It began anew.
+            self.dropped.store(at, Ordering::Relaxed);
+        } else if at - dropped >= DROPPED + KEPT {
+            self.dropped.store(at - KEPT, Ordering::Relaxed);
+            self.shared.common.kernel.drop_pages(self.shared.ino, dropped..at - KEPT);
+        }
     }
 }
 

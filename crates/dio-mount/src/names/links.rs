@@ -1,6 +1,7 @@
 //! Names given, taken away and changed.
 
 use std::ffi::OsStr;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::Result;
@@ -75,6 +76,7 @@ impl Names {
         let (from, to) = (self.descriptor(parent)?, self.descriptor(new_parent)?);
         let moved = self.watch(&from, parent, name);
         let other = self.watch(&to, new_parent, new_name);
+        self.renames.fetch_add(1, Ordering::SeqCst);
         let renamed = renameat_with(&*from, name, &*to, new_name, flags);
         // Two names of one inode: nothing happens.
         let same = moved.as_ref().zip(other.as_ref()).is_some_and(|(a, b)| a.inode == b.inode);

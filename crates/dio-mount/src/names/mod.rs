@@ -128,6 +128,8 @@ pub struct Names {
     directories: Directories,
     /// `st_dev` of the mount that this tree is served by; 0 while nobody said.
     own_device: AtomicU64,
+    /// Renames that were begun, each counted while what it moves is pinned.
+    renames: AtomicU64,
 }
 
 /// What can be different in tests.
@@ -171,6 +173,7 @@ impl Names {
             callers: how.act_as_callers.then(Callers::new).transpose()?,
             directories: Directories::default(),
             own_device: AtomicU64::new(0),
+            renames: AtomicU64::new(0),
         })
     }
 

@@ -222,7 +222,14 @@ impl Names {
         if let Some(place) = self.shared.lock().descriptors.get(inode) {
             return Ok(place);
         }
-        self.find_again(inode)
+        loop {
+            let renames = self.renames.load(Ordering::SeqCst);
+            match self.find_again(inode) {
+                // Perhaps by names that were being changed: what was moved is pinned, or has its new name by now.
+                Err(Errno::STALE) if self.renames.load(Ordering::SeqCst) != renames => {}
+                other => return other,
+            }
+        }
     }
 
     /// The index of the mount where an inode was found.

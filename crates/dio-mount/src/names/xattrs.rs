@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{OFlags, XattrFlags, fsetxattr, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
 
 use super::attributes::path_of;
@@ -38,6 +38,24 @@ impl Names {
     pub fn set_xattr(&self, inode: InodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
         let place = self.descriptor(inode)?;
         setxattr(path_of(&place), name, value, flags)
+    }
+
+    /// Sets an ACL (`system.posix_acl_access`, `system.posix_acl_default`) as the caller, who owns the inode: of somebody
+    /// outside its group the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
+    /// `fs/posix_acl.c`), which it would leave to the server.
+    ///
+    /// # Errors
+    /// As [`Names::set_xattr`].
+    pub fn set_acl(&self, caller: Caller, inode: InodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
+        // A place can be named in /proc by the server alone. Pipes and devices, which are not opened, have no such bit
+        // that would mean anything.
+        match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Err(Errno::INVAL) => self.set_xattr(inode, name, value, flags),
+            file => {
+                let file = file?;
+                self.as_caller_in_full(caller, || fsetxattr(&file, name, value, flags))
+            }
+        }
     }
 
     /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.

@@ -21,7 +21,8 @@ use crate::options::{Mode, Rules, Settings};
 /// Options of a mount about which nothing was said.
 pub(super) fn options() -> Options {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
-    let settings = Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit: 1 << 20 };
+    let settings =
+        Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit: 1 << 20, gather: false };
     Options {
         settings,
         lock: LockPolicy::Range,

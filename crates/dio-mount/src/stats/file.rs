@@ -106,7 +106,7 @@ impl FileStats {
 
     /// Bytes that did not pass through an attached source, by class and reason (for what reads and writes by descriptor).
     pub fn add(&self, counters: &Counters) {
-        self.cells.sources().done.add_counters(counters, &Counters::default());
+        self.cells.sources().done().add_counters(counters, &Counters::default());
     }
 
     /// The path by which the inode was opened first, as it was then.
@@ -157,8 +157,8 @@ impl Cells {
 struct Sources {
     attached: Vec<Numbered>,
     next: u64,
-    /// Of sources that are detached, and locks as far as they were told.
-    done: Figures,
+    /// Of sources that are detached, and locks as far as they were told. Made when there is anything.
+    done: Option<Box<Figures>>,
     /// All sources of an inode have one lock, so it is read of any of them. Invariant: set while any is attached.
     locks: Option<Locks>,
 }
@@ -186,6 +186,10 @@ struct Locks {
 }
 
 impl Sources {
+    fn done(&mut self) -> &mut Figures {
+        self.done.get_or_insert_default()
+    }
+
     fn attach(&mut self, source: Arc<dyn Source>, lock: Wait) -> u64 {
         self.tell_locks();
         let number = self.next;
@@ -202,7 +206,7 @@ impl Sources {
         let Some(place) = self.attached.iter().position(|each| each.number == number) else { return };
         self.tell_locks();
         let gone = self.attached.swap_remove(place);
-        self.done.add_counters(&gone.source.counters(), &gone.before);
+        self.done().add_counters(&gone.source.counters(), &gone.before);
         if self.attached.is_empty() {
             self.locks = None;
         }
@@ -212,14 +216,16 @@ impl Sources {
     fn tell_locks(&mut self) {
         if let (Some(locks), Some(any)) = (&mut self.locks, self.attached.first()) {
             let now = any.source.lock_stats();
-            self.done.add_locks(&now, &locks.told, locks.lock);
+            self.done.get_or_insert_default().add_locks(&now, &locks.told, locks.lock);
             locks.told = now;
         }
     }
 
     fn add_to(&mut self, sum: &mut Figures) {
         self.tell_locks();
-        sum.plus(&self.done);
+        if let Some(done) = &self.done {
+            sum.plus(done);
+        }
         for each in &self.attached {
             sum.add_counters(&each.source.counters(), &each.before);
         }

@@ -12,7 +12,8 @@ struct Entry {
     since: u64,
     /// Requests since the mount began, at most: it begins with those of the path whose place it took.
     weight: u64,
-    figures: Figures,
+    /// Apart, since looking for the least weight passes over all entries.
+    figures: Box<Figures>,
 }
 
 /// Paths with most requests, by the algorithm *space-saving* (Metwally, Agrawal, El Abbadi: Efficient computation of frequent
@@ -39,7 +40,7 @@ impl Kept {
             return;
         }
         let inherited = if self.entries.len() < self.places { 0 } else { self.give_up_least() };
-        self.entries.insert(path, Entry { since, weight: inherited + weight, figures: figures.clone() });
+        self.entries.insert(path, Entry { since, weight: inherited + weight, figures: Box::new(figures.clone()) });
     }
 
     /// Makes a place free; returns the weight that it had.
@@ -52,7 +53,7 @@ impl Kept {
 
     /// Paths, what was done by them, and since when; in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PathBuf, u64, &Figures)> {
-        self.entries.iter().map(|(path, entry)| (path, entry.since, &entry.figures))
+        self.entries.iter().map(|(path, entry)| (path, entry.since, entry.figures.as_ref()))
     }
 }
 

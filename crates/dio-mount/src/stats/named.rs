@@ -14,7 +14,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Event, Gauge, Kind, Operation, Wait};
 
 /// What has a fixed list of values with names.
-pub trait Named: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
+pub trait Named: Copy + fmt::Debug + Eq + Send + Sync + 'static {
+    /// An array with a number for each value.
+    type Counts: AsRef<[u64]> + AsMut<[u64]> + Clone + Default + Eq + Send + Sync;
+
+    /// The same for threads to add to.
+    type Cells: AsRef<[AtomicU64]> + Default + Send + Sync;
+
     /// The values, in the order of [`Named::index`].
     const LIST: &'static [Self];
 
@@ -28,6 +34,9 @@ pub trait Named: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
 macro_rules! named {
     ($($kind:ty: $label:expr;)*) => {$(
         impl Named for $kind {
+            type Counts = [u64; <$kind>::ALL.len()];
+            type Cells = [AtomicU64; <$kind>::ALL.len()];
+
             const LIST: &'static [Self] = &<$kind>::ALL;
 
             fn label(self) -> &'static str {
@@ -68,25 +77,24 @@ fn reason_label(reason: Reason) -> &'static str {
 /// A number for each value of `K`. As JSON an object of those that are not 0; names that are not known are skipped when
 /// it is read, so that programs of different versions understand each other.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tally<K> {
-    counts: Vec<u64>,
-    kind: PhantomData<K>,
+pub struct Tally<K: Named> {
+    counts: K::Counts,
 }
 
 impl<K: Named> Tally<K> {
     /// The number of one value.
     pub fn get(&self, key: K) -> u64 {
-        self.counts[key.index()]
+        self.counts.as_ref()[key.index()]
     }
 
     /// The sum over all values.
     pub fn total(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+        self.counts.as_ref().iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     /// Raises the number of one value.
     pub fn add(&mut self, key: K, more: u64) {
-        let count = &mut self.counts[key.index()];
+        let count = &mut self.counts.as_mut()[key.index()];
         *count = count.wrapping_add(more);
     }
 
@@ -101,25 +109,25 @@ impl<K: Named> Tally<K> {
     }
 
     fn combine(&mut self, other: &Tally<K>, with: fn(u64, u64) -> u64) {
-        for (count, other) in self.counts.iter_mut().zip(&other.counts) {
+        for (count, other) in self.counts.as_mut().iter_mut().zip(other.counts.as_ref()) {
             *count = with(*count, *other);
         }
     }
 
     /// Whether no number is lower than in the other.
     pub fn at_least(&self, other: &Tally<K>) -> bool {
-        self.counts.iter().zip(&other.counts).all(|(count, other)| count >= other)
+        self.counts.as_ref().iter().zip(other.counts.as_ref()).all(|(count, other)| count >= other)
     }
 
     /// Values and numbers, in the order of the values.
     pub fn iter(&self) -> impl Iterator<Item = (K, u64)> + '_ {
-        K::LIST.iter().copied().zip(self.counts.iter().copied())
+        K::LIST.iter().copied().zip(self.counts.as_ref().iter().copied())
     }
 }
 
 impl<K: Named> Default for Tally<K> {
     fn default() -> Self {
-        Tally { counts: vec![0; K::LIST.len()], kind: PhantomData }
+        Tally { counts: K::Counts::default() }
     }
 }
 
@@ -166,23 +174,22 @@ impl<'de, K: Named> Visitor<'de> for TallyVisitor<K> {
 }
 
 /// A [`Tally`] that threads add to. Statistics only: no order between its numbers is promised.
-pub(super) struct Live<K> {
-    counts: Box<[AtomicU64]>,
-    kind: PhantomData<K>,
+pub(super) struct Live<K: Named> {
+    counts: K::Cells,
 }
 
 impl<K: Named> Live<K> {
     pub(super) fn add(&self, key: K, more: u64) {
-        self.counts[key.index()].fetch_add(more, Ordering::Relaxed);
+        self.counts.as_ref()[key.index()].fetch_add(more, Ordering::Relaxed);
     }
 
     pub(super) fn total(&self) -> u64 {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.counts.as_ref().iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Adds the present numbers to `sum`.
     pub(super) fn add_to(&self, sum: &mut Tally<K>) {
-        for (key, count) in K::LIST.iter().zip(&self.counts) {
+        for (key, count) in K::LIST.iter().zip(self.counts.as_ref()) {
             sum.add(*key, count.load(Ordering::Relaxed));
         }
     }
@@ -190,7 +197,7 @@ impl<K: Named> Live<K> {
 
 impl<K: Named> Default for Live<K> {
     fn default() -> Self {
-        Live { counts: K::LIST.iter().map(|_| AtomicU64::new(0)).collect(), kind: PhantomData }
+        Live { counts: K::Cells::default() }
     }
 }
 

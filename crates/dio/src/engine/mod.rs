@@ -10,6 +10,7 @@ mod os;
 mod select;
 pub mod sim;
 mod uring;
+mod workers;
 
 use std::io;
 use std::sync::Arc;

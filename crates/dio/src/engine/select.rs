@@ -42,12 +42,12 @@ impl Selection {
     pub fn probe() -> Result<Selection, SelectionError> {
         let forced = std::env::var(ENGINE_VARIABLE).unwrap_or_default();
         match forced.as_str() {
-            "" => Ok(match Uring::new(1) {
-                Ok(_) => Selection { kind: EngineKind::Uring, reason: None },
+            "" => Ok(match Uring::check_workers() {
+                Ok(()) => Selection { kind: EngineKind::Uring, reason: None },
                 Err(error) => Selection { kind: EngineKind::Blocking, reason: Some(error.to_string()) },
             }),
             "uring" => {
-                Uring::new(1)?;
+                Uring::check_workers()?;
                 Ok(Selection { kind: EngineKind::Uring, reason: None })
             }
             "blocking" => {
@@ -67,7 +67,8 @@ impl Selection {
     }
 
     /// Makes an engine of the chosen kind. A ring that was possible when probed may be refused later (descriptors or
-    /// locked memory run out): then this one engine is a pool of threads, with the same results.
+    /// locked memory run out): then this one engine is a pool of threads, with the same results. One whose worker threads are
+    /// refused later has its calling thread do their work.
     pub fn engine(&self, depth: usize) -> Box<dyn Engine> {
         self.or_threads(depth, Uring::new)
     }

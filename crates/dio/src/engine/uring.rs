@@ -5,11 +5,15 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use super::os::rw_flags;
+use super::workers::{self, SHORTAGE};
 use super::{Done, Engine, Kind, Op};
 use crate::block::Pool;
 
@@ -27,6 +31,9 @@ pub enum UringError {
     /// The kernel is older than an operation we need.
     #[error("this kernel's io_uring lacks {0}")]
     Lacks(&'static str),
+    /// The kernel can start no thread for what it cannot do at once.
+    #[error("io_uring gets no worker thread: {0}")]
+    NoWorkers(String),
 }
 
 /// Runs operations on one ring.
@@ -36,6 +43,10 @@ pub struct Uring {
     /// sees memory or a file that has gone.
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    /// Run in the calling thread for lack of a worker thread, and not yet given back.
+    here: Vec<Done>,
+    /// The thread that started the latest operation.
+    submitter: Option<ThreadId>,
     /// The pool whose region is registered as buffer 0. Held, so the memory outlives the registration.
     attached: Option<Pool>,
 }
@@ -60,6 +71,10 @@ const MOST_ENTRIES: usize = 32768;
 
 /// Operations are submitted early when they are one in so many of those running, or more.
 const LARGEST_SHARE: usize = 2;
+
+/// How long a worker thread may take to do nothing. The kernel gives up long before ([`workers`]); one that does not is given
+/// up.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Operations that the ring must know, with the names that messages use.
 const NEEDED: [(u8, &str); 7] = [
@@ -112,7 +127,38 @@ impl Uring {
         }
         let depth = depth.min(MOST_ENTRIES);
         let slots = (0..depth).map(|_| None).collect();
-        Ok(Uring { ring, slots, free: (0..depth).rev().collect(), attached: None })
+        let free = (0..depth).rev().collect();
+        Ok(Uring { ring, slots, free, here: Vec::new(), submitter: None, attached: None })
+    }
+
+    /// Whether there are rings, and the kernel starts worker threads for them: one is made to do nothing.
+    ///
+    /// # Errors
+    /// As [`Uring::new`]; [`UringError::NoWorkers`].
+    pub(crate) fn check_workers() -> Result<(), UringError> {
+        let mut uring = Uring::new(1)?;
+        let ring = &mut uring.ring;
+        // Kernels that cannot wait for a limited time (before 5.11) have workers that are no threads of the user.
+        if !ring.params().is_feature_ext_arg() {
+            return Ok(());
+        }
+        let nothing = opcode::Nop::new().build().flags(squeue::Flags::ASYNC);
+        // SAFETY: a request that does nothing refers to no memory.
+        unsafe { ring.submission().push(&nothing) }.expect("a new queue has room");
+        let (start, patience) = (Instant::now(), types::Timespec::from(PATIENCE));
+        while start.elapsed() < PATIENCE {
+            // Whatever it answers, a time that is over and a signal among it, the completion is there or is not.
+            let _ = ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&patience));
+            if let Some(completion) = ring.completion().next() {
+                return raw_result(&completion).map(|_| ()).map_err(|_| UringError::NoWorkers(workers::limits()));
+            }
+        }
+        Err(UringError::NoWorkers(workers::limits()))
+    }
+
+    /// Operations started and not yet completed by the ring.
+    fn in_ring(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     /// The submission entry of an operation. Its pointers stay valid because the slot owns what they point to.
@@ -160,7 +206,7 @@ impl Uring {
     /// A single operation is never submitted here, so that it costs one system call together with the wait.
     fn keep_busy(&mut self) {
         let queued = self.ring.submission().len();
-        let running = self.in_flight() - queued;
+        let running = self.in_ring() - queued;
         if queued > 0 && queued * LARGEST_SHARE >= running {
             // What is refused now (EAGAIN, EBUSY, EINTR) stays queued until `finish`.
             let _ = self.ring.submit();
@@ -172,9 +218,28 @@ impl Uring {
             let index = completion.user_data() as usize;
             let slot = self.slots[index].take().expect("a completion answers an operation in flight");
             self.free.push(index);
-            done.push(Done { op: slot.op, result: raw_result(&completion) });
+            match raw_result(&completion) {
+                Err(Errno::CANCELED) => {
+                    if self.submitter == Some(std::thread::current().id()) {
+                        SHORTAGE.note(slot.op.kind);
+                    }
+                    done.push(run(slot.op));
+                }
+                result => done.push(Done { op: slot.op, result }),
+            }
         }
     }
+}
+
+/// One attempt in the calling thread.
+///
+/// For what the ring gave up (ECANCELED): it had to wait, and there was no thread that could. Either the kernel may start no
+/// worker thread ([`workers`]), or the thread that submitted it has ended and took with it what had not started (kernel,
+/// `io_uring/cancel.c`). Of the operation nothing has been done then: the ring reports what was.
+fn run(mut op: Op) -> Done {
+    let medium = Arc::clone(&op.medium);
+    let result = medium.transfer(&mut op);
+    Done { op, result }
 }
 
 /// Entries of the submission queue for `depth` operations: a power of two (`io_uring_setup(2)`).
@@ -218,15 +283,20 @@ impl Engine for Uring {
     }
 
     fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.in_ring() + self.here.len()
     }
 
     fn start(&mut self, op: Op) -> Result<(), Op> {
-        if self.free.is_empty() {
+        if self.in_flight() >= self.depth() {
             return Err(op);
         }
         self.keep_busy();
+        if SHORTAGE.holds(op.kind) {
+            self.here.push(run(op));
+            return Ok(());
+        }
         let Some(index) = self.free.pop() else { return Err(op) };
+        self.submitter = Some(std::thread::current().id());
         let mut slot = Slot { op, vector: Vec::new() };
         let entry = match self.entry(&mut slot) {
             Ok(entry) => entry.user_data(index as u64),
@@ -242,6 +312,7 @@ impl Engine for Uring {
 
     fn finish(&mut self, min: usize, done: &mut Vec<Done>) -> io::Result<()> {
         let wanted = done.len() + min.min(self.in_flight());
+        done.append(&mut self.here);
         let mut looked = false;
         loop {
             self.take_completed(done);
@@ -251,7 +322,7 @@ impl Engine for Uring {
             drop(submission);
             // On a ring of one thread, completions wait for this thread to look. Once: the flag that says so can be left
             // set when there is nothing any more (seen: all completions taken, and the flag never cleared).
-            let look = work && !looked && self.in_flight() > 0;
+            let look = work && !looked && self.in_ring() > 0;
             if missing == 0 && !queued && !look {
                 return Ok(());
             }

@@ -6,11 +6,12 @@ use io_uring::IoUring;
 use rustix::process::Resource;
 
 use super::{Answer, words};
+use crate::engine::Uring;
 
 /// What this process may do with io_uring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
-    /// Whether a ring could be set up.
+    /// Whether a ring could be set up, with a worker thread for what it cannot do at once.
     pub available: Answer,
     /// `kernel.io_uring_disabled`: 0 allowed, 1 for a group only, 2 for nobody; `None` before Linux 6.6.
     pub disabled: Option<u32>,
@@ -21,13 +22,13 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Sets up a small ring and takes it down again.
+    /// Sets up a small ring, sees whether it gets a worker thread, and takes it down again.
     pub(super) fn probe() -> Self {
         let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
             .ok()
             .and_then(|text| text.trim().parse().ok());
         let available = match IoUring::new(4) {
-            Ok(_) => Answer::Yes,
+            Ok(_) => Uring::check_workers().map_or_else(|error| Answer::No(error.to_string()), |()| Answer::Yes),
             Err(error) => Answer::No(refusal(&error, disabled)),
         };
         Self {

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::{PoisonError, RwLock};
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -153,20 +154,29 @@ fn measure(directory: &Path, direct: &File, buffer: &Buffer, block: u64) -> io::
 
 /// Overwrites every part by a thread of its own for one round; returns all writes and the time they took.
 fn overwrite(parts: &[Part<'_>], data: &[u8]) -> io::Result<(u64, Duration)> {
-    let ready = Barrier::new(parts.len());
-    let started = Instant::now();
-    let counts: io::Result<Vec<u64>> = std::thread::scope(|scope| {
-        let writers: Vec<_> = parts.iter().map(|part| scope.spawn(|| overwrite_part(*part, data, &ready))).collect();
-        writers
-            .into_iter()
-            .map(|writer| writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    Ok((counts?.iter().sum(), started.elapsed()))
+    // Held until all are there; false then if not all can be had.
+    let ready = &RwLock::new(false);
+    std::thread::scope(|scope| {
+        let mut all = ready.write().unwrap_or_else(PoisonError::into_inner);
+        let start = |part| {
+            Builder::new().name("dio-probe".into()).spawn_scoped(scope, move || overwrite_part(part, data, ready))
+        };
+        let writers: io::Result<Vec<_>> = parts.iter().copied().map(start).collect();
+        *all = writers.is_ok();
+        drop(all);
+        let started = Instant::now();
+        let join = |writer: ScopedJoinHandle<'_, io::Result<u64>>| {
+            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        let counts: Vec<u64> = writers?.into_iter().map(join).collect::<io::Result<_>>()?;
+        Ok((counts.iter().sum(), started.elapsed()))
+    })
 }
 
-fn overwrite_part(part: Part<'_>, data: &[u8], ready: &Barrier) -> io::Result<u64> {
-    ready.wait();
+fn overwrite_part(part: Part<'_>, data: &[u8], ready: &RwLock<bool>) -> io::Result<u64> {
+    if !*ready.read().unwrap_or_else(PoisonError::into_inner) {
+        return Ok(0);
+    }
     let deadline = Instant::now() + ROUND;
     let blocks = SPAN / data.len() as u64;
     let mut writes = 0;

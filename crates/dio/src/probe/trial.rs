@@ -130,7 +130,7 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
     let watching = Barrier::new(2);
     let done = AtomicBool::new(false);
     let (result, passed) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
+        let watch = || {
             watching.wait();
             let mut most = 0;
             while !done.load(Ordering::Relaxed) {
@@ -138,12 +138,14 @@ fn watched(file: &File, range: &Range<u64>, io: impl FnOnce() -> io::Result<()>)
                 most = most.max(residency::resident_in(file, range.clone()).unwrap_or(0));
             }
             most
-        });
+        };
+        let watcher = std::thread::Builder::new().name("dio-probe".into()).spawn_scoped(scope, watch);
+        let watcher = watcher.map_err(no_trial)?;
         watching.wait();
         let result = io();
         done.store(true, Ordering::Relaxed);
-        (result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
+        Ok::<_, Failure>((result, watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+    })?;
     result.map_err(Failure::Refused)?;
     let left = left(file, range)?;
     Ok(Left { passed, ..left })

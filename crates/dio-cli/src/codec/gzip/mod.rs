@@ -14,9 +14,10 @@
 //! decompression to find; and it would have one check value, at its end.
 //!
 //! # What is read
-//! Anything that gunzip reads. Members whose size is in the header (`IG`, or `BC` of BGZF) and that are not large are
-//! decompressed at once by all workers; all others are decompressed as a stream, by one thread, while others read and
-//! write. A size that is not true is found out and not relied on.
+//! What gunzip reads, but for one kind of damage that it does not look at. Members whose size is in the header (`IG`, or
+//! `BC` of BGZF) and that are not large are decompressed at once by all workers; all others are decompressed as a stream,
+//! by one thread, while others read and write. A size that does not lead to another member or to the end is not relied on;
+//! one that leads over whole members to a later one is an error.
 //!
 //! # Memory
 //! At most `2 × workers + 2` pieces are in work: when encoding 4 MiB and a little for each, and for each worker what its

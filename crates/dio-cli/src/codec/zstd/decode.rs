@@ -47,8 +47,25 @@ pub fn decode(
     how: &Decode,
 ) -> Result<Moved, DecodeError> {
     if filled(input).map_err(DecodeError::Read)?.len() < LITTLE {
-        return Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] });
+        return here(input, output, how);
     }
+    match beside(input, output, how) {
+        Some(decoded) => decoded,
+        None => here(input, output, how),
+    }
+}
+
+/// Decodes and writes in turn.
+fn here(input: &mut (dyn BufRead + Send), output: &mut (dyn Write + Send), how: &Decode) -> Result<Moved, DecodeError> {
+    Decoder::new(input, how)?.run(&mut Here { output, buffer: vec![0; BUFFER] })
+}
+
+/// Decodes in a thread and writes in the calling one; `None`, with nothing done, if there is no thread to be had.
+fn beside(
+    input: &mut (dyn BufRead + Send),
+    output: &mut (dyn Write + Send),
+    how: &Decode,
+) -> Option<Result<Moved, DecodeError>> {
     let (full, to_write) = sync_channel::<Vec<u8>>(BUFFERS);
     let (emptied, free) = sync_channel::<Vec<u8>>(BUFFERS);
     for _ in 0..BUFFERS {
@@ -56,8 +73,7 @@ pub fn decode(
     }
     thread::scope(|threads| {
         let work = move || Decoder::new(input, how)?.run(&mut Across { full, free, buffer: Vec::new() });
-        let decoder =
-            thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).map_err(DecodeError::Read)?;
+        let decoder = thread::Builder::new().name("zstd".into()).spawn_scoped(threads, work).ok()?;
         let mut failed = None;
         for buffer in to_write {
             if let Err(error) = output.write_all(&buffer) {
@@ -70,7 +86,7 @@ pub fn decode(
         // It notices that nobody takes its buffers, or gives it any.
         drop(emptied);
         let decoded = decoder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        failed.map_or(decoded, Err)
+        Some(failed.map_or(decoded, Err))
     })
 }
 

@@ -66,8 +66,9 @@ pub fn encode(
     output: &mut (dyn Write + Send),
     how: &Encode,
 ) -> Result<Moved, EncodeError> {
-    let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
-    prepare(&mut context, how).map_err(refused)?;
+    let mut context = prepared(how)?;
+    // The library starts its threads when it first gets something to do, and fails if it gets fewer than it asked for.
+    let mut starting = how.workers > 0;
     let (mut bytes, mut made) = (vec![0; BLOCK], vec![0; BLOCK]);
     let mut moved = Moved { members: 1, ..Moved::default() };
     loop {
@@ -81,7 +82,15 @@ pub fn encode(
         let mut from = InBuffer::around(&bytes[..count]);
         loop {
             let mut to = OutBuffer::around(&mut made[..]);
-            let left = context.compress_stream2(&mut to, &mut from, step).map_err(refused)?;
+            let left = match context.compress_stream2(&mut to, &mut from, step) {
+                Err(_) if starting => {
+                    (context, starting) = (prepared(&Encode { workers: 0, ..how.clone() })?, false);
+                    from = InBuffer::around(&bytes[..count]);
+                    continue;
+                }
+                result => result.map_err(refused)?,
+            };
+            starting = false;
             let ready = to.pos();
             output.write_all(&made[..ready]).map_err(EncodeError::Write)?;
             moved.written += ready as u64;
@@ -93,6 +102,13 @@ pub fn encode(
             return Ok(moved);
         }
     }
+}
+
+/// A context with its parameters.
+fn prepared<'a>(how: &Encode) -> Result<CCtx<'a>, EncodeError> {
+    let mut context = CCtx::try_create().ok_or(EncodeError::Read(io::ErrorKind::OutOfMemory.into()))?;
+    prepare(&mut context, how).map_err(refused)?;
+    Ok(context)
 }
 
 /// Sets the parameters.

@@ -59,13 +59,20 @@ impl From<ColdArg> for Cold {
 pub fn run(args: BenchArgs) -> ExitCode {
     // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
     let stop = Stop::on_signals();
-    let work = std::thread::spawn(move || match args.workload {
+    let work = move || match args.workload {
         Workload::Increments(args) => increments::run(args),
         Workload::Copy(args) => copy::run(args),
         Workload::Pipeline(args) => pipeline::run(args),
         Workload::Random(args) => random::run(args),
         Workload::Streams(args) => streams::run(args),
-    });
+    };
+    let work = match std::thread::Builder::new().name("bench".into()).spawn(work) {
+        Ok(work) => work,
+        Err(error) => {
+            eprintln!("dio: cannot start a thread: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     while !work.is_finished() {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {

@@ -23,20 +23,12 @@ use rustix::io::Errno;
 pub use args::CatArgs;
 
 use crate::quote::{named, words};
-use crate::tool::held::{self, Held};
+use crate::tool::held::{Broken, Held};
 use crate::tool::{Sink, Source, Tool, plain};
 use format::Formatter;
 
 /// How much text is formatted at a time, in bytes: what it becomes stays in the processor's cache.
 const PIECE: usize = 64 << 10;
-
-/// Why a file was not passed on to its end.
-enum Failure {
-    /// It could not be read: told, and the next one follows.
-    Read(io::Error),
-    /// Standard output failed: nothing more can be done.
-    Write(io::Error),
-}
 
 /// Runs `dio cat`; returns 0 if every file was written out, else 1.
 pub fn run(args: CatArgs) -> ExitCode {
@@ -110,8 +102,8 @@ impl Cat {
         for path in files.iter().map(Path::new) {
             match self.file(path) {
                 Ok(()) => {}
-                Err(Failure::Read(error)) => self.tool.file_error(path, &error),
-                Err(Failure::Write(error)) => return Err(error),
+                Err(Broken::Read(error)) => self.tool.file_error(path, &error),
+                Err(Broken::Write(error)) => return Err(error),
             }
         }
         if let Some(formatter) = &mut self.formatter {
@@ -124,15 +116,16 @@ impl Cat {
         self.output.sink.take().map_or(Ok(()), Sink::close)
     }
 
-    fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let mut input = self.tool.open(path).map_err(Failure::Read)?;
-        if self.output.is(&input).map_err(Failure::Write)? {
+    /// Writes out one file. After one that cannot be read the next one follows.
+    fn file(&mut self, path: &Path) -> Result<(), Broken> {
+        let mut input = self.tool.open(path).map_err(Broken::Read)?;
+        if self.output.is(&input).map_err(Broken::Write)? {
             self.tool.error(format_args!("{}: input file is output file", named(path)));
             return Ok(());
         }
         if self.formatter.is_none() && splice::possible(input.descriptor(), io::stdout().as_fd()) {
-            let sink = self.output.sink().map_err(Failure::Write)?;
-            splice::all(&self.tool, &mut input, sink).map_err(Failure::Write)?;
+            let sink = self.output.sink().map_err(Broken::Write)?;
+            splice::all(&self.tool, &mut input, sink).map_err(Broken::Write)?;
         }
         let may_pause = input.file().is_none();
         if may_pause {
@@ -140,7 +133,7 @@ impl Cat {
             self.note_held(0, true);
         }
         while let Some(chunk) = self.next(&mut input)? {
-            let sink = self.output.sink().map_err(Failure::Write)?;
+            let sink = self.output.sink().map_err(Broken::Write)?;
             let length = chunk.len();
             let written = match &mut self.formatter {
                 None => plain::write(sink, chunk, self.tool.stream_options().block),
@@ -150,10 +143,10 @@ impl Cat {
                     sink.write_all(&self.text)
                 }),
             };
-            written.map_err(Failure::Write)?;
+            written.map_err(Broken::Write)?;
             self.note_held(length, may_pause);
         }
-        input.close().map_err(Failure::Read)
+        input.close().map_err(Broken::Read)
     }
 
     /// A file was given `bytes`; it may not have them yet.
@@ -170,23 +163,10 @@ impl Cat {
     }
 
     /// The next bytes. While they are waited for, a file gets what was held back.
-    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Failure> {
+    fn next(&mut self, input: &mut Source) -> Result<Option<Chunk>, Broken> {
         if let (Some(held), Some(sink)) = (&mut self.held, &mut self.output.sink) {
-            loop {
-                match held.next(input).map_err(Failure::Read)? {
-                    held::Next::Read => break,
-                    held::Next::Idle => {}
-                    held::Next::Flush => {
-                        sink.flush().map_err(Failure::Write)?;
-                        held.flushed();
-                    }
-                    held::Next::End(signal) => {
-                        sink.finish().map_err(Failure::Write)?;
-                        let _ = signal_hook::low_level::emulate_default_handler(signal);
-                    }
-                }
-            }
+            held.wait_for(input, sink)?;
         }
-        input.next_chunk().map_err(Failure::Read)
+        input.next_chunk().map_err(Broken::Read)
     }
 }

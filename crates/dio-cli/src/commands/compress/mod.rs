@@ -12,4 +12,4 @@ mod watched;
 pub(crate) use ask::{agreed, terminal};
 pub(crate) use retire::{Retire, Trouble};
 pub(crate) use target::{Target, give_attributes};
-pub(crate) use watched::{Watched, WatchedSink};
+pub(crate) use watched::{Watched, WatchedSink, pass};

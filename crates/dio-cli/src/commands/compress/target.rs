@@ -2,10 +2,9 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
@@ -13,9 +12,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::tool::{Sink, Tool};
+use crate::tool::unnamed::{temporary_name, unnamed};
+use crate::tool::{Sink, Tool, own_path};
 
-/// A file that is being made. Dropped without [`Target::name`], it leaves nothing.
+/// A file that is being made. Dropped without [`Target::keep`], it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Target {
     fd: OwnedFd,
@@ -40,7 +40,7 @@ enum Way {
 }
 
 impl Target {
-    /// Begins a file that will be called `path`. What has that name is not changed before [`Target::name`].
+    /// Begins a file that will be called `path`. What has that name is not changed before [`Target::keep`].
     ///
     /// # Errors
     /// EEXIST when something has that name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
@@ -67,15 +67,7 @@ impl Target {
             Err(errno) => return Err(errno.into()),
         }
         let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
-        let (fd, temporary) = match openat(&dir, c".", flags | OFlags::TMPFILE, mode) {
-            Ok(fd) => (fd, None),
-            // open(2): a file system or a kernel without it.
-            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
-                let temporary = temporary_name();
-                (openat(&dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, mode)?, Some(temporary))
-            }
-            Err(errno) => return Err(errno.into()),
-        };
+        let (fd, temporary) = unnamed(&dir, flags, mode)?;
         let way = Way::File { dir, name, temporary, replace, named: false };
         Ok(Target { fd, path: path.to_owned(), way })
     }
@@ -143,13 +135,26 @@ impl Target {
         }
     }
 
+    /// Gives the whole file its name, for good where that is to be `durable`.
+    ///
+    /// # Errors
+    /// As [`Target::sync`], [`Target::name`] and [`Target::sync_name`].
+    pub(crate) fn keep(&mut self, durable: bool) -> io::Result<()> {
+        if !durable {
+            return self.name();
+        }
+        self.sync()?;
+        self.name()?;
+        self.sync_name()
+    }
+
     /// Gives the whole file its name. What is replaced is so for good only when the new contents are durable.
     ///
     /// # Errors
     /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
-    pub(crate) fn name(&mut self) -> io::Result<()> {
+    fn name(&mut self) -> io::Result<()> {
         let Way::File { dir, name, temporary, replace, named } = &mut self.way else { return Ok(()) };
-        let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let own = own_path(&self.fd);
         if !*replace && temporary.is_none() {
             linkat(CWD, own, &*dir, &**name, AtFlags::SYMLINK_FOLLOW)?;
             *named = true;
@@ -184,13 +189,6 @@ impl Drop for Target {
             let _ = unlinkat(dir, &**temporary, AtFlags::empty());
         }
     }
-}
-
-/// A name that nothing has.
-fn temporary_name() -> CString {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    CString::new(format!(".dio-{}-{count}", std::process::id())).expect("it has no zero byte")
 }
 
 /// Gives a file the owner, permissions and times of another, `mtime` instead of its time of modification. Owner and group

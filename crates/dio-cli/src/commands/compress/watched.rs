@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use dio::stream::Input;
 
+use crate::codec::Moved;
 use crate::stop::Stop;
+use crate::tool::held::Broken;
 use crate::tool::{Sink, Tool};
 
 /// How long a pipe is waited for between two looks at the request.
@@ -28,11 +30,6 @@ pub(crate) struct Watched<'a> {
 impl<'a> Watched<'a> {
     pub(crate) fn new(tool: &'a Tool, input: &'a mut Input, stop: Option<&'static Stop>) -> Watched<'a> {
         Watched { tool, input, stop, head: Vec::new(), at: 0, read: 0 }
-    }
-
-    /// Bytes consumed so far.
-    pub(crate) fn read_so_far(&self) -> u64 {
-        self.read
     }
 
     /// The next bytes, at least `count` unless the input ends before, without consuming them. To be asked before anything
@@ -167,5 +164,21 @@ impl Write for WatchedSink<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Passes on what is not compressed, as it is.
+///
+/// # Errors
+/// Which end failed.
+pub(crate) fn pass(input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Result<Moved, Broken> {
+    loop {
+        let bytes = input.fill_buf().map_err(Broken::Read)?;
+        let count = bytes.len();
+        if count == 0 {
+            return Ok(Moved { read: input.read, written: input.read, ..Moved::default() });
+        }
+        sink.write_all(bytes).map_err(Broken::Write)?;
+        input.consume(count);
     }
 }

@@ -18,6 +18,7 @@ use super::metadata::{Attributes, Now, Object};
 use super::open::Contents;
 use super::options::{Dereference, Existing};
 use super::session::{Entry, Session};
+use crate::tool::unnamed::temporary_name;
 
 impl Session {
     /// Copies `entry`; what goes wrong is told, and the exit status will say so.
@@ -171,7 +172,7 @@ impl Session {
             other => return other,
         }
         // Under another name first, then over the old one, so that the target never lacks.
-        let name = temporary_name(entry.target);
+        let name = temporary_beside(entry.target);
         linkat(dir, from, target, name.as_c_str(), flags)?;
         let renamed = rustix::fs::renameat(target, name.as_c_str(), target, entry.target);
         // Renaming one link of a file over another does nothing and leaves both.
@@ -350,13 +351,8 @@ impl Session {
 }
 
 /// A name in the target's directory that nothing else uses.
-pub(super) fn temporary_name(beside: &std::ffi::CStr) -> CString {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = beside.to_bytes();
+fn temporary_beside(target: &std::ffi::CStr) -> CString {
+    let name = target.to_bytes();
     let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
-    let mut unique = name[..end].to_vec();
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    unique.extend_from_slice(format!(".dio-{}-{count}", std::process::id()).as_bytes());
-    CString::new(unique).expect("it is made of a C string and digits")
+    CString::new([&name[..end], temporary_name().to_bytes()].concat()).expect("both parts are C strings")
 }

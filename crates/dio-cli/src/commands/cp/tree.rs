@@ -1,7 +1,7 @@
 //! Directories: making them, sharing out what is in them, finishing them.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use super::metadata::{Attributes, Now, Object, has_default_acl};
 use super::options::Dereference;
 use super::queue::Work;
 use super::session::{CHUNK, Entry, Job, Session};
+use crate::tool::own_path;
 
 /// Bytes of directory entries read at once.
 const LISTING: usize = 64 << 10;
@@ -214,7 +215,7 @@ fn object<'a>(handle: &'a super::dirs::Handle, shown: &std::path::Path) -> Objec
     if fcntl_getfl(fd).is_ok_and(|flags| !flags.contains(OFlags::PATH)) {
         return Object::Open(fd);
     }
-    let mut path = PathBuf::from(format!("/proc/self/fd/{}/.", fd.as_raw_fd()));
+    let mut path = own_path(fd).join(".");
     if !path.exists() {
         path = shown.to_owned();
     }

@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::{flag, low_level};
 
 use super::account::Account;
+use crate::stop::that_end;
 
 /// What a thread of its own makes of signals: the copy may be blocked in a read or write when they come.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Signals {
     shared: Arc<Shared>,
     /// Readable once the copy is to stop.
     woken: UnixStream,
+    /// Keeps it from being that where there is no thread.
+    _quiet: Option<UnixStream>,
 }
 
 #[derive(Debug)]
@@ -29,28 +32,34 @@ struct Shared {
 }
 
 impl Signals {
-    /// Handles the signals from now on, but SIGINT not where it is ignored.
+    /// Handles the signals from now on, but SIGINT not where it is ignored. Where no thread can be had, nobody reports:
+    /// SIGUSR1 does nothing, and SIGINT just ends the process.
     ///
     /// # Errors
-    /// What making sockets, a thread or a handler answers.
+    /// What making sockets or a handler answers.
     pub(super) fn handle(account: &Arc<Account>) -> io::Result<Signals> {
         let shared = Arc::new(Shared { stop: Arc::default(), writing: AtomicBool::new(false) });
         let (usr1, told_usr1) = UnixStream::pair()?;
         let (int, told_int) = UnixStream::pair()?;
         let (woken, wake) = UnixStream::pair()?;
+        let quiet = wake.try_clone()?;
+        let heeded = that_end().any(|signal| signal == SIGINT);
+        let (account, theirs) = (Arc::clone(account), Arc::clone(&shared));
+        let int = heeded.then_some(int);
+        let watch = move || watch(&account, &theirs, &usr1, int, wake);
+        // First the thread: a signal that nobody waits for would end nothing.
+        if std::thread::Builder::new().name("signals".to_owned()).spawn(watch).is_err() {
+            flag::register(SIGUSR1, Arc::default())?;
+            return Ok(Signals { shared, woken, _quiet: Some(quiet) });
+        }
         low_level::pipe::register(SIGUSR1, told_usr1)?;
-        let ignored = crate::stop::ignored() & (1 << (SIGINT - 1)) != 0;
-        if !ignored {
+        if heeded {
             // In this order: the second signal finds the flag that the first one set, and ends the process.
             flag::register_conditional_default(SIGINT, Arc::clone(&shared.stop))?;
             flag::register(SIGINT, Arc::clone(&shared.stop))?;
             low_level::pipe::register(SIGINT, told_int)?;
         }
-        let (account, theirs) = (Arc::clone(account), Arc::clone(&shared));
-        let int = (!ignored).then_some(int);
-        let watch = move || watch(&account, &theirs, &usr1, int, wake);
-        std::thread::Builder::new().name("signals".to_owned()).spawn(watch)?;
-        Ok(Signals { shared, woken })
+        Ok(Signals { shared, woken, _quiet: None })
     }
 
     /// Whether the copy is to stop.

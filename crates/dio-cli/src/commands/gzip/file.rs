@@ -304,12 +304,7 @@ impl Run {
         if let Err(errno) = give_attributes(target.descriptor(), stat, restored) {
             self.warn(&[&shown, b": ", crate::quote::words(errno).as_bytes()]);
         }
-        let synced = if self.args.synchronous { target.sync() } else { Ok(()) };
-        let named = synced.and_then(|()| target.name()).and_then(|()| match self.args.synchronous {
-            true => target.sync_name(),
-            false => Ok(()),
-        });
-        if let Err(error) = named {
+        if let Err(error) = target.keep(self.args.synchronous) {
             self.contents(&shown, &crate::quote::words(errno_of(&error)));
             return Ok(());
         }

@@ -164,7 +164,7 @@ impl Run {
             match trouble {
                 Trouble::Sync(path, error) => self.failed(&path, crate::tool::errno_of(&error)),
                 Trouble::Remove(path, errno) => {
-                    self.warn(&[b"", path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()])
+                    self.warn(&[path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()])
                 }
             }
         }

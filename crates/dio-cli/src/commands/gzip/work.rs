@@ -1,6 +1,6 @@
 //! From the bytes of a source to those of a target.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -8,9 +8,10 @@ use super::list::{Listed, ratio};
 use super::member::{First, Unsupported, first};
 use super::{Fatal, Run};
 use crate::codec::{Damage, DecodeError, EncodeError, Moved, gzip};
-use crate::commands::compress::{Target, Watched, WatchedSink};
+use crate::commands::compress::{Target, Watched, WatchedSink, pass};
 use crate::quote::words;
 use crate::stop::Stop;
+use crate::tool::held::Broken;
 use crate::tool::{Source, errno_of};
 
 /// What is to be done with a source.
@@ -237,23 +238,12 @@ impl Run {
 
     /// Passes on bytes that are not compressed.
     fn pass(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
-        loop {
-            let bytes = match input.fill_buf() {
-                Ok(bytes) => bytes,
-                Err(error) => return self.read_failed(work, &error),
-            };
-            let count = bytes.len();
-            if count == 0 {
-                break;
-            }
-            if sink.write_all(bytes).is_err() {
-                return Done::Badly;
-            }
-            input.consume(count);
+        match pass(input, sink) {
+            Ok(moved) => Done::Well(Account { moved, header: 0, copied: true }),
+            Err(Broken::Read(error)) => self.read_failed(work, &error),
+            // Of writing, the sink knows.
+            Err(Broken::Write(_)) => Done::Badly,
         }
-        let read = input.read_so_far();
-        let moved = Moved { read, written: read, ..Moved::default() };
-        Done::Well(Account { moved, header: 0, copied: true })
     }
 
     /// A line of the list.

@@ -106,6 +106,7 @@ const POSSIBLE: &[&str] = &[
     "write_behind=",
     "direct_from=",
     "limit=",
+    "gather",
     "lock=",
     "threads=",
     "remember=",
@@ -137,6 +138,8 @@ const CHANGES: &[&str] = &[
     "write_behind=",
     "direct_from=",
     "limit=",
+    "gather",
+    "nogather",
 ];
 
 /// Options that `mount(8)`, fstab, systemd and libfuse have, and that say nothing to the server.
@@ -226,6 +229,7 @@ pub fn defaults() -> Options {
         write_behind: 16 << 20,
         direct_from: 256 << 10,
         limit: 256 << 20,
+        gather: false,
     };
     Options {
         settings,

@@ -9,14 +9,13 @@ use dio_mount::control::{self, Commands, Control, Exports};
 use dio_mount::session::{Place, Unmount, Unmounter};
 use dio_mount::{MountError, Mounted, Options};
 use rustix::fs::Mode;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use super::notice::{Notices, service_manager};
 use super::options::{parse_change, text_of};
 use super::{FAILED, Failure, MountArgs, SYSTEM, background};
 use crate::commands::words;
-use crate::stop::ignored;
+use crate::stop::that_end;
 
 /// Mounts and serves until the mount is gone.
 pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports: &Exports) -> Result<(), Failure> {
@@ -105,12 +104,9 @@ fn say_ready(in_background: bool) -> Result<(), Failure> {
 /// The end of a pipe into which each signal that asks to unmount writes a byte.
 fn signals() -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
-    let ignored = ignored();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // `nohup`, or a shell that started us in the background, wants it ignored.
-        if ignored & (1 << (signal - 1)) == 0 {
-            pipe::register(signal, theirs.try_clone()?)?;
-        }
+    // Not those that are ignored: `nohup`, or a shell that started us in the background, wants it so.
+    for signal in that_end() {
+        pipe::register(signal, theirs.try_clone()?)?;
     }
     Ok(ours)
 }

@@ -1,12 +1,11 @@
 //! What GNU sort's command line has that no grammar of today does: keys as `+POS1 -POS2`, and `-y`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
-use clap::{Arg, Args, Command};
 
 use super::args::{BETWEEN, OBSOLETE, SortArgs};
 use super::spec::Spec;
+use crate::tool::obsolete::{Grammar, cut, posix_of_2001, put};
 
 /// What the environment says about obsolete keys.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +19,7 @@ pub(super) struct Customs {
 impl Customs {
     /// As the environment has it (`POSIXLY_CORRECT`, `_POSIX2_VERSION`).
     pub(super) fn of_environment() -> Customs {
-        let version = std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
-        let alone = version.is_none_or(|version| !(200_112..200_809).contains(&version));
+        let alone = !posix_of_2001();
         Customs { alone, with_end: alone || std::env::var_os("POSIXLY_CORRECT").is_none() }
     }
 }
@@ -29,10 +27,7 @@ impl Customs {
 /// The arguments behind the name of the tool, in today's form: obsolete keys as one option, no `-y`, and `-t '='` for `-t=`,
 /// where clap would take the sign for a part of the syntax.
 pub(super) fn modern(args: &[OsString], customs: Customs) -> Vec<OsString> {
-    let grammar = SortArgs::augment_args(Command::new(super::NAME));
-    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
-    let valued =
-        |letter: &u8| grammar.get_arguments().any(|arg| arg.get_short() == Some(char::from(*letter)) && takes(arg));
+    let grammar = Grammar::of::<SortArgs>();
     let mut out: Vec<OsString> = Vec::with_capacity(args.len() + 1);
     let mut args = args.iter().peekable();
     while let Some(arg) = args.next() {
@@ -43,27 +38,19 @@ pub(super) fn modern(args: &[OsString], customs: Customs) -> Vec<OsString> {
             }
             [b'-', b'-', name @ ..] => {
                 out.push(arg.clone());
-                // Of options that begin alike, either all that are meant take a value or clap refuses them.
-                let meant = |arg: &&Arg| arg.get_long().is_some_and(|long| long.as_bytes().starts_with(name));
-                grammar.get_arguments().filter(meant).any(takes)
+                grammar.long_takes(name)
             }
             [b'-', letters @ ..] if !letters.is_empty() => {
-                let end = letters.iter().position(|letter| *letter == b'y' || valued(letter));
-                let (flags, value) = letters.split_at(end.map_or(letters.len(), |at| at + 1));
+                let (flags, value) = cut(letters, |letter| letter == b'y' || grammar.short_takes(letter));
                 if let [flags @ .., b'y'] = flags {
-                    if !flags.is_empty() {
-                        out.push(OsString::from_vec([b"-", flags].concat()));
-                    }
+                    put(flags, &[], &mut out);
                     if value.is_empty() {
                         args.next_if(|next| next.as_bytes().iter().all(u8::is_ascii_digit));
                     }
                     continue;
                 }
-                let apart = value.starts_with(b"=");
-                let attached = if apart { &[][..] } else { value };
-                out.push(OsString::from_vec([b"-", flags, attached].concat()));
-                out.extend(apart.then(|| OsStr::from_bytes(value).to_owned()));
-                value.is_empty() && flags.last().is_some_and(valued)
+                put(flags, value, &mut out);
+                value.is_empty() && flags.last().is_some_and(|letter| grammar.short_takes(*letter))
             }
             [b'+', start @ ..] => {
                 let is_end = |next: &&OsString| matches!(next.as_bytes(), [b'-', b'0'..=b'9', ..]);

@@ -57,20 +57,19 @@ fn sort(tool: &Tool, options: &Options) {
 }
 
 fn tell(tool: &Tool, target: &Target, failure: &Failure) {
-    let in_place = |directory: &Path| quoted(directory);
     match failure {
         Failure::Input { name, error } => trouble(tool, "open failed", name, error),
         Failure::Read { name, error } => trouble(tool, "read failed", name, error),
         Failure::Create { directory, error } => {
-            let place = in_place(directory);
+            let place = quoted(directory);
             tool.error(format_args!("cannot create temporary file in {place}: {}", words(errno_of(error))));
         }
         Failure::Keep { directory, error } => {
-            let place = in_place(directory);
+            let place = quoted(directory);
             tool.error(format_args!("write failed: temporary file in {place}: {}", words(errno_of(error))));
         }
         Failure::Fetch { directory, error } => {
-            let place = in_place(directory);
+            let place = quoted(directory);
             tool.error(format_args!("read failed: temporary file in {place}: {}", words(errno_of(error))));
         }
         Failure::Start { program, error } => {

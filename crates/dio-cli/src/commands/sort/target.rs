@@ -11,12 +11,10 @@ use std::thread;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, open};
 use rustix::io::Errno;
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::stop;
-use crate::tool::{Sink, Tool};
+use crate::tool::{Sink, Tool, errno_of};
 
 /// The output, not yet touched.
 #[derive(Debug)]
@@ -68,7 +66,7 @@ impl Target {
     /// # Errors
     /// What `ftruncate(2)` and the stream answer.
     pub(super) fn open(&mut self, tool: &Tool) -> io::Result<Sink> {
-        let Some((name, fd)) = &self.file else { return tool.stdout() };
+        let Some((name, fd)) = &self.file else { return standard_output(tool) };
         match ftruncate(fd, 0) {
             Err(error) if self.stat.as_ref().is_some_and(is_file) => Err(error.into()),
             _ => tool.output(fd.as_fd().try_clone_to_owned()?, Path::new(name)),
@@ -81,6 +79,18 @@ impl Target {
             // It cannot be helped.
             let _ = std::fs::remove_file(name);
         }
+    }
+}
+
+/// Standard output. Where it is closed, or not open for writing, that only matters to the first byte: the stream stands in
+/// for it then, and takes none (EBADF).
+fn standard_output(tool: &Tool) -> io::Result<Sink> {
+    match tool.stdout() {
+        Err(error) if errno_of(&error) == Errno::BADF => {
+            let nowhere = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            tool.output(nowhere, Path::new("-"))
+        }
+        other => other,
     }
 }
 
@@ -122,8 +132,7 @@ impl Guard {
                 let _ = low_level::emulate_default_handler(number.load(Ordering::Relaxed) as i32);
             }
         })?;
-        let ignored = stop::ignored();
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0) {
+        for signal in stop::that_end() {
             let sender = sender.try_clone()?;
             flag::register_usize(signal, Arc::clone(&caught), signal as usize)?;
             low_level::pipe::register(signal, sender)?;

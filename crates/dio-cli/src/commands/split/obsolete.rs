@@ -1,13 +1,12 @@
 //! What GNU split's command line has that no grammar of today does: `-NUMBER`, and little besides.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
-use clap::{Arg, Args, Command};
 
 use super::args::SplitArgs;
 use super::options::Refusal;
 use crate::quote::marked;
+use crate::tool::obsolete::{Grammar, cut, put};
 
 /// The arguments behind the name of the tool, in today's form: `--lines=NUMBER` for digits among short options, of which
 /// the last argument with some counts; `-t '='` for `-t=`, where clap would take the sign for a part of the syntax; and
@@ -16,8 +15,7 @@ use crate::quote::marked;
 /// # Errors
 /// A number of lines that is none, in GNU's words.
 pub(super) fn modern(args: &[OsString]) -> Result<Vec<OsString>, Refusal> {
-    let grammar = SplitArgs::augment_args(Command::new(super::NAME));
-    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+    let grammar = Grammar::of::<SplitArgs>();
     let mut out: Vec<OsString> = Vec::with_capacity(args.len() + 1);
     // Where the number of lines is, and what it is.
     let mut lines: Option<(usize, u64)> = None;
@@ -32,16 +30,10 @@ pub(super) fn modern(args: &[OsString]) -> Result<Vec<OsString>, Refusal> {
                 let hidden = name.strip_prefix(b"-").filter(|name| name.starts_with(b"io-blksize"));
                 let name = hidden.unwrap_or(name);
                 out.push(OsString::from_vec([b"--", name].concat()));
-                // Of options that begin alike, either all that are meant take a value or clap refuses them.
-                let meant = |arg: &&Arg| arg.get_long().is_some_and(|long| long.as_bytes().starts_with(name));
-                grammar.get_arguments().filter(meant).any(takes)
+                grammar.long_takes(name)
             }
             [b'-', letters @ ..] if !letters.is_empty() => {
-                let valued = |letter: &u8| {
-                    grammar.get_arguments().any(|arg| arg.get_short() == Some(char::from(*letter)) && takes(arg))
-                };
-                let (flags, value) =
-                    letters.split_at(letters.iter().position(valued).map_or(letters.len(), |at| at + 1));
+                let (flags, value) = cut(letters, |letter| grammar.short_takes(letter));
                 let (digits, flags): (Vec<u8>, Vec<u8>) = flags.iter().copied().partition(u8::is_ascii_digit);
                 if !digits.is_empty() {
                     if let Some((before, _)) = lines {
@@ -50,13 +42,8 @@ pub(super) fn modern(args: &[OsString]) -> Result<Vec<OsString>, Refusal> {
                     lines = Some((out.len(), number(&digits)?));
                     out.push(OsString::from_vec([b"--lines=", &*digits].concat()));
                 }
-                let apart = value.starts_with(b"=");
-                let attached = if apart { &[][..] } else { value };
-                if !flags.is_empty() {
-                    out.push(OsString::from_vec([b"-", &*flags, attached].concat()));
-                }
-                out.extend(apart.then(|| OsStr::from_bytes(value).to_owned()));
-                value.is_empty() && flags.last().is_some_and(valued)
+                put(&flags, value, &mut out);
+                value.is_empty() && flags.last().is_some_and(|letter| grammar.short_takes(*letter))
             }
             _ => {
                 out.push(arg.clone());

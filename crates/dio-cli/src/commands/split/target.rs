@@ -2,18 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io::{IoSlice, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use dio::file::{Class, Counters, Reason};
-use dio::residency::{evict, resident_pages, write_back};
+use dio::residency::resident_pages;
 use dio::stream::Chunk;
-use dio::sys::RWF_DONTCACHE;
 use dio::{Mode, OpenOptions};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, pwritev2};
 
 use crate::receipt::{FileLine, Role, main_way};
-use crate::tool::{Sink, Tool};
+use crate::tool::evict::drop_written;
+use crate::tool::{DontCache, Sink, Tool};
 
 use super::failure::{Failure, Run};
 use super::filter::Filter;
@@ -179,26 +179,24 @@ impl Small {
     /// Writes what is held, and `bytes` after it.
     fn put(&mut self, tool: &Tool, bytes: &[u8]) -> Run<()> {
         let held = std::mem::take(&mut self.held);
-        let mut flags =
-            if tool.stream_options().mode == Mode::Cached { ReadWriteFlags::empty() } else { RWF_DONTCACHE };
+        let forgets = tool.stream_options().mode != Mode::Cached;
+        let forgetting = DontCache::new(forgets);
         let (mut done, all) = (0, held.len() + bytes.len());
         while done < all {
             let slices =
                 [IoSlice::new(&held[done.min(held.len())..]), IoSlice::new(&bytes[done.saturating_sub(held.len())..])];
-            match pwritev2(&self.file.fd, &slices, self.written, flags) {
+            match forgetting.request(|flags| pwritev2(&self.file.fd, &slices, self.written, flags)) {
                 Ok(0) => return Err(Failure::file(&self.file.name, Errno::NOSPC)),
                 Ok(count) => {
                     done += count;
                     self.written += count as u64;
                     self.requests += 1;
                 }
-                Err(Errno::INTR) => {}
-                // This file system, or kernel, does not know the flag: the pages are dropped when the file is complete.
-                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => flags = ReadWriteFlags::empty(),
                 Err(errno) => return Err(Failure::file(&self.file.name, errno)),
             }
-            if flags.is_empty() && tool.stream_options().mode != Mode::Cached {
-                drop_pages(&self.file.fd);
+            // This file system, or kernel, does not know the flag.
+            if forgets && forgetting.is_refused() {
+                drop_written(&self.file.fd);
             }
         }
         Ok(())
@@ -251,11 +249,4 @@ pub(super) fn account(tool: &Tool, name: &OsStr, fd: impl AsFd, counters: &Count
         let pages = resident_pages(fd).ok();
         FileLine { path: name.into(), role: Role::Target, mode, reason, pages_before: Some(0), pages_after: pages }
     });
-}
-
-/// The file was emptied when it was opened, so all its pages are ours. Pages that stay only cost memory.
-fn drop_pages(fd: &OwnedFd) {
-    if write_back(fd, 0..i64::MAX as u64).is_ok() {
-        let _ = evict(fd, 0..i64::MAX as u64);
-    }
 }

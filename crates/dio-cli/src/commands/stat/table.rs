@@ -19,8 +19,9 @@ pub(super) fn render(interval: &Interval, live: bool, now: &Snapshot, files: boo
     let mut text = String::new();
     heading(&mut text, interval, live, now);
     operations(&mut text, interval);
-    classes(&mut text, interval);
     waits(&mut text, interval);
+    classes(&mut text, interval);
+    locks(&mut text, interval);
     events(&mut text, interval);
     reasons(&mut text, interval);
     if files {
@@ -183,7 +184,7 @@ fn classes(text: &mut String, interval: &Interval) {
     row(text, "source", &cells);
 }
 
-/// Blocks by what was waited for (requirement B5), always all of them; then the lock by what asked for it.
+/// Blocks by what was waited for, always all of them.
 fn waits(text: &mut String, interval: &Interval) {
     let total = &interval.change.total;
     head(text, "blocked on", &["blocks/s", "mean", "blocked"]);
@@ -193,6 +194,11 @@ fn waits(text: &mut String, interval: &Interval) {
         let blocked = format!("{:.2}", interval.rate(nanos) / 1e9);
         row(text, wait.name(), &[rate(interval, count), mean(nanos, count), blocked]);
     }
+}
+
+/// The lock of files by what asked for it.
+fn locks(text: &mut String, interval: &Interval) {
+    let total = &interval.change.total;
     if total.locks.total() == 0 {
         return;
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -23,7 +23,7 @@ use super::quoting::escaped;
 use super::run::{Ended, Run, bare, unsafe_prefix};
 use super::totals;
 use crate::stop::Stop;
-use crate::tool::errno_of;
+use crate::tool::{errno_of, own_path};
 
 /// What is known of the archive that is added to.
 #[derive(Debug, Default)]
@@ -174,7 +174,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
     for name in &run.options.names.list {
         let given = Path::new(std::ffi::OsStr::from_bytes(&name.bytes));
         let path = match directories.get(name.directory) {
-            Some(fd) if name.directory > 0 => PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())).join(given),
+            Some(fd) if name.directory > 0 => own_path(fd).join(given),
             _ => given.to_owned(),
         };
         if is_same(own, &path) {

@@ -90,7 +90,7 @@ where
         false => decode(&mut io::Cursor::new(head).chain(read), write),
     };
     let started = Decompressor::new(source, whole);
-    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "read", errno_of(&error)))?)))
+    Ok(Way::Decompressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 /// How a source is compressed, and what had to be taken from it to see.
@@ -137,6 +137,15 @@ impl Archive {
         }
     }
 
+    /// What follows the head.
+    fn behind_head(&mut self) -> &mut dyn BufRead {
+        match &mut self.way {
+            Way::Plain(source) => &mut **source,
+            Way::Program(program) => &mut **program,
+            Way::Decompressor(decoder) => &mut **decoder,
+        }
+    }
+
     /// Ends reading. `complete` says that the end of the archive was met: then what decompresses it has to end well too.
     ///
     /// # Errors
@@ -176,9 +185,7 @@ impl super::format::Archive for Archive {
         let rest = bytes - in_head;
         let passed = match &mut self.way {
             Way::Plain(source) if self.may_seek => source.skip(rest)?,
-            Way::Plain(source) => io::copy(&mut source.by_ref().take(rest), &mut io::sink())?,
-            Way::Program(program) => io::copy(&mut program.by_ref().take(rest), &mut io::sink())?,
-            Way::Decompressor(decoder) => io::copy(&mut decoder.by_ref().take(rest), &mut io::sink())?,
+            _ => io::copy(&mut self.behind_head().take(rest), &mut io::sink())?,
         };
         Ok(in_head + passed)
     }
@@ -187,11 +194,7 @@ impl super::format::Archive for Archive {
 impl Read for Archive {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.head.read(buffer)? {
-            0 => match &mut self.way {
-                Way::Plain(source) => source.read(buffer),
-                Way::Program(program) => program.read(buffer),
-                Way::Decompressor(decoder) => decoder.read(buffer),
-            },
+            0 => self.behind_head().read(buffer),
             count => Ok(count),
         }
     }
@@ -202,21 +205,13 @@ impl BufRead for Archive {
         if self.head.position() < self.head.get_ref().len() as u64 {
             return self.head.fill_buf();
         }
-        match &mut self.way {
-            Way::Plain(source) => source.fill_buf(),
-            Way::Program(program) => program.fill_buf(),
-            Way::Decompressor(decoder) => decoder.fill_buf(),
-        }
+        self.behind_head().fill_buf()
     }
 
     fn consume(&mut self, count: usize) {
         if self.head.position() < self.head.get_ref().len() as u64 {
             return self.head.consume(count);
         }
-        match &mut self.way {
-            Way::Plain(source) => source.consume(count),
-            Way::Program(program) => program.consume(count),
-            Way::Decompressor(decoder) => decoder.consume(count),
-        }
+        self.behind_head().consume(count);
     }
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::format::{Entry, Kind, Time};
+use super::masks::Masks;
 use super::options::{Options, Quoting};
-use super::pattern::{Matching, Pattern};
 use super::quoting::{harmless, shown};
 
 /// What the columns have at least, in bytes; they grow with what was shown, as GNU tar's do.
@@ -22,6 +22,7 @@ pub(super) struct Lines {
     full_time: bool,
     acls: bool,
     xattrs: bool,
+    /// Those attributes are shown that extraction would set.
     masks: Masks,
     zone: TimeZone,
     owner_and_size: usize,
@@ -101,7 +102,7 @@ impl Lines {
         let acl = entry.acl_access.as_ref().or(entry.acl_default.as_ref());
         match () {
             () if self.acls && acl.is_some_and(|acl| !acl.is_empty()) => Some(b'+'),
-            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.choose(name)) => Some(b'*'),
+            () if self.xattrs && entry.xattrs.iter().any(|(name, _)| self.masks.sets(name)) => Some(b'*'),
             () if self.acls || self.xattrs => Some(b' '),
             () => None,
         }
@@ -120,7 +121,7 @@ impl Lines {
         if self.acls && !entries.is_empty() {
             lines.push([b"  a: ", &harmless(&entries.join(&b","[..]))[..]].concat());
         }
-        for (name, value) in entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.choose(name)) {
+        for (name, value) in entry.xattrs.iter().filter(|(name, _)| self.xattrs && self.masks.sets(name)) {
             lines.push([format!("  x: {} ", value.len()).as_bytes(), &shown(name, self.quoting)].concat());
         }
         lines
@@ -154,30 +155,6 @@ impl Lines {
             full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
         }
         full
-    }
-}
-
-/// Which attributes are shown: those that extraction would set.
-#[derive(Debug)]
-struct Masks {
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
-}
-
-impl Masks {
-    fn new(options: &Options) -> Masks {
-        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
-        let of = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
-        Masks { include: of(&options.xattrs_include), exclude: of(&options.xattrs_exclude) }
-    }
-
-    /// By default those of users.
-    fn choose(&self, name: &[u8]) -> bool {
-        let included = match self.include.is_empty() {
-            true => name.starts_with(b"user."),
-            false => self.include.iter().any(|mask| mask.matches(name)),
-        };
-        included && !self.exclude.iter().any(|mask| mask.matches(name))
     }
 }
 
@@ -226,7 +203,7 @@ mod tests {
             full_time: false,
             acls: false,
             xattrs: false,
-            masks: Masks { include: Vec::new(), exclude: Vec::new() },
+            masks: Masks::default(),
             zone: TimeZone::UTC,
             owner_and_size: OWNER_AND_SIZE,
             date: DATE,

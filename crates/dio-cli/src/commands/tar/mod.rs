@@ -1,9 +1,10 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
 //! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `options` validates them with `names`
-//! (operands, lists, directories), `pattern`, `transform`, `compression`, `date`, `owner` and `warnings`. `run` is one run: messages, list, status. `archive`
-//! opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
-//! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
+//! (operands, lists, directories), `pattern`, `masks`, `transform`, `compression`, `date`, `owner` and `warnings`. `run` is one
+//! run: messages, list, status. `archive` opens archives, compressed or not. `format` knows headers and members, without
+//! files. `create` writes archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
+//! members.
 
 mod append;
 mod archive;
@@ -16,6 +17,7 @@ mod extract;
 pub mod format;
 mod line;
 mod list;
+mod masks;
 mod names;
 mod old;
 mod options;

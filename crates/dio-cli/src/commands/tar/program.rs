@@ -59,7 +59,8 @@ impl Decompressing {
             }
             source.close()
         };
-        let feeder = thread::Builder::new().name("decompress".into()).spawn(feed).map_err(|error| failed(&error))?;
+        let feeder = thread::Builder::new().name("decompress".into()).spawn(feed);
+        let feeder = feeder.map_err(|error| Ended::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Decompressing { from: run.tool.source(input), child, feeder })
     }
 
@@ -137,7 +138,8 @@ impl Compressing {
             }
             Ok(sink)
         };
-        let drain = thread::Builder::new().name("compress".into()).spawn(drain).map_err(|error| failed(&error))?;
+        let drain = thread::Builder::new().name("compress".into()).spawn(drain);
+        let drain = drain.map_err(|error| Ended::on(name.as_bytes(), "start a thread", errno_of(&error)))?;
         Ok(Compressing { to, child, drain })
     }
 

@@ -98,7 +98,7 @@ impl Run {
         let _ = writeln!(io::stderr().lock(), "{message}");
     }
 
-    /// The same for a warning that `--warning` can turn off.
+    /// As [`Run::note`], for a warning that `--warning` can turn off.
     pub(super) fn warn(&self, kind: Warning, message: impl Display) {
         if self.options.warnings.told(kind) {
             self.note(message);

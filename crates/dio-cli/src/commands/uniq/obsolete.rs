@@ -1,12 +1,11 @@
 //! What GNU uniq's command line has that no grammar of today does: `-N` and `+N`.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
-use clap::{Arg, Args, Command};
 
 use super::args::UniqArgs;
 use super::options::unsigned;
+use crate::tool::obsolete::{Grammar, cut, posix_of_2001, put};
 
 /// What the environment says about command lines.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,11 +18,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of_environment() -> Rules {
-        let version = std::env::var("_POSIX2_VERSION").ok().and_then(|version| version.parse::<i64>().ok());
-        Rules {
-            options_first: std::env::var_os("POSIXLY_CORRECT").is_some(),
-            plus_is_a_file: version.is_some_and(|version| (200_112..200_809).contains(&version)),
-        }
+        Rules { options_first: std::env::var_os("POSIXLY_CORRECT").is_some(), plus_is_a_file: posix_of_2001() }
     }
 }
 
@@ -56,8 +51,7 @@ impl Fields {
 /// The arguments behind the name of the tool, in today's form: `--skip-fields=N` for digits among short options,
 /// `--skip-chars=N` for an operand `+N`, and `-f '='` for `-f=`, where clap would take the sign for a part of the syntax.
 pub(super) fn modern(args: &[OsString], rules: Rules) -> Vec<OsString> {
-    let grammar = UniqArgs::augment_args(Command::new(super::NAME));
-    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
+    let grammar = Grammar::of::<UniqArgs>();
     let mut out: Vec<OsString> = Vec::with_capacity(args.len() + 1);
     let mut fields = Fields::default();
     let mut args = args.iter();
@@ -69,20 +63,13 @@ pub(super) fn modern(args: &[OsString], rules: Rules) -> Vec<OsString> {
             }
             [b'-', b'-', name @ ..] => {
                 let own = name.split(|byte| *byte == b'=').next().unwrap_or_default();
-                let meant = |arg: &&Arg| arg.get_long().is_some_and(|long| long.as_bytes().starts_with(own));
                 if own.starts_with(b"skip-f") && "skip-fields".as_bytes().starts_with(own) {
                     fields.number = None;
                 }
                 out.push(arg.clone());
-                // Of options that begin alike, either all that are meant take a value or clap refuses them.
-                own.len() == name.len() && grammar.get_arguments().filter(meant).any(takes)
+                grammar.long_takes(name)
             }
-            [b'-', letters @ ..] if !letters.is_empty() => {
-                let valued = |letter: &u8| {
-                    grammar.get_arguments().any(|arg| arg.get_short() == Some(char::from(*letter)) && takes(arg))
-                };
-                cluster(letters, valued, &mut fields, &mut out)
-            }
+            [b'-', letters @ ..] if !letters.is_empty() => cluster(letters, &grammar, &mut fields, &mut out),
             [b'+', number @ ..]
                 if !rules.plus_is_a_file && number.first().is_some_and(u8::is_ascii_digit) && fits(number) =>
             {
@@ -107,24 +94,19 @@ pub(super) fn modern(args: &[OsString], rules: Rules) -> Vec<OsString> {
 }
 
 /// Short options in one argument. Returns whether the value of the last is the next argument.
-fn cluster(letters: &[u8], valued: impl Fn(&u8) -> bool, fields: &mut Fields, out: &mut Vec<OsString>) -> bool {
-    let (flags, value) = letters.split_at(letters.iter().position(&valued).map_or(letters.len(), |at| at + 1));
+fn cluster(letters: &[u8], grammar: &Grammar, fields: &mut Fields, out: &mut Vec<OsString>) -> bool {
+    let (flags, value) = cut(letters, |letter| grammar.short_takes(letter));
     let (digits, flags): (Vec<u8>, Vec<u8>) = flags.iter().copied().partition(u8::is_ascii_digit);
     if !digits.is_empty() {
         let before = fields.number.is_some();
         digits.into_iter().for_each(|digit| fields.digit(digit));
         fields.put(before, out);
     }
-    let apart = value.starts_with(b"=");
-    let attached = if apart { &[][..] } else { value };
-    if !flags.is_empty() {
-        out.push(OsString::from_vec([b"-", &*flags, attached].concat()));
-    }
-    out.extend(apart.then(|| OsStr::from_bytes(value).to_owned()));
+    put(&flags, value, out);
     if flags.last() == Some(&b'f') {
         fields.number = None;
     }
-    value.is_empty() && flags.last().is_some_and(valued)
+    value.is_empty() && flags.last().is_some_and(|letter| grammar.short_takes(*letter))
 }
 
 /// Whether a number is one, and small enough for GNU uniq to take it for one.

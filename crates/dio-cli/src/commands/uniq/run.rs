@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::filter::{Filter, NoMemory};
 use super::options::Options;
 use crate::quote::{quoted, words};
-use crate::tool::held::{self, Held};
+use crate::tool::held::{Broken, Held};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
 /// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
@@ -27,6 +27,15 @@ enum Failure {
     Write(io::Error),
     /// A line does not fit into the memory.
     Memory,
+}
+
+impl From<Broken> for Failure {
+    fn from(broken: Broken) -> Failure {
+        match broken {
+            Broken::Read(error) => Failure::Read(error),
+            Broken::Write(error) => Failure::Write(error),
+        }
+    }
 }
 
 impl From<NoMemory> for Failure {
@@ -161,20 +170,7 @@ impl Uniq<'_> {
             sink.flush().map_err(Failure::Write)?;
         }
         if let Some(held) = &mut self.held {
-            loop {
-                match held.next(input).map_err(Failure::Read)? {
-                    held::Next::Read => break,
-                    held::Next::Idle => {}
-                    held::Next::Flush => {
-                        sink.flush().map_err(Failure::Write)?;
-                        held.flushed();
-                    }
-                    held::Next::End(signal) => {
-                        sink.finish().map_err(Failure::Write)?;
-                        let _ = signal_hook::low_level::emulate_default_handler(signal);
-                    }
-                }
-            }
+            held.wait_for(input, sink)?;
         }
         input.next_chunk().map_err(Failure::Read)
     }

@@ -94,8 +94,7 @@ impl Run {
         if console && !self.args.force {
             let what: &[u8] =
                 if self.decompress() { b"stdin is a console, aborting" } else { b"stdout is a console, aborting" };
-            self.tool.fail();
-            self.tell(1, &[what]);
+            self.error(&[what]);
             return Err(Fatal);
         }
         let source = self.tool.stdin().map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
@@ -137,33 +136,23 @@ impl Run {
                 return Ok(());
             }
             Err(errno) => {
-                self.tool.fail();
-                self.tell(1, &[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]);
+                self.error(&[b"can't stat ", shown, b" : ", words(errno).as_bytes(), b" -- ignored"]);
                 return Ok(());
             }
         };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => {
-                self.tool.fail();
-                self.tell(1, &[shown, b" is a directory -- ignored"]);
-                return Ok(());
-            }
-            FileType::CharacterDevice | FileType::Socket => {
-                self.tool.fail();
-                self.tell(1, &[shown, b" is not a regular file -- ignored"]);
-                return Ok(());
-            }
-            FileType::BlockDevice if !self.args.force => {
-                self.tool.fail();
-                self.tell(1, &[shown, b" is a block device -- ignored"]);
-                return Ok(());
-            }
-            _ => {}
+        let unfit: Option<&[u8]> = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => Some(b" is a directory -- ignored"),
+            FileType::CharacterDevice | FileType::Socket => Some(b" is not a regular file -- ignored"),
+            FileType::BlockDevice if !self.args.force => Some(b" is a block device -- ignored"),
+            _ => None,
+        };
+        if let Some(why) = unfit {
+            self.error(&[shown, why]);
+            return Ok(());
         }
         let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
         if own_output.is_some_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino)) {
-            self.tool.fail();
-            self.tell(1, &[b"Refusing to open an output file which will overwrite the input file"]);
+            self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
             return Ok(());
         }
         let named = if self.to_one() { Some(None) } else { self.target_name(path).map(Some) };
@@ -199,7 +188,7 @@ impl Run {
                 // Of several that became one, none is removed: they could not be made again.
                 let whole = sink.close().and_then(|()| {
                     self.give(&target, stat);
-                    self.keep(&mut target)
+                    target.keep(self.args.sync)
                 });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
@@ -234,7 +223,7 @@ impl Run {
             Done::Badly => return Ok(()),
         };
         self.give(&target, stat);
-        if let Err(error) = self.keep(&mut target) {
+        if let Err(error) = target.keep(self.args.sync) {
             self.output_failed(Some(&target), errno_of(&error));
             return Ok(());
         }
@@ -258,16 +247,6 @@ impl Run {
             let (shown, why) = (target.path().as_os_str().as_bytes(), words(errno));
             self.tell(2, &[b"Warning : ", shown, b": attributes not kept: ", why.as_bytes()]);
         }
-    }
-
-    /// Gives a whole file its name, for good with `--sync`.
-    fn keep(&self, target: &mut Target) -> io::Result<()> {
-        if !self.args.sync {
-            return target.name();
-        }
-        target.sync()?;
-        target.name()?;
-        target.sync_name()
     }
 
     /// The file, or standard output, where everything goes together.

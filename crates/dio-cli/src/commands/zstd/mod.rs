@@ -200,8 +200,7 @@ impl Run {
             rustix::process::umask(umask);
             let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
             let moded = if target.is_file() { rustix::fs::fchmod(target.descriptor(), mode) } else { Ok(()) };
-            let synced = if self.args.sync { target.sync() } else { Ok(()) };
-            if let Err(error) = moded.map_err(io::Error::from).and(synced).and_then(|()| target.name()) {
+            if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep(self.args.sync)) {
                 self.output_failed(Some(&target), errno_of(&error));
             }
         }
@@ -230,10 +229,15 @@ impl Run {
         self.say(level, &[self.tool.name().as_bytes(), b": ", &parts.concat(), b" \n"]);
     }
 
+    /// An error.
+    fn error(&self, parts: &[&[u8]]) {
+        self.tool.fail();
+        self.tell(1, parts);
+    }
+
     /// An error with a file.
     fn failed(&self, path: &Path, why: &str) {
-        self.tool.fail();
-        self.tell(1, &[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
+        self.error(&[path.as_os_str().as_bytes(), b": ", why.as_bytes()]);
     }
 
     /// An error of writing.

@@ -1,13 +1,14 @@
 //! From the bytes of a source to those of a target.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::{Fatal, Run};
 use crate::codec::{Damage, DecodeError, EncodeError, Moved, zstd};
-use crate::commands::compress::{Target, Watched, WatchedSink};
+use crate::commands::compress::{Target, Watched, WatchedSink, pass};
 use crate::quote::words;
+use crate::tool::held::Broken;
 use crate::tool::{Sink, Source, errno_of};
 
 /// How it went; what went wrong was told.
@@ -165,20 +166,11 @@ impl Run {
 
     /// Passes on bytes that are not compressed.
     fn pass(&self, shown: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
-        loop {
-            let bytes = match input.fill_buf() {
-                Ok(bytes) => bytes,
-                Err(error) => return self.read_failed(shown, &error),
-            };
-            let count = bytes.len();
-            if count == 0 {
-                let read = input.read_so_far();
-                return Done::Well(Moved { read, written: read, ..Moved::default() });
-            }
-            if sink.write_all(bytes).is_err() {
-                return Done::Badly;
-            }
-            input.consume(count);
+        match pass(input, sink) {
+            Ok(moved) => Done::Well(moved),
+            Err(Broken::Read(error)) => self.read_failed(shown, &error),
+            // Of writing, the sink knows.
+            Err(Broken::Write(_)) => Done::Badly,
         }
     }
 }

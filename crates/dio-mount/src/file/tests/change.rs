@@ -126,7 +126,7 @@ fn pages_of_a_mapping_are_dropped_with_it() {
     std::fs::write(bench.path(1), vec![7; 8192]).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     let send = std::sync::Mutex::new(send);
-    bench.files.on_drop_pages(move |ino| send.lock().unwrap().send(ino).unwrap());
+    bench.files.on_drop_pages(move |ino, _| send.lock().unwrap().send(ino).unwrap());
     let plain = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     bench.read(plain, 1, 0, 4096).unwrap();
     bench.files.release(plain);
@@ -136,6 +136,33 @@ fn pages_of_a_mapping_are_dropped_with_it() {
     bench.files.release(mapped);
     assert_eq!(receive.recv_timeout(std::time::Duration::from_secs(10)), Ok(1));
     assert!(receive.try_recv().is_err());
+}
+
+#[test]
+fn the_kernel_drops_what_a_gathering_reader_has_passed() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
+    std::fs::File::create(bench.path(1)).unwrap().set_len(64 << 20).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    bench.files.on_drop_pages(move |_, range| send.lock().unwrap().send(range).unwrap());
+    let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    assert_eq!(bench.way(writer), Way::Requests);
+    let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    assert_eq!(bench.way(reader), Way::Cache);
+    for at in (0..64u64 << 20).step_by(1 << 20) {
+        bench.files.read(reader, at, 1 << 20, true, |result| assert_eq!(result.unwrap().len(), 1 << 20));
+    }
+    bench.files.release(reader);
+    bench.files.release(writer);
+    let patience = std::time::Duration::from_secs(10);
+    let mut upto = 0;
+    while upto < 54 << 20 {
+        let range = receive.recv_timeout(patience).unwrap();
+        assert_eq!(range.start, upto);
+        upto = range.end;
+    }
+    assert_eq!(receive.recv_timeout(patience), Ok(0..0), "and everything in the end");
 }
 
 #[test]

@@ -37,8 +37,8 @@ impl Drop for Small {
     }
 }
 
-fn small() -> Option<Small> {
-    let found = rustix::process::geteuid().is_root().then(|| Small::new(16)).flatten();
+fn small(mib: u64) -> Option<Small> {
+    let found = rustix::process::geteuid().is_root().then(|| Small::new(mib)).flatten();
     if found.is_none() {
         skip!("no file system can be mounted here");
     }
@@ -47,7 +47,7 @@ fn small() -> Option<Small> {
 
 #[test]
 fn a_full_file_system_is_told_and_writing_goes_on_when_there_is_room() {
-    let Some(small) = small() else { return };
+    let Some(small) = small(16) else { return };
     let bench = Bench::new(&small.at(), settings(), LockPolicy::Range, false);
     std::fs::write(bench.path(1), b"").unwrap();
     for mode in [Mode::Direct, Mode::Concurrent, Mode::Auto] {
@@ -72,6 +72,33 @@ fn a_full_file_system_is_told_and_writing_goes_on_when_there_is_room() {
         bench.files.set_size(1, Some(handle), 0, &bench.opener(1)).unwrap();
         bench.files.release(handle);
     }
+}
+
+/// Space that was there when the bytes were acknowledged is gone when they are written.
+#[test]
+fn space_that_is_taken_by_others_meanwhile_is_told_once() {
+    let Some(small) = small(192) else { return };
+    let bench = Bench::new(&small.at(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), b"").unwrap();
+    let handle = bench.open(1, OFlags::WRONLY, Mode::Direct).unwrap();
+    bench.write(handle, 1, 0, &[1; 100_000], PLAIN).unwrap();
+    assert_eq!(bench.files.size_of(1), Some(100_000), "there is room");
+    let other = std::fs::File::create(small.at().join("other")).unwrap();
+    let mut taken = 0;
+    for unit in [8 << 20, 64 << 10, 4096] {
+        let flags = rustix::fs::FallocateFlags::empty();
+        while rustix::fs::fallocate(&other, flags, taken, unit).is_ok() {
+            taken += unit;
+        }
+    }
+    assert_eq!(bench.files.flush(handle), Err(Errno::NOSPC));
+    assert_eq!(bench.files.flush(handle), Ok(()));
+    assert_eq!(bench.files.sync(handle, false), Ok(()));
+    other.set_len(0).unwrap();
+    bench.write(handle, 1, 0, &[2; 100_000], PLAIN).unwrap();
+    assert_eq!(bench.files.sync(handle, false), Ok(()));
+    bench.files.release(handle);
+    assert!(std::fs::read(bench.path(1)).unwrap().iter().all(|byte| *byte == 2));
 }
 
 #[test]

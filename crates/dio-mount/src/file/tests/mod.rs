@@ -14,7 +14,7 @@ use dio::lock::LockPolicy;
 use rustix::fs::OFlags;
 use rustix::io::Result;
 
-use super::modes::{Way, Wish};
+use super::modes::Way;
 use super::requests::How;
 use super::shared::Backing;
 use super::{Files, Opened};
@@ -29,6 +29,7 @@ pub(super) fn settings() -> Settings {
         write_behind: 4 << 20,
         direct_from: 256 << 10,
         limit: 64 << 20,
+        gather: false,
     }
 }
 
@@ -60,7 +61,7 @@ impl Bench {
 
     fn open(&self, ino: u64, flags: OFlags, mode: Mode) -> Result<u64> {
         let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
-        let wish = Wish { mode, flags, policy: self.files.0.policy };
+        let wish = self.files.0.wish(mode, flags);
         let opened: Opened = self.files.0.enter(ino, &self.path(ino), fd, wish, &|_| Ok(Backing(None)))?;
         Ok(opened.handle)
     }

@@ -114,8 +114,28 @@ fn a_directory_of_a_group_is_open_to_its_members_and_to_nobody_else() {
     });
 }
 
+#[test]
+fn an_acl_set_by_somebody_outside_the_group_takes_the_set_group_id_bit() {
+    as_root(|place, source, names, process| {
+        let acl = an_acl();
+        for (group, kept) in [(GROUP, true), (OTHER_GROUP, true), (OTHER_GROUP + 1, false)] {
+            let text = group.to_string() + if kept { "" } else { "-outside" };
+            let file = new_file(names, ROOT, &text);
+            set(&source.join(&text), USER, group, 0o2775);
+            match names.set_acl(process.caller(), file, name("system.posix_acl_access"), &acl, XattrFlags::empty()) {
+                Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
+                done => done.unwrap(),
+            }
+            assert_eq!(owner(&source.join(&text)).2 & 0o2000 != 0, kept, "{place}: {text}");
+            let stranger = Caller { uid: USER + 1, ..process.caller() };
+            let refused = names.set_acl(stranger, file, name("system.posix_acl_access"), &acl, XattrFlags::empty());
+            assert_eq!(refused.unwrap_err(), Errno::PERM, "{place}");
+        }
+    });
+}
+
 /// `user::rwx, group::rwx, other::r-x, user:USER:rwx, mask::rwx` in the form of `include/uapi/linux/posix_acl_xattr.h`.
-fn default_acl() -> Vec<u8> {
+fn an_acl() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     let entries = [(1u16, 7u16, u32::MAX), (2, 7, USER), (4, 7, u32::MAX), (0x10, 7, u32::MAX), (0x20, 5, u32::MAX)];
     for (tag, bits, id) in entries {
@@ -129,7 +149,7 @@ fn default_acl() -> Vec<u8> {
 #[test]
 fn a_default_acl_takes_the_place_of_the_mask() {
     everywhere(|place, source, names| {
-        let acl = default_acl();
+        let acl = an_acl();
         match names.set_xattr(ROOT, name("system.posix_acl_default"), &acl, XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
             done => done.unwrap(),

@@ -180,6 +180,30 @@ fn paths_follow_renames_of_what_is_above() {
     });
 }
 
+/// In the way by name, everything is found through the names that change.
+#[test]
+fn what_is_below_a_directory_is_found_while_it_is_renamed() {
+    everywhere(|place, _, names| {
+        let [a, b] = ["a", "b"].map(|text| new_directory(names, ROOT, text));
+        let moved = new_directory(names, a, "moved");
+        let inner = new_directory(names, moved, "inner");
+        let files: Vec<_> = (0..4).map(|n| new_file(names, inner, &n.to_string())).collect();
+        std::thread::scope(|threads| {
+            let mover = threads.spawn(|| {
+                for round in 0..500 {
+                    let (from, to) = if round % 2 == 0 { (a, b) } else { (b, a) };
+                    names.rename(from, name("moved"), to, name("moved"), RenameFlags::empty()).unwrap();
+                }
+            });
+            while !mover.is_finished() {
+                for file in &files {
+                    assert!(names.stat(*file).is_ok(), "{place}: {:?}", names.path(*file));
+                }
+            }
+        });
+    });
+}
+
 #[test]
 fn a_new_file_with_the_number_of_an_old_one_is_another_inode() {
     everywhere(|place, source, names| {

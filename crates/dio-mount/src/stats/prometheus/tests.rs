@@ -106,10 +106,9 @@ fn histograms_are_sound(samples: &[Sample]) -> Result<(), String> {
     for sample in samples.iter().filter(|sample| sample.name.ends_with("_bucket")) {
         let operation = sample.labels["operation"].clone();
         let bound: f64 = sample.labels["le"].parse().map_err(|_| "bound")?;
-        if let Some((before, count)) = last.insert(operation, (bound, sample.value)) {
-            if before >= bound || count > sample.value {
-                return Err(format!("buckets fall: {sample:?}"));
-            }
+        let before = last.insert(operation, (bound, sample.value));
+        if before.is_some_and(|(before, count)| before >= bound || count > sample.value) {
+            return Err(format!("buckets fall: {sample:?}"));
         }
     }
     for sample in samples.iter().filter(|sample| sample.name.ends_with("seconds_count")) {

@@ -6,7 +6,6 @@
 //! `/proc`). Under which name the bytes appear is `place`'s matter; `verify` and `resume` stand beside `large`.
 
 mod account;
-mod evict;
 mod large;
 mod place;
 mod plain;
@@ -29,14 +28,13 @@ use super::options::{CpOptions, Transfer};
 use super::report::Report;
 use crate::receipt::Ledger;
 use crate::stop::Stop;
-use crate::tool::Progress;
-use crate::tool::{Mode, When};
+use crate::tool::evict::Evictor;
+use crate::tool::{Mode, Progress, When};
 
 use account::Account;
-use evict::Evictor;
 use large::Copiers;
 pub(super) use large::MOST_BLOCK;
-use small::Refused;
+use small::{Forgetting, SmallTarget};
 use verify::Digests;
 
 /// The data path of one run.
@@ -52,8 +50,9 @@ pub(crate) struct DataPath {
     ledger: Arc<Ledger>,
     pace: Option<Pace>,
     copiers: Copiers,
-    evictor: Evictor,
-    refused: Refused,
+    /// Small targets that wait for a sync of the file system.
+    evictor: Evictor<SmallTarget>,
+    forgetting: Forgetting,
     stop: &'static Stop,
     /// The first fall-back of each kind is told under `-v`.
     told: Mutex<Vec<String>>,
@@ -96,7 +95,7 @@ impl DataPath {
             pace: transfer.limit.map(Pace::new),
             copiers: Copiers::new(transfer.block, transfer.depth),
             evictor: Evictor::default(),
-            refused: Refused::new(options.sync && !sync_each),
+            forgetting: Forgetting::new(transfer.mode, options.sync && !sync_each),
             stop: Stop::on_signals(),
             told: Mutex::default(),
             told_cached: AtomicBool::new(false),

@@ -2,17 +2,17 @@
 //! target's once it is complete and durable.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::copy::temporary_name;
 use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget};
 use super::{DataPath, Task};
-use crate::tool::When;
+use crate::tool::unnamed::{temporary_name, unnamed};
+use crate::tool::{When, own_path};
 
 /// Where the contents go.
 pub(super) struct Place {
@@ -63,18 +63,9 @@ impl DataPath {
                 (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
             }
         };
-        let temporary = temporary_name(c"");
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
-        let (fd, named) = match openat(&dir, c".", flags | OFlags::TMPFILE, permissions) {
-            Ok(fd) => (fd, false),
-            // Without O_TMPFILE (open(2): EISDIR, EOPNOTSUPP, ENOENT) it is hidden by its name only.
-            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
-                let made = openat(&dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, permissions);
-                (made.at(Doing::Create, shown)?, true)
-            }
-            Err(errno) => return Err(errno).at(Doing::Create, shown),
-        };
+        let made = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions);
+        let (fd, hidden) = made.at(Doing::Create, shown)?;
         if let Some((existing, user, group)) = replaced {
             // A file of another owner becomes ours, as with every editor that replaces files; what it lent its owner
             // or group to whoever ran it, it must not lend ours.
@@ -87,6 +78,7 @@ impl DataPath {
             let umask = contents.umask;
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
+        let (named, temporary) = (hidden.is_some(), hidden.unwrap_or_else(temporary_name));
         let naming = Some(Naming { dir, name, temporary, named, elsewhere });
         Ok(Place { target: OpenTarget { fd, fresh }, naming })
     }
@@ -196,11 +188,6 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
         Err(_) if contents.force => Ok(Existing::Nothing),
         Err(errno) => Err(errno).at(Doing::Create, shown),
     }
-}
-
-/// The name under which a process finds its own open file (`proc_pid_fd(5)`).
-fn own_path(fd: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {

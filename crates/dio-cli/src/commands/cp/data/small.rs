@@ -2,42 +2,50 @@
 //! round trip to the device for each file where the kernel gathers many.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::AsFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use dio::file::{Class, Reason};
-use dio::geometry::{Directness, Geometry};
 use dio::residency::Picture;
-use dio::sys::RWF_DONTCACHE;
 use dio::transfer::TransferError;
-use rustix::fs::{Stat, fstat};
-use rustix::io::{Errno, ReadWriteFlags, preadv2, pwritev2};
+use rustix::fs::{Mode as FileMode, OFlags, Stat, fstat, open};
+use rustix::io::{Errno, preadv2, pwritev2};
 
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
 use super::{DataPath, Lane, Task};
-use crate::tool::Mode;
+use crate::tool::evict::{Reopen, drop_written};
+use crate::tool::{DontCache, Mode};
 
 /// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
 /// 64 KiB, comes from the comparison `threshold` of the benchsuite.
 const BUFFER: usize = (64 << 10) + 4096;
 
-/// Where `RWF_DONTCACHE` is of no use.
+/// A small target that is complete.
 #[derive(Debug)]
-pub(super) struct Refused {
-    /// The kernel refused it for reads; found out at the first file.
-    read: AtomicBool,
-    /// The kernel refused it for writes, or pages are dropped after a sync of the file system anyway.
-    write: AtomicBool,
-    /// Whether the target's file system journals data, in which case it does not heed the flag.
-    journalled: OnceLock<bool>,
+pub(super) struct SmallTarget(PathBuf);
+
+impl Reopen for SmallTarget {
+    fn reopen(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        open(&self.0, flags, FileMode::empty())
+    }
 }
 
-impl Refused {
+/// Where `RWF_DONTCACHE` is of use.
+#[derive(Debug)]
+pub(super) struct Forgetting {
+    /// Refused by the kernel; found out at the first file.
+    read: DontCache,
+    /// The same, or pages are dropped after a sync of the file system anyway.
+    write: DontCache,
+}
+
+impl Forgetting {
     /// `batches` says that the run syncs whole file systems.
-    pub(super) fn new(batches: bool) -> Refused {
-        Refused { read: AtomicBool::new(false), write: AtomicBool::new(batches), journalled: OnceLock::new() }
+    pub(super) fn new(mode: Mode, batches: bool) -> Forgetting {
+        let wanted = mode != Mode::Cached;
+        Forgetting { read: DontCache::new(wanted), write: DontCache::new(wanted && !batches) }
     }
 }
 
@@ -48,8 +56,9 @@ impl DataPath {
         self.empty(task, target)?;
         lane.buffer.resize(BUFFER, 0);
         let size = task.contents.stat.st_size as u64;
-        if self.transfer.mode != Mode::Cached {
-            self.journals(target);
+        if self.transfer.mode != Mode::Cached && self.evictor.journals(target.fd.as_fd()) {
+            // It keeps the pages whatever it is told.
+            self.forgetting.write.refuse();
         }
         let mut before = None;
         let (mut offset, mut requests) = (0, 0);
@@ -93,29 +102,7 @@ impl DataPath {
         Err(CopyError::Transfer(shrunk.to_string()))
     }
 
-    fn flags(&self, refused: &AtomicBool) -> ReadWriteFlags {
-        if self.transfer.mode == Mode::Cached || refused.load(Ordering::Relaxed) {
-            ReadWriteFlags::empty()
-        } else {
-            RWF_DONTCACHE
-        }
-    }
-
-    /// Finds out, once, whether the target's file system heeds the flag: one that refuses direct I/O to a file that
-    /// could have it journals data (ext4 with `data=journal`), and keeps the pages whatever it is told.
-    fn journals(&self, target: &OpenTarget) -> bool {
-        *self.refused.journalled.get_or_init(|| {
-            let refuses = |geometry: Geometry| geometry.directness() == Directness::Refused;
-            let journals = Geometry::of(target.fd.as_fd()).is_ok_and(refuses);
-            if journals {
-                self.refused.write.store(true, Ordering::Relaxed);
-            }
-            journals
-        })
-    }
-
-    /// One read; EOPNOTSUPP, or EINVAL before Linux 6.14, is remembered and tried again without the flag. A picture of
-    /// what is resident is taken `before` anything is read without it.
+    /// One read. A picture of what is resident is taken `before` anything is read without the flag.
     fn read_some(
         &self,
         task: &Task<'_>,
@@ -123,20 +110,14 @@ impl DataPath {
         offset: u64,
         before: &mut Option<Option<Picture>>,
     ) -> Result<usize, CopyError> {
-        loop {
-            let flags = self.flags(&self.refused.read);
+        let read = self.forgetting.read.request(|flags| {
             if flags.is_empty() && self.transfer.mode != Mode::Cached {
                 let size = task.contents.stat.st_size as u64;
                 before.get_or_insert_with(|| Picture::take(&task.source, size).ok());
             }
-            match preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags) {
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
-                    self.refused.read.store(true, Ordering::Relaxed);
-                }
-                other => return other.at(Doing::Read, || task.contents.source_path()),
-            }
-        }
+            preadv2(&task.source, &mut [IoSliceMut::new(buffer)], offset, flags)
+        });
+        read.at(Doing::Read, || task.contents.source_path())
     }
 
     fn write_all(
@@ -146,36 +127,30 @@ impl DataPath {
         mut rest: &[u8],
         mut offset: u64,
     ) -> Result<(), CopyError> {
-        let failed = |errno| Err(errno).at(Doing::Write, || task.contents.target_path());
         while !rest.is_empty() {
-            let flags = self.flags(&self.refused.write);
-            match pwritev2(&target.fd, &[IoSlice::new(rest)], offset, flags) {
-                Ok(0) => return failed(Errno::NOSPC),
-                Ok(count) => {
-                    rest = &rest[count..];
-                    offset += count as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
-                    self.refused.write.store(true, Ordering::Relaxed);
-                }
-                Err(errno) => return failed(errno),
-            }
+            let write = |flags| pwritev2(&target.fd, &[IoSlice::new(rest)], offset, flags);
+            let written = match self.forgetting.write.request(write) {
+                Ok(0) => Err(Errno::NOSPC),
+                other => other,
+            };
+            let count = written.at(Doing::Write, || task.contents.target_path())?;
+            rest = &rest[count..];
+            offset += count as u64;
         }
         Ok(())
     }
 
     /// Drops the pages of a small target that the kernel would keep, once they are clean.
     pub(super) fn forget_small(&self, task: &Task<'_>, target: &OpenTarget) {
-        let stays = task.plain.get() || (task.small.get() && self.refused.write.load(Ordering::Relaxed));
+        let stays = task.plain.get() || (task.small.get() && self.forgetting.write.is_refused());
         if self.transfer.mode == Mode::Cached || !stays {
             return;
         }
         if self.sync_each {
-            self.evictor.drop_written(target.fd.as_fd());
+            drop_written(&target.fd);
         } else {
-            let (path, bytes) = (task.contents.target_path(), task.contents.stat.st_size as u64);
-            self.evictor.wait_for_sync(target.fd.as_fd(), path, bytes, self.journals(target));
+            let file = SmallTarget(task.contents.target_path());
+            self.evictor.wait_for_sync(target.fd.as_fd(), file, task.contents.stat.st_size as u64);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `--verify`: the target is read back past every cache of this machine and compared, block by block, by digest.
 
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use dio::file::{Class, Reason};
@@ -11,6 +11,7 @@ use dio::{File, Need, OpenOptions};
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
 use super::{DataPath, Task};
+use crate::tool::own_path;
 
 /// The digests of the blocks of a file, in the order they were read.
 #[derive(Debug, Default)]
@@ -61,7 +62,7 @@ impl DataPath {
     /// Compares the target on the medium with what was read from the source. The target has been synced.
     pub(super) fn verify(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
-        let file = self.open_again(target.fd.as_raw_fd())?;
+        let file = self.open_again(&target.fd)?;
         let ranges = std::mem::take(&mut expected.ranges);
         // What a regular file says may be less than what it held, as with those of /proc.
         let end = ranges.last().map_or(0, |last| last.end).max(task.contents.stat.st_size as u64);
@@ -81,7 +82,7 @@ impl DataPath {
     /// The error of a difference in the block that starts at `block`: at the very byte, where the source can still tell.
     fn differs(&self, task: &Task<'_>, file: &File, block: u64) -> Result<(), CopyError> {
         let mut place = None;
-        if let Ok(source) = self.open_again(task.source.as_raw_fd()) {
+        if let Ok(source) = self.open_again(&task.source) {
             let (mut ours, mut theirs) = (vec![0; self.copiers.block()], vec![0; self.copiers.block()]);
             if let (Ok(read), Ok(found)) = (source.read_at(&mut ours, block), file.read_at(&mut theirs, block)) {
                 let least = read.min(found);
@@ -94,7 +95,7 @@ impl DataPath {
 
     /// Where nothing was read while copying (a clone, a resumed copy): both files are read.
     fn verify_whole(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
-        let (source, file) = (self.open_again(task.source.as_raw_fd())?, self.open_again(target.fd.as_raw_fd())?);
+        let (source, file) = (self.open_again(&task.source)?, self.open_again(&target.fd)?);
         let (mut expected, mut found) = (Digests::default(), Digests::default());
         let size = source.size()?;
         let all: Vec<_> = std::iter::once(0..size).filter(|all| !all.is_empty()).collect();
@@ -154,11 +155,11 @@ impl DataPath {
         zeros.first_other.map_or(Ok(()), |offset| Err(CopyError::Differs { path: task.contents.target_path(), offset }))
     }
 
-    /// Opens an open file once more, to read it past the cache; by number, since it may have no name yet.
-    fn open_again(&self, fd: i32) -> Result<File, CopyError> {
+    /// Opens an open file once more, to read it past the cache; it may have no name yet.
+    fn open_again(&self, fd: impl AsFd) -> Result<File, CopyError> {
         let mut options = OpenOptions::new();
         options.read(true).mode(dio::Mode::Direct).need(Need::Preferred).io(self.copiers.try_io()?);
-        Ok(options.open(format!("/proc/self/fd/{fd}"))?)
+        Ok(options.open(own_path(fd))?)
     }
 }
 

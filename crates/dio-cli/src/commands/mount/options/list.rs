@@ -74,6 +74,7 @@ pub(super) struct Changes {
     write_behind: Option<u64>,
     direct_from: Option<u64>,
     limit: Option<u64>,
+    gather: Option<bool>,
 }
 
 impl Changes {
@@ -98,6 +99,8 @@ impl Changes {
                 without(name, value)?;
                 self.rules = Some(Vec::new());
             }
+            "gather" => self.gather = Some(without(name, value)?),
+            "nogather" => self.gather = Some(!without(name, value)?),
             "readahead_min" => self.read_ahead_min = Some(size(name, value)?),
             "readahead_max" => self.read_ahead_max = Some(size(name, value)?),
             "write_behind" => self.write_behind = Some(size(name, value)?),
@@ -132,6 +135,7 @@ impl Changes {
         set(&mut settings.write_behind, self.write_behind);
         set(&mut settings.direct_from, self.direct_from);
         set(&mut settings.limit, self.limit);
+        settings.gather = self.gather.unwrap_or(settings.gather);
         let (min, max) = &mut settings.read_ahead;
         set(max, self.read_ahead_max);
         match self.read_ahead_min {

@@ -185,9 +185,9 @@ fn what_mount_repeats_is_no_change() {
 #[test]
 fn settings_are_told_in_the_words_that_are_read() {
     for text in [
-        "mode=direct,norules,readahead_min=256K,readahead_max=8M,write_behind=16M,direct_from=256K,limit=256M",
+        "mode=direct,norules,readahead_min=256K,readahead_max=8M,write_behind=16M,direct_from=256K,limit=256M,nogather",
         "mode=auto,concurrent=*.{ibd,dbf}:a/**/b,cached=*.ctl,concurrent=x,readahead_min=0,readahead_max=0,\
-         write_behind=1000,direct_from=3K,limit=1G",
+         write_behind=1000,direct_from=3K,limit=1G,gather",
     ] {
         assert_eq!(text_of(&settings(text)), text);
         let other = settings("cached,dio=y,limit=7,readahead_max=64M");

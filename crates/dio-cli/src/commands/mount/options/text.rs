@@ -22,6 +22,7 @@ pub fn text_of(settings: &Settings) -> String {
     ] {
         options.push(format!("{name}={}", size(bytes)));
     }
+    options.push(if settings.gather { "gather" } else { "nogather" }.to_owned());
     options.join(",")
 }
 

@@ -48,6 +48,19 @@ enum Job {
     Write(u64, Batch),
 }
 
+impl State {
+    /// What is to be done next, if anything is.
+    fn take_job(&mut self) -> Option<Job> {
+        let written = if self.spilling { self.sorted.pop_first() } else { None };
+        let job = match written {
+            Some((number, batch)) => Some(Job::Write(number, batch)),
+            None => self.filled.pop_front().map(|(number, batch)| Job::Sort(number, batch)),
+        };
+        self.busy += usize::from(job.is_some());
+        job
+    }
+}
+
 impl<'a> Crew<'a> {
     pub(super) fn new(plan: &'a Plan, store: &'a Store<'a>, how: Lines<'a>) -> Crew<'a> {
         Crew { plan, store, how, state: Mutex::default(), changed: Condvar::new() }
@@ -91,25 +104,25 @@ impl<'a> Crew<'a> {
             }
             state.spilling = true;
             self.changed.notify_all();
-            state = self.wait(state);
+            state = self.work_or_wait(state);
         }
     }
 
-    /// Has a batch sorted, by a thread of this scope.
+    /// Has a batch sorted, by a thread of this scope; by the calling one if there is none to be had.
     pub(super) fn hand_over<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, number: u64, batch: Batch) {
         let mut state = self.lock();
         state.filled.push_back((number, batch));
         if state.threads < self.plan.workers && state.filled.len() + state.busy > state.threads {
             let spawned = thread::Builder::new().name("sort".into()).spawn_scoped(scope, || self.work());
-            match spawned {
-                Ok(_) => state.threads += 1,
-                // With fewer threads it takes longer.
-                Err(_) if state.threads > 0 => {}
-                Err(error) => state.failure = Some(Failure::Memory(error)),
-            }
+            // With fewer threads it takes longer.
+            state.threads += usize::from(spawned.is_ok());
         }
+        let alone = state.threads == 0;
         drop(state);
         self.changed.notify_all();
+        if alone {
+            self.work_here();
+        }
     }
 
     /// How many runs are kept.
@@ -126,7 +139,7 @@ impl<'a> Crew<'a> {
         while !(state.filled.is_empty() && state.sorted.is_empty() && state.busy == 0) && state.failure.is_none() {
             state.spilling = true;
             self.changed.notify_all();
-            state = self.wait(state);
+            state = self.work_or_wait(state);
         }
         if let Some(failure) = state.failure.take() {
             return Err(failure);
@@ -161,37 +174,54 @@ impl<'a> Crew<'a> {
     fn work(&self) {
         let panicked = Panicked(self);
         while let Some(job) = self.next_job() {
-            let failure = match job {
-                Job::Sort(number, mut batch) => {
-                    batch.sort(self.how.terminator, self.how.order);
-                    self.lock().sorted.insert(number, batch);
-                    None
-                }
-                Job::Write(number, batch) => self.write(number, batch).err(),
-            };
-            let mut state = self.lock();
-            state.busy -= 1;
-            if failure.is_some() {
-                state.failure = failure;
-                state.ended = true;
-                state.filled.clear();
-            }
-            drop(state);
-            self.changed.notify_all();
+            self.run(job);
         }
         drop(panicked);
+    }
+
+    /// What there is to do, done in the calling thread.
+    fn work_here(&self) {
+        let next = || self.lock().take_job();
+        while let Some(job) = next() {
+            self.run(job);
+        }
+    }
+
+    /// Waits for the threads; without any, does their work.
+    fn work_or_wait<'g>(&'g self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+        if state.threads > 0 {
+            return self.wait(state);
+        }
+        drop(state);
+        self.work_here();
+        self.lock()
+    }
+
+    fn run(&self, job: Job) {
+        let failure = match job {
+            Job::Sort(number, mut batch) => {
+                batch.sort(self.how.terminator, self.how.order);
+                self.lock().sorted.insert(number, batch);
+                None
+            }
+            Job::Write(number, batch) => self.write(number, batch).err(),
+        };
+        let mut state = self.lock();
+        state.busy -= 1;
+        if failure.is_some() {
+            state.failure = failure;
+            state.ended = true;
+            state.filled.clear();
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
-            let written = if state.spilling { state.sorted.pop_first() } else { None };
-            let job = match written {
-                Some((number, batch)) => Some(Job::Write(number, batch)),
-                None => state.filled.pop_front().map(|(number, batch)| Job::Sort(number, batch)),
-            };
+            let job = state.take_job();
             if job.is_some() {
-                state.busy += 1;
                 return job;
             }
             if state.ended {

@@ -4,6 +4,7 @@
 //! only the lines on the way of the new one to the root are looked at.
 
 use std::cmp::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::entry::Entry;
@@ -41,29 +42,46 @@ pub(super) fn merge<D: Drain + ?Sized>(lanes: Vec<Lane>, how: Lines<'_>, out: &m
     if decoders.is_empty() {
         return run(places, &exchange, how, out);
     }
-    thread::scope(|scope| {
-        let exchange = &exchange;
-        let spawned =
-            thread::Builder::new().name("decode".into()).spawn_scoped(scope, move || exchange.decode(decoders, how));
-        spawned.map_err(Failure::Memory)?;
+    // Only its thread takes them; but a thread that cannot be started must leave them here.
+    let decoders = Mutex::new(decoders);
+    let taken = || std::mem::take(&mut *decoders.lock().unwrap_or_else(PoisonError::into_inner));
+    let started = thread::scope(|scope| {
+        let decode = || exchange.decode(taken(), how);
+        if thread::Builder::new().name("decode".into()).spawn_scoped(scope, decode).is_err() {
+            return Err(places);
+        }
         let _over = exchange.close_at_the_end();
-        run(places, exchange, how, out)
-    })
+        Ok(run(places, &exchange, how, &mut *out))
+    });
+    let places = match started {
+        Ok(merged) => return merged,
+        Err(places) => places,
+    };
+    let mut decoders = taken().into_iter();
+    let here = |place| match place {
+        Place::Stream(_) => Place::Here(Box::new(decoders.next().expect("each stream has its decoder"))),
+        other => other,
+    };
+    run(places.into_iter().map(here).collect(), &exchange, how, out)
 }
 
 /// A lane while it is merged.
 #[derive(Debug)]
 enum Place {
     Memory(Option<Piece>),
+    /// Decoded by the thread, which knows it by this number.
     Stream(usize),
+    /// Decoded when its lines are wanted.
+    Here(Box<Decoder>),
 }
 
 impl Place {
-    fn next_piece(&mut self, exchange: &Exchange) -> Outcome<Option<Piece>> {
+    fn next_piece(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<Option<Piece>> {
         loop {
             let piece = match self {
                 Place::Memory(piece) => piece.take(),
                 Place::Stream(lane) => exchange.next_piece(*lane)?,
+                Place::Here(decoder) => decoder.next_piece(how)?,
             };
             match piece {
                 Some(piece) if piece.entries.is_empty() => {}
@@ -95,7 +113,7 @@ impl Cursor {
 
     /// Goes to the next line; false when there is none.
     #[inline]
-    fn advance(&mut self, exchange: &Exchange) -> Outcome<bool> {
+    fn advance(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
         self.at += 1;
         if self.at < self.piece.entries.len() {
             if self.scattered && self.at % AHEAD == 0 {
@@ -105,12 +123,12 @@ impl Cursor {
             }
             return Ok(true);
         }
-        self.refill(exchange)
+        self.refill(exchange, how)
     }
 
     #[cold]
-    fn refill(&mut self, exchange: &Exchange) -> Outcome<bool> {
-        let Some(piece) = self.place.next_piece(exchange)? else { return Ok(false) };
+    fn refill(&mut self, exchange: &Exchange, how: Lines<'_>) -> Outcome<bool> {
+        let Some(piece) = self.place.next_piece(exchange, how)? else { return Ok(false) };
         (self.piece, self.at) = (piece, 0);
         Ok(true)
     }
@@ -125,7 +143,7 @@ fn run<D: Drain + ?Sized>(
     let mut cursors = Vec::new();
     for mut place in places {
         let scattered = matches!(place, Place::Memory(_));
-        if let Some(piece) = place.next_piece(exchange)? {
+        if let Some(piece) = place.next_piece(exchange, how)? {
             cursors.push(Cursor { place, piece, at: 0, scattered });
         }
     }
@@ -136,7 +154,7 @@ fn run<D: Drain + ?Sized>(
             let winner = tree.winner;
             let cursor = &mut cursors[winner];
             writer.put(cursor.entry(), cursor.piece.bytes())?;
-            if !cursor.advance(exchange)? {
+            if !cursor.advance(exchange, how)? {
                 break;
             }
             tree.keys[winner] = cursor.entry().prefix();
@@ -148,7 +166,7 @@ fn run<D: Drain + ?Sized>(
     let Some(mut cursor) = cursors.pop() else { return Ok(()) };
     loop {
         writer.put_all(&cursor.piece.entries[cursor.at..], cursor.piece.bytes())?;
-        if !cursor.refill(exchange)? {
+        if !cursor.refill(exchange, how)? {
             return Ok(());
         }
     }

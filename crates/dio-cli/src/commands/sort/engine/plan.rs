@@ -39,13 +39,17 @@ const MOST_BATCH: u64 = 256 << 20;
 /// Least memory that is planned with; the rest of the program needs more than that.
 const LEAST_MEMORY: u64 = 128 << 10;
 
+/// What the program takes beside its plan: code, stacks, the ring; never more than an eighth of what was asked for is kept
+/// for it.
+const OWN: u64 = 16 << 20;
+
 /// Blocks of memory that a run takes while it is merged, with two requests in flight: those, one that is being consumed and
 /// the chunks held, and about another for the entries of those.
 const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
 
 impl Plan {
     pub(super) fn new(memory: u64, parallel: Option<usize>, batch_size: Option<usize>, usual: &StreamOptions) -> Plan {
-        let memory = memory.max(LEAST_MEMORY);
+        let memory = (memory - OWN.min(memory / 8)).max(LEAST_MEMORY);
         let block = whole(memory / 128).min(usual.block as u64).max(LEAST_BLOCK);
         let depth = (memory / 8 / block).saturating_sub(3) / 2;
         let reading =

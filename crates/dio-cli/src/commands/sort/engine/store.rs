@@ -248,6 +248,10 @@ mod tests {
             });
             let kept = kept.unwrap();
             assert_eq!((kept.bytes(), &kept.directory), (length as u64, &directories[turn % 2]));
+            // What was allocated for lines that did not come is free again.
+            let stat = rustix::fs::fstat(&kept.fd).unwrap();
+            assert_eq!(stat.st_size as usize, length);
+            assert!(stat.st_blocks as usize * 512 <= length.next_multiple_of(stat.st_blksize as usize), "{stat:?}");
             let mut stream = store.fetch(kept, &how).unwrap();
             let mut seen = 0;
             while let Some(chunk) = stream.next_chunk().unwrap() {

@@ -7,9 +7,9 @@ use rustix::fs::{FileType, Stat, major, minor};
 use rustix::io::Errno;
 
 use super::super::format::{Entry, Kind, Time, acl_of_mode, acl_to_text};
+use super::super::masks::Masks;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::owner::Owner;
-use super::super::pattern::{Matching, Pattern};
 
 /// Names of users and groups, each asked for once.
 #[derive(Debug, Default)]
@@ -99,13 +99,12 @@ impl Attributes {
     }
 }
 
-/// How attributes are asked for, with the patterns of those that are wanted.
+/// Which attributes are asked for.
 #[derive(Debug)]
 pub(super) struct Asking {
     xattrs: bool,
     acls: bool,
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
+    masks: Masks,
 }
 
 const ACL_ACCESS: &str = "system.posix_acl_access";
@@ -114,24 +113,12 @@ const ACL_DEFAULT: &str = "system.posix_acl_default";
 impl Asking {
     /// What the command line asks for.
     pub(super) fn of(options: &Options) -> Asking {
-        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
-        let patterns = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
-        Asking {
-            xattrs: options.xattrs,
-            acls: options.acls,
-            include: patterns(&options.xattrs_include),
-            exclude: patterns(&options.xattrs_exclude),
-        }
+        Asking { xattrs: options.xattrs, acls: options.acls, masks: Masks::new(options) }
     }
 
     /// Whether anything is asked for.
     pub(super) fn any(&self) -> bool {
         self.xattrs || self.acls
-    }
-
-    fn wants(&self, name: &[u8]) -> bool {
-        let included = self.include.is_empty() || self.include.iter().any(|pattern| pattern.matches(name));
-        included && !self.exclude.iter().any(|pattern| pattern.matches(name))
     }
 
     /// The attributes of the file of that path, which does not follow a symbolic link at its end. A file system without
@@ -147,7 +134,7 @@ impl Asking {
         };
         for name in &list {
             let is_acl = name == ACL_ACCESS || name == ACL_DEFAULT;
-            let wanted = self.xattrs && self.wants(name.as_bytes());
+            let wanted = self.xattrs && self.masks.archives(name.as_bytes());
             if !(wanted || is_acl && self.acls) {
                 continue;
             }

@@ -2,9 +2,9 @@
 //! told here, and what is written is decided behind it, in order.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dio::stream::{Chunk, Input};
@@ -20,7 +20,7 @@ use super::note::Note;
 use super::small::{Held, Small};
 use super::sparse::{self, Scan};
 use super::walk::{Dir, File, Job};
-use crate::tool::errno_of;
+use crate::tool::{errno_of, own_path};
 
 /// Files up to this size are read by the workers; in bytes.
 const WHOLE: u64 = 1 << 20;
@@ -111,7 +111,7 @@ impl<'a> Preparing<'a> {
         }
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
-            let path = PathBuf::from(format!("/proc/self/fd/{}/.", dir.fd.as_raw_fd()));
+            let path = own_path(&dir.fd).join(".");
             self.attributes(&path, &mut member);
         }
         Ready::Member(Box::new(member))
@@ -147,7 +147,7 @@ impl<'a> Preparing<'a> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if self.asking.any() && kind != FileType::Socket {
             let name = OsStr::from_bytes(file.name.to_bytes());
-            let path = PathBuf::from(format!("/proc/self/fd/{}", file.dir.fd.as_raw_fd())).join(name);
+            let path = own_path(&file.dir.fd).join(name);
             self.attributes(&path, &mut member);
         }
         match kind {

@@ -3,21 +3,20 @@
 
 use std::io::IoSliceMut;
 use std::os::fd::BorrowedFd;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use dio::residency::Picture;
-use dio::sys::RWF_DONTCACHE;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, preadv2};
+
+use crate::tool::DontCache;
 
 /// Reads small files.
 #[derive(Debug)]
 pub(super) struct Small {
     /// Pages may stay.
     cached: bool,
-    /// The kernel refuses the flag; found out at the first file.
-    refused: AtomicBool,
+    /// Refused by the kernel; found out at the first file.
+    forgetting: DontCache,
     /// Buffers that are free.
     free: Mutex<Vec<Vec<u8>>>,
 }
@@ -34,7 +33,7 @@ pub(super) struct Held {
 
 impl Small {
     pub(super) fn new(cached: bool) -> Small {
-        Small { cached, refused: AtomicBool::new(false), free: Mutex::default() }
+        Small { cached, forgetting: DontCache::new(!cached), free: Mutex::default() }
     }
 
     /// Reads the first `size` bytes of a file.
@@ -44,21 +43,15 @@ impl Small {
         let (mut done, mut requests, mut failed) = (0, 0, None);
         let mut before = None;
         while done < size {
-            let flags = match self.cached || self.refused.load(Ordering::Relaxed) {
-                true => ReadWriteFlags::empty(),
-                false => RWF_DONTCACHE,
-            };
-            if flags.is_empty() && !self.cached {
-                before.get_or_insert_with(|| Picture::take(fd, size as u64).ok());
-            }
-            match preadv2(fd, &mut [IoSliceMut::new(&mut bytes[done..])], done as u64, flags) {
+            let read = self.forgetting.request(|flags| {
+                if flags.is_empty() && !self.cached {
+                    before.get_or_insert_with(|| Picture::take(fd, size as u64).ok());
+                }
+                preadv2(fd, &mut [IoSliceMut::new(&mut bytes[done..])], done as u64, flags)
+            });
+            match read {
                 Ok(0) => break,
                 Ok(count) => (done, requests) = (done + count, requests + 1),
-                Err(Errno::INTR) => {}
-                // EINVAL before Linux 6.14.
-                Err(Errno::OPNOTSUPP | Errno::INVAL) if !flags.is_empty() => {
-                    self.refused.store(true, Ordering::Relaxed);
-                }
                 Err(errno) => {
                     failed = Some(errno);
                     break;

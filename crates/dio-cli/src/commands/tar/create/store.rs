@@ -323,8 +323,8 @@ impl<'a> Store<'a> {
                     let copied = source.skip(offset - at).map(|_| self.copy(source, &mut left));
                     match copied {
                         Ok(Ok(())) => None,
-                        Ok(Err(Copy::Write(ended))) => return Err(ended),
-                        Ok(Err(Copy::Read(error))) | Err(error) => Some(errno_of(&error)),
+                        Ok(Err(Unable::ToWrite(ended))) => return Err(ended),
+                        Ok(Err(Unable::ToRead(error))) | Err(error) => Some(errno_of(&error)),
                     }
                 }
             };
@@ -347,24 +347,26 @@ impl<'a> Store<'a> {
     }
 
     /// Copies so many bytes; fewer where the file ends.
-    fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Copy> {
+    fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Unable> {
         while *left > 0 {
             if Stop::on_signals().asked() {
-                return Err(Copy::Write(Ended::Signal));
+                return Err(Unable::ToWrite(Ended::Signal));
             }
-            let Some(mut chunk) = source.next_chunk().map_err(Copy::Read)? else { break };
+            let Some(mut chunk) = source.next_chunk().map_err(Unable::ToRead)? else { break };
             let count = chunk.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
             chunk.truncate(count);
-            self.target.write(&chunk).map_err(Copy::Write)?;
+            self.target.write(&chunk).map_err(Unable::ToWrite)?;
             *left -= count as u64;
         }
         Ok(())
     }
 }
 
-enum Copy {
-    Read(io::Error),
-    Write(Ended),
+/// Why contents were not copied.
+enum Unable {
+    ToRead(io::Error),
+    /// Or a signal asks to end.
+    ToWrite(Ended),
 }
 
 fn is_directory(stat: &Stat) -> bool {

@@ -202,7 +202,7 @@ where
     F: FnOnce(&mut (dyn Read + Send), &mut (dyn Write + Send)) -> Result<Moved, EncodeError> + Send + 'static,
 {
     let started = Compressor::new(sink, encode);
-    Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "write", errno_of(&error)))?)))
+    Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
 }
 
 fn identity_of(sink: &Sink) -> Option<(u64, u64)> {

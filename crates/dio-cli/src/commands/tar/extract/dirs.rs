@@ -11,11 +11,11 @@ use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
 
 use super::super::run::Run;
-use super::evict::Evictor;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::place::Gone;
 use super::root::Root;
+use super::storage::Storage;
 use super::words::Words;
 
 #[derive(Debug)]
@@ -40,12 +40,12 @@ impl Dirs {
     }
 
     /// Sets everything, but on what has made way for something else. What fails is told.
-    pub(super) fn finish(self, run: &Run, evictor: &Evictor, gone: &Gone) {
+    pub(super) fn finish(self, run: &Run, storage: &Storage, gone: &Gone) {
         let mut all: Vec<_> = self.waiting.into_iter().filter(|(id, _)| !gone.has(*id)).collect();
         all.sort_by_key(|(_, delayed)| std::cmp::Reverse(delayed.path.depth()));
         for (id, delayed) in all {
             let words = Words { run, name: &delayed.shown };
-            if let Err(errno) = delayed.apply(id, evictor, &words) {
+            if let Err(errno) = delayed.apply(id, storage, &words) {
                 words.cannot("stat", errno);
             }
         }
@@ -53,7 +53,7 @@ impl Dirs {
 }
 
 impl Delayed {
-    fn apply(&self, id: (u64, u64), evictor: &Evictor, words: &Words<'_>) -> Result<(), Errno> {
+    fn apply(&self, id: (u64, u64), storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
             // One of ours that we may not read, being no superuser.
@@ -71,7 +71,7 @@ impl Delayed {
         }
         let object = if place { Object::Place(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
-            evictor.note(id.0, fd.as_fd(), &self.root, &self.path);
+            storage.note(id.0, fd.as_fd(), &self.root, &self.path);
         }
         self.meta.apply(object, true, words);
         Ok(())

@@ -19,14 +19,15 @@ use super::super::run::Run;
 use super::super::warnings::Warning;
 use super::How;
 use super::crew::Outline;
-use super::evict::Evictor;
 use super::meta::{Meta, Object};
 use super::names::Clean;
 use super::place::{Gone, Place, Refusal, Wanted};
 use super::root::{Dir, Root};
+use super::storage::Storage;
 use super::words::Words;
 use crate::receipt::{FileLine, Role, main_way};
 use crate::stop::Stop;
+use crate::tool::evict::drop_written;
 use crate::tool::{Sink, errno_of};
 
 /// Files with more bytes than this are streams.
@@ -43,7 +44,7 @@ const AHEAD: u64 = 64 << 20;
 pub(super) struct Context<'r> {
     pub(super) run: &'r Run,
     pub(super) how: How,
-    pub(super) evictor: Evictor,
+    pub(super) storage: Storage,
     pub(super) gone: Gone,
 }
 
@@ -83,9 +84,7 @@ impl Body {
         memory.resize(start + length, 0);
         Body { memory, start }
     }
-}
 
-impl Body {
     /// Leaves out all but the first `length` bytes.
     fn truncate(&mut self, length: usize) {
         self.memory.truncate(self.start + length);
@@ -182,7 +181,7 @@ impl Job {
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         match place.keep() {
             Ok(fd) => {
-                context.evictor.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
+                context.storage.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
                 if let Some(counters) = counters {
                     self.forget(context, fd.as_fd(), counters);
                     self.account(context, fd.as_fd(), counters);
@@ -199,10 +198,10 @@ impl Job {
             return;
         }
         if context.how.superuser || self.meta.mode & 0o400 != 0 {
-            context.evictor.wait_for_sync(fd, &self.root, &self.path, plain);
+            context.storage.wait_for_sync(fd, &self.root, &self.path, plain);
         } else {
             // It could not be opened again.
-            context.evictor.drop_written(fd);
+            drop_written(fd);
         }
     }
 

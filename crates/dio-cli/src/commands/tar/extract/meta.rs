@@ -1,7 +1,8 @@
 //! Owner, permissions, extended attributes, ACLs and times of what was extracted.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{
     AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
@@ -9,8 +10,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::root::own_path;
 use super::words::Words;
+use crate::tool::own_path;
 
 const ACL_ACCESS: &CStr = c"system.posix_acl_access";
 const ACL_DEFAULT: &CStr = c"system.posix_acl_default";
@@ -57,7 +58,7 @@ impl Meta {
         }
         for (attribute, value) in &self.xattrs {
             // The name is taken through the descriptor of the directory, which nobody can exchange.
-            let path = [own_path(&dir).into_bytes(), name.to_bytes().to_vec()].join(&b'/');
+            let path = own_path(&dir).join(OsStr::from_bytes(name.to_bytes())).into_os_string().into_vec();
             let set = CString::new(path).map_err(|_| Errno::INVAL);
             let set = set.and_then(|path| lsetxattr(&*path, &**attribute, value, XattrFlags::empty()));
             words.attribute("lsetxattr", attribute, set);

@@ -2,15 +2,14 @@
 //!
 //! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place` makes files and decides
 //! about those that exist; `file` fills them, small ones by the threads of `crew`, large ones as streams; `special` makes
-//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what is set, `evict` what
-//! leaves the page cache; `words` are GNU's.
+//! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what is set, `storage` what
+//! is made durable and leaves the page cache; `words` are GNU's.
 //!
 //! Without `-P` nothing outside the target directory is made, changed or removed: every system call that does so takes one
 //! component of a name, in a directory that was found beneath, and follows no link.
 
 mod crew;
 mod dirs;
-mod evict;
 mod file;
 mod meta;
 mod names;
@@ -18,9 +17,9 @@ mod owners;
 mod place;
 mod root;
 mod special;
+mod storage;
 mod tree;
 mod words;
-mod xattrs;
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,11 +44,11 @@ use super::transform::Of;
 use crate::stop::Stop;
 
 use crew::{Crew, Shared};
-use evict::Evictor;
 use file::{Context, Pouring};
 use names::Clean;
 use place::{Gone, OldFiles};
 use root::{Dir, Root};
+use storage::Storage;
 use tree::Tree;
 
 pub(super) use owners::Owners;
@@ -122,7 +121,7 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
-    let context = Context { run, how, evictor: Evictor::default(), gone: Gone::default() };
+    let context = Context { run, how, storage: Storage::default(), gone: Gone::default() };
     let shared = Shared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
@@ -152,7 +151,7 @@ fn finish_storage(context: &Context<'_>) {
     if tool.stream_options().mode == dio::Mode::Cached {
         return;
     }
-    match context.evictor.finish() {
+    match context.storage.finish() {
         Ok(()) => tool.set_durable(),
         Err(errno) => context.run.error(format_args!("Cannot sync: {}", crate::quote::words(errno))),
     }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
@@ -11,7 +10,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::root::{Dir, own_path};
+use super::root::Dir;
+use crate::tool::own_path;
+use crate::tool::unnamed::{temporary_name, unnamed};
 
 /// What happens to existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,16 +145,8 @@ impl<'a> Place<'a> {
     /// A file without a name, or with one that nobody looks for.
     fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags) -> Result<Place<'a>, Errno> {
         let private = Mode::from_bits_retain(0o600);
-        match openat(dir, c".", flags.difference(OFlags::NOFOLLOW) | OFlags::TMPFILE, private) {
-            Ok(fd) => Ok(Place { fd, dir, name, naming: Naming::None }),
-            // Without O_TMPFILE (open(2)) it is hidden by its name only.
-            Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
-                let temporary = temporary_name();
-                let fd = openat(dir, &*temporary, flags | OFlags::CREATE | OFlags::EXCL, private)?;
-                Ok(Place { fd, dir, name, naming: Naming::Temporary(temporary) })
-            }
-            Err(errno) => Err(errno),
-        }
+        let (fd, hidden) = unnamed(dir, flags.difference(OFlags::NOFOLLOW), private)?;
+        Ok(Place { fd, dir, name, naming: hidden.map_or(Naming::None, Naming::Temporary) })
     }
 
     /// The file is complete: it takes its name, and the place of what had it.
@@ -201,16 +194,6 @@ fn is_special(dir: &Dir, name: &CStr) -> bool {
 
 fn is_regular(fd: &OwnedFd) -> bool {
     fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-}
-
-/// A name that nothing in an archive has by accident.
-fn temporary_name() -> CString {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let pid = rustix::process::getpid().as_raw_nonzero();
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".dio-tar-{pid}-{:x}-{next}", now.tv_sec ^ now.tv_nsec.rotate_left(20));
-    CString::new(name).expect("digits and letters")
 }
 
 /// What is done before a member is made: older files go (`-U`), newer ones stay (`--keep-newer-files`).

@@ -6,7 +6,7 @@
 //! by descriptor: what is made, changed or removed is always one component of a directory that was found beneath.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, opena
 use rustix::io::Errno;
 
 use super::names::has_dot_dot;
+use crate::tool::own_path;
 
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
@@ -206,12 +207,6 @@ fn push(stack: &mut Vec<CString>, path: &[u8]) -> Result<(), Errno> {
         stack.push(CString::new(component).map_err(|_| Errno::INVAL)?);
     }
     Ok(())
-}
-
-/// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
-/// become of its name.
-pub(super) fn own_path(fd: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
 #[cfg(test)]

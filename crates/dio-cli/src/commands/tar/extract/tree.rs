@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, 
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text, acl_of_mode};
+use super::super::masks::Masks;
 use super::crew::Crew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, HELD, Job, Trouble, tell};
@@ -19,7 +20,6 @@ use super::place::{self, OldFiles, Wanted, Way};
 use super::root::{Dir, LONGEST, Root};
 use super::timespec;
 use super::words::Words;
-use super::xattrs::Masks;
 use crate::stop::Stop;
 
 /// Directories that are kept open.
@@ -64,7 +64,7 @@ impl<'s> Tree<'s> {
     /// Waits for the crew and sets the attributes of directories.
     pub(super) fn finish(self) {
         self.crew.settle();
-        self.dirs.finish(self.context.run, &self.context.evictor, &self.context.gone);
+        self.dirs.finish(self.context.run, &self.context.storage, &self.context.gone);
     }
 
     /// Extracts a member. What goes wrong with it alone is told.
@@ -335,9 +335,15 @@ impl<'s> Tree<'s> {
             whole: how.same_permissions,
             owner,
             mtime: (!how.touch).then(|| timespec(entry.mtime)),
-            xattrs: if how.xattrs { self.masks.chosen(&entry.xattrs) } else { Vec::new() },
+            xattrs: if how.xattrs { self.xattrs(entry) } else { Vec::new() },
             acls: how.acls.then(|| (access(), acl(&entry.acl_default))),
         }
+    }
+
+    /// The extended attributes that a member gets.
+    fn xattrs(&self, entry: &Entry) -> Vec<(CString, Vec<u8>)> {
+        let wanted = entry.xattrs.iter().filter(|(name, _)| self.masks.sets(name));
+        wanted.filter_map(|(name, value)| Some((CString::new(name.as_slice()).ok()?, value.clone()))).collect()
     }
 }
 

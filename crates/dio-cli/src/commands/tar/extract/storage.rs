@@ -1,0 +1,90 @@
+//! What was extracted until it is on the storage: small files leave the page cache in batches, as those of `dio cp` do in
+//! trees, and at the end everything is made durable.
+
+use std::collections::HashMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{OFlags, fsync, syncfs};
+use rustix::io::Errno;
+
+use super::names::Clean;
+use super::root::Root;
+use crate::tool::evict::{Evictor, Reopen};
+
+/// Files up to this many are synced one by one, which costs less than a sync of the file system and whatever others have
+/// written there.
+const FEW: usize = 16;
+
+/// Where a file or directory was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    root: Arc<Root>,
+    path: Clean,
+}
+
+/// What has been made.
+#[derive(Debug, Default)]
+pub(super) struct Storage {
+    evictor: Evictor<Made>,
+    /// One file of each file system that was written to.
+    systems: Mutex<HashMap<u64, OwnedFd>>,
+    /// The first files, until they are too many to be [`FEW`].
+    first: Mutex<Vec<Made>>,
+}
+
+impl Storage {
+    /// Notes a new file or directory, and its file system, for the sync at the end.
+    pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.len() <= FEW {
+            first.push(Made::new(root, path));
+        }
+        drop(first);
+        let mut systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
+        if !systems.contains_key(&dev)
+            && let Ok(own) = fd.try_clone_to_owned()
+        {
+            systems.insert(dev, own);
+        }
+    }
+
+    /// As [`Evictor::wait_for_sync`].
+    pub(super) fn wait_for_sync(&self, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean, bytes: u64) {
+        self.evictor.wait_for_sync(fd, Made::new(root, path), bytes);
+    }
+
+    /// Makes everything durable and drops what waited.
+    ///
+    /// # Errors
+    /// What syncing answers.
+    pub(super) fn finish(&self) -> Result<(), Errno> {
+        let systems = std::mem::take(&mut *self.systems.lock().unwrap_or_else(PoisonError::into_inner));
+        let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
+        let synced = match first.len() <= FEW && first.iter().all(Made::sync) {
+            true => Ok(()),
+            false => systems.values().map(syncfs).fold(Ok(()), Result::and),
+        };
+        self.evictor.finish();
+        synced
+    }
+}
+
+impl Made {
+    fn new(root: &Arc<Root>, path: &Clean) -> Made {
+        Made { root: Arc::clone(root), path: path.clone() }
+    }
+
+    /// Syncs it and the directory it is in; false if that cannot be done by name.
+    fn sync(&self) -> bool {
+        let sync = |found: Result<OwnedFd, Errno>| found.is_ok_and(|fd| fsync(fd).is_ok());
+        let parent = self.path.split().map_or(&b""[..], |(parent, _)| parent);
+        sync(self.reopen()) && sync(self.root.find(parent, OFlags::RDONLY | OFlags::DIRECTORY))
+    }
+}
+
+impl Reopen for Made {
+    fn reopen(&self) -> Result<OwnedFd, Errno> {
+        self.root.find_data(&self.path.0)
+    }
+}

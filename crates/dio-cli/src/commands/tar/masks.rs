@@ -1,0 +1,38 @@
+//! Which extended attributes are archived, shown and set (`--xattrs-include`, `--xattrs-exclude`).
+
+use super::options::Options;
+use super::pattern::{Matching, Pattern};
+
+/// The names that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+impl Masks {
+    pub(super) fn new(options: &Options) -> Masks {
+        let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
+        let of = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
+        Masks { include: of(&options.xattrs_include), exclude: of(&options.xattrs_exclude) }
+    }
+
+    /// Whether an attribute is archived: by default all are.
+    pub(super) fn archives(&self, name: &[u8]) -> bool {
+        self.chooses(name, true)
+    }
+
+    /// Whether an attribute is set, and shown: by default those of users, for the others change what the system does with
+    /// a file.
+    pub(super) fn sets(&self, name: &[u8]) -> bool {
+        self.chooses(name, name.starts_with(b"user."))
+    }
+
+    fn chooses(&self, name: &[u8], by_default: bool) -> bool {
+        let included = match self.include.is_empty() {
+            true => by_default,
+            false => self.include.iter().any(|mask| mask.matches(name)),
+        };
+        included && !self.exclude.iter().any(|mask| mask.matches(name))
+    }
+}

@@ -1,0 +1,111 @@
+//! The structures of `include/uapi/linux/fuse.h` (7.45), in native byte order, with its names.
+//!
+//! Padding is spelt out, so that every structure is nothing but its fields. Sizes and offsets are checked when compiled
+//! against the numbers of the C header.
+
+mod replies;
+mod requests;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub(crate) use replies::*;
+pub(crate) use requests::*;
+
+/// `FUSE_KERNEL_VERSION`.
+pub(crate) const MAJOR: u32 = 7;
+/// Newest minor version that is spoken here.
+pub(crate) const MINOR: u32 = 45;
+/// Oldest minor version that is understood (Linux 5.4).
+pub(crate) const OLDEST_MINOR: u32 = 31;
+
+/// Checks size and offsets of a structure when compiled.
+macro_rules! layout {
+    ($name:ty, $size:literal $(, $field:ident @ $offset:literal)*) => {
+        const _: () = {
+            assert!(size_of::<$name>() == $size);
+            $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
+        };
+    };
+}
+pub(crate) use layout;
+
+/// `struct fuse_in_header`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct InHeader {
+    pub(crate) len: u32,
+    pub(crate) opcode: u32,
+    pub(crate) unique: u64,
+    pub(crate) nodeid: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: u32,
+    /// In units of 8 bytes (since 7.38; 0 before).
+    pub(crate) total_extlen: u16,
+    pub(crate) padding: u16,
+}
+layout!(InHeader, 40, opcode @ 4, unique @ 8, nodeid @ 16, uid @ 24, gid @ 28, pid @ 32, total_extlen @ 36);
+
+/// `struct fuse_out_header`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct OutHeader {
+    pub(crate) len: u32,
+    pub(crate) error: i32,
+    pub(crate) unique: u64,
+}
+layout!(OutHeader, 16, error @ 4, unique @ 8);
+
+/// `enum fuse_opcode`, as far as something is done for it.
+pub(crate) mod opcode {
+    pub(crate) const LOOKUP: u32 = 1;
+    pub(crate) const FORGET: u32 = 2;
+    pub(crate) const GETATTR: u32 = 3;
+    pub(crate) const SETATTR: u32 = 4;
+    pub(crate) const READLINK: u32 = 5;
+    pub(crate) const SYMLINK: u32 = 6;
+    pub(crate) const MKNOD: u32 = 8;
+    pub(crate) const MKDIR: u32 = 9;
+    pub(crate) const UNLINK: u32 = 10;
+    pub(crate) const RMDIR: u32 = 11;
+    pub(crate) const RENAME: u32 = 12;
+    pub(crate) const LINK: u32 = 13;
+    pub(crate) const OPEN: u32 = 14;
+    pub(crate) const READ: u32 = 15;
+    pub(crate) const WRITE: u32 = 16;
+    pub(crate) const STATFS: u32 = 17;
+    pub(crate) const RELEASE: u32 = 18;
+    pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
+    pub(crate) const GETXATTR: u32 = 22;
+    pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
+    pub(crate) const FLUSH: u32 = 25;
+    pub(crate) const INIT: u32 = 26;
+    pub(crate) const OPENDIR: u32 = 27;
+    pub(crate) const READDIR: u32 = 28;
+    pub(crate) const RELEASEDIR: u32 = 29;
+    pub(crate) const FSYNCDIR: u32 = 30;
+    pub(crate) const ACCESS: u32 = 34;
+    pub(crate) const CREATE: u32 = 35;
+    pub(crate) const INTERRUPT: u32 = 36;
+    pub(crate) const DESTROY: u32 = 38;
+    pub(crate) const NOTIFY_REPLY: u32 = 41;
+    pub(crate) const BATCH_FORGET: u32 = 42;
+    pub(crate) const FALLOCATE: u32 = 43;
+    pub(crate) const READDIRPLUS: u32 = 44;
+    pub(crate) const RENAME2: u32 = 45;
+    pub(crate) const LSEEK: u32 = 46;
+    pub(crate) const COPY_FILE_RANGE: u32 = 47;
+    pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
+    pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
+}
+
+/// `enum fuse_notify_code`; stands in the place of the error where `unique` is 0.
+pub(crate) mod notify {
+    pub(crate) const INVAL_INODE: i32 = 2;
+    pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const DELETE: i32 = 6;
+}

@@ -1,0 +1,248 @@
+//! What kernel and server agree on at first.
+
+use zerocopy::FromBytes;
+
+use crate::abi::{self, InitIn, InitInMore, InitOut};
+use crate::flags::InitFlags;
+use crate::request::{Body, TooShort};
+use crate::types::Version;
+
+/// Largest write that can be agreed on, bytes.
+const MOST_WRITE: u32 = 16 << 20;
+/// Smallest write that the kernel accepts (`fuse_init_out.max_write`), bytes.
+const LEAST_WRITE: u32 = 4096;
+/// `FILESYSTEM_MAX_STACK_DEPTH` of `include/linux/fs.h`.
+const MOST_STACKED: u32 = 2;
+
+/// What is asked for whenever the kernel offers it: nothing depends on the file system for these.
+const ALWAYS: InitFlags = InitFlags::FUSE_BIG_WRITES
+    .union(InitFlags::FUSE_MAX_PAGES)
+    .union(InitFlags::FUSE_SETXATTR_EXT)
+    .union(InitFlags::FUSE_INIT_EXT);
+
+/// What the kernel offers and what of it is taken.
+///
+/// The setters answer the value of before, or an error with the nearest value that is possible.
+#[derive(Debug, Clone)]
+pub struct KernelConfig {
+    capabilities: InitFlags,
+    requested: InitFlags,
+    version: Version,
+    offered_readahead: u32,
+    max_readahead: u32,
+    max_background: u16,
+    congestion_threshold: Option<u16>,
+    max_write: u32,
+    max_stack_depth: u32,
+}
+
+impl KernelConfig {
+    /// Takes the kernel's first request apart.
+    pub(crate) fn parse(mut body: Body<'_>) -> Result<KernelConfig, TooShort> {
+        let head: InitIn = body.take()?;
+        let low = InitFlags::from_bits_retain(head.flags.into());
+        let mut capabilities = low;
+        if low.contains(InitFlags::FUSE_INIT_EXT) {
+            let more: InitInMore = body.take()?;
+            capabilities |= InitFlags::from_bits_retain(u64::from(more.flags2) << 32);
+        }
+        Ok(KernelConfig {
+            capabilities,
+            requested: ALWAYS & capabilities,
+            version: Version(head.major, head.minor),
+            offered_readahead: head.max_readahead,
+            max_readahead: head.max_readahead,
+            max_background: 16,
+            congestion_threshold: None,
+            max_write: 1 << 20,
+            max_stack_depth: 0,
+        })
+    }
+
+    /// The version of another major number, of which only these two numbers are sure to be where they are.
+    pub(crate) fn version(mut body: Body<'_>) -> Result<Version, TooShort> {
+        let [major, minor] = body.take::<Two>()?.0;
+        Ok(Version(major, minor))
+    }
+
+    /// What the kernel can do.
+    pub fn capabilities(&self) -> InitFlags {
+        self.capabilities - InitFlags::FUSE_INIT_EXT
+    }
+
+    /// The version that the kernel speaks.
+    pub fn kernel_abi(&self) -> Version {
+        self.version
+    }
+
+    /// Asks for all of these.
+    ///
+    /// # Errors
+    /// Those that the kernel does not offer; none is asked for then.
+    pub fn add_capabilities(&mut self, wanted: InitFlags) -> Result<(), InitFlags> {
+        let missing = wanted - self.capabilities;
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        self.requested |= wanted;
+        Ok(())
+    }
+
+    /// Largest write of one request, bytes; 1 MiB if not set. The kernel may stay below it (`fs.fuse.max_pages_limit`).
+    ///
+    /// # Errors
+    /// The nearest value of 4 KiB to 16 MiB.
+    pub fn set_max_write(&mut self, bytes: u32) -> Result<u32, u32> {
+        set(&mut self.max_write, bytes, LEAST_WRITE, MOST_WRITE)
+    }
+
+    /// Most bytes that the kernel reads ahead; what it offers if not set.
+    ///
+    /// # Errors
+    /// What it offers, if that is less.
+    pub fn set_max_readahead(&mut self, bytes: u32) -> Result<u32, u32> {
+        set(&mut self.max_readahead, bytes, 0, self.offered_readahead)
+    }
+
+    /// Most requests under way for which no program waits; 16 if not set.
+    ///
+    /// # Errors
+    /// 1 for 0.
+    pub fn set_max_background(&mut self, requests: u16) -> Result<u16, u16> {
+        set(&mut self.max_background, requests, 1, u16::MAX)
+    }
+
+    /// From how many of these on the device counts as congested; three quarters of them if not set.
+    ///
+    /// # Errors
+    /// 1 for 0.
+    pub fn set_congestion_threshold(&mut self, requests: u16) -> Result<u16, u16> {
+        let mut threshold = self.congestion_threshold();
+        let before = set(&mut threshold, requests, 1, u16::MAX)?;
+        self.congestion_threshold = Some(threshold);
+        Ok(before)
+    }
+
+    /// How deep files may be stacked that the kernel is given: 1 for those that are not on a stacked file system themselves;
+    /// 0, if not set, for none.
+    ///
+    /// # Errors
+    /// 2, the kernel's own limit.
+    pub fn set_max_stack_depth(&mut self, depth: u32) -> Result<u32, u32> {
+        set(&mut self.max_stack_depth, depth, 0, MOST_STACKED)
+    }
+
+    fn congestion_threshold(&self) -> u16 {
+        let usual = (u32::from(self.max_background) * 3 / 4).max(1) as u16;
+        self.congestion_threshold.unwrap_or(usual).min(self.max_background)
+    }
+
+    /// The answer to the kernel.
+    pub(crate) fn answer(&self) -> InitOut {
+        let page = rustix::param::page_size() as u32;
+        let flags = self.requested.bits();
+        let pages = self.max_write.max(self.max_readahead).div_ceil(page);
+        InitOut {
+            major: abi::MAJOR,
+            minor: self.version.1.min(abi::MINOR),
+            max_readahead: self.max_readahead,
+            flags: flags as u32,
+            max_background: self.max_background,
+            congestion_threshold: self.congestion_threshold(),
+            max_write: self.max_write,
+            time_gran: 1,
+            max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
+            flags2: (flags >> 32) as u32,
+            max_stack_depth: self.max_stack_depth,
+            ..InitOut::default()
+        }
+    }
+
+    /// What the threads that serve must know of it.
+    pub(crate) fn agreed(&self) -> Agreed {
+        Agreed { max_write: self.max_write, setxattr_ext: self.requested.contains(InitFlags::FUSE_SETXATTR_EXT) }
+    }
+}
+
+/// What was agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) max_write: u32,
+    pub(crate) setxattr_ext: bool,
+}
+
+#[derive(FromBytes, zerocopy::KnownLayout, zerocopy::Immutable)]
+#[repr(C)]
+struct Two([u32; 2]);
+
+/// Sets `place` and answers what it was, or the nearest value between `least` and `most`.
+fn set<T: Copy + Ord>(place: &mut T, value: T, least: T, most: T) -> Result<T, T> {
+    let possible = value.min(most).max(least);
+    if possible != value {
+        return Err(possible);
+    }
+    Ok(std::mem::replace(place, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    fn offer(minor: u32, flags: InitFlags) -> Vec<u8> {
+        let head = InitIn { major: 7, minor, max_readahead: 131_072, flags: flags.bits() as u32 };
+        let more = InitInMore { flags2: (flags.bits() >> 32) as u32, unused: [0; 11] };
+        match minor {
+            36.. => [head.as_bytes(), more.as_bytes()].concat(),
+            _ => head.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_that_is_not_offered() {
+        let offered = InitFlags::FUSE_BIG_WRITES | InitFlags::FUSE_INIT_EXT | InitFlags::FUSE_PASSTHROUGH;
+        let mut config = KernelConfig::parse(Body(&offer(45, offered))).unwrap();
+        let both = InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_POSIX_ACL;
+        assert_eq!(config.add_capabilities(both), Err(InitFlags::FUSE_POSIX_ACL));
+        assert_eq!(config.answer().flags2, 0);
+        config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).unwrap();
+        let answer = config.answer();
+        assert_eq!((answer.flags, answer.flags2), (1 << 5 | 1 << 30, 1 << 5));
+        assert!(!config.agreed().setxattr_ext);
+    }
+
+    #[test]
+    fn an_old_kernel_is_answered_in_its_own_version() {
+        let config = KernelConfig::parse(Body(&offer(31, InitFlags::FUSE_MAX_PAGES))).unwrap();
+        let answer = config.answer();
+        assert_eq!((answer.major, answer.minor, answer.flags2), (7, 31, 0));
+        let newer = KernelConfig::parse(Body(&offer(60, InitFlags::FUSE_INIT_EXT))).unwrap();
+        assert_eq!(newer.answer().minor, abi::MINOR);
+    }
+
+    #[test]
+    fn sizes_are_kept_between_their_limits() {
+        let mut config = KernelConfig::parse(Body(&offer(45, InitFlags::FUSE_INIT_EXT))).unwrap();
+        assert_eq!(config.set_max_write(0), Err(4096));
+        assert_eq!(config.set_max_write(64 << 20), Err(16 << 20));
+        assert_eq!(config.set_max_write(256 << 10), Ok(1 << 20));
+        assert_eq!(config.set_max_readahead(1 << 20), Err(131_072));
+        assert_eq!(config.set_max_background(0), Err(1));
+        assert_eq!(config.set_max_background(64), Ok(16));
+        assert_eq!(config.set_congestion_threshold(1000), Ok(48));
+        assert_eq!(config.set_max_stack_depth(3), Err(2));
+        let answer = config.answer();
+        let page = rustix::param::page_size();
+        assert_eq!((answer.max_write, usize::from(answer.max_pages)), (256 << 10, (256 << 10) / page));
+        assert_eq!((answer.max_background, answer.congestion_threshold), (64, 64));
+    }
+
+    #[test]
+    fn a_cut_offer_is_malformed() {
+        let whole = offer(45, InitFlags::FUSE_INIT_EXT);
+        for length in 0..whole.len() {
+            assert_eq!(KernelConfig::parse(Body(&whole[..length])).unwrap_err(), TooShort, "{length}");
+        }
+    }
+}

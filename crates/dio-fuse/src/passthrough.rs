@@ -1,0 +1,35 @@
+//! Files that the kernel reads, writes and maps by itself.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use dio::sys::fuse::{backing_close, backing_open};
+
+/// A file that the kernel was given. It is taken back when this is dropped; files that are open by it stay usable.
+#[derive(Debug)]
+pub struct BackingId {
+    /// Weak, so that a forgotten number does not keep a connection alive.
+    device: Weak<OwnedFd>,
+    number: u32,
+}
+
+impl BackingId {
+    pub(crate) fn create(device: &Arc<OwnedFd>, file: BorrowedFd<'_>) -> io::Result<BackingId> {
+        let number = backing_open(device.as_fd(), file)?;
+        Ok(BackingId { device: Arc::downgrade(device), number })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for BackingId {
+    fn drop(&mut self) {
+        if let Some(device) = self.device.upgrade() {
+            // The kernel has it no more: so be it.
+            let _ = backing_close(device.as_fd(), self.number);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Answers to reading a directory.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::Reply;
+use crate::abi;
+use crate::types::{Entry, FileType, INodeNo};
+
+/// Names are padded to this (`FUSE_DIRENT_ALIGN`).
+const ALIGN: usize = 8;
+
+/// Most bytes for which room is made at once; a larger answer grows.
+const AT_ONCE: usize = 128 << 10;
+
+/// Entries, one behind the other.
+#[derive(Debug)]
+struct List {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl List {
+    fn new(size: u32) -> List {
+        let room = size as usize;
+        List { bytes: Vec::with_capacity(room.min(AT_ONCE)), room }
+    }
+
+    /// Adds `head` (of a length that is a multiple of 8) and an entry, or answers true if there is no room.
+    fn push(&mut self, head: &[u8], ino: u64, off: u64, kind: FileType, name: &OsStr) -> bool {
+        let name = name.as_bytes();
+        let padded = name.len().next_multiple_of(ALIGN);
+        if self.bytes.len() + head.len() + size_of::<abi::Dirent>() + padded > self.room {
+            return true;
+        }
+        let dirent = abi::Dirent { ino, off, namelen: name.len() as u32, kind: kind.of_entry() };
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(dirent.as_bytes());
+        self.bytes.extend_from_slice(name);
+        self.bytes.resize(self.bytes.len() + padded - name.len(), 0);
+        false
+    }
+}
+
+/// Answers with names in a directory.
+#[derive(Debug)]
+pub struct ReplyDirectory {
+    reply: Reply,
+    list: List,
+}
+
+impl ReplyDirectory {
+    pub(crate) fn new(reply: Reply, size: u32) -> ReplyDirectory {
+        ReplyDirectory { reply, list: List::new(size) }
+    }
+
+    /// Adds a name with its `st_ino`; `offset` is from where the next read goes on behind it. True if there is no room for it.
+    #[must_use]
+    pub fn add(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
+        self.list.push(&[], ino.0, offset, kind, name.as_ref())
+    }
+
+    /// Gives what was added; nothing: the end.
+    pub fn ok(self) {
+        self.reply.send(&[&self.list.bytes]);
+    }
+
+    /// Answers with an error.
+    pub fn error(self, errno: Errno) {
+        self.reply.error(errno);
+    }
+}
+
+/// Answers with names in a directory and what they stand for.
+#[derive(Debug)]
+pub struct ReplyDirectoryPlus {
+    reply: Reply,
+    list: List,
+}
+
+impl ReplyDirectoryPlus {
+    pub(crate) fn new(reply: Reply, size: u32) -> ReplyDirectoryPlus {
+        ReplyDirectoryPlus { reply, list: List::new(size) }
+    }
+
+    /// Adds a name and what it stands for, which the kernel knows from then on, as from a lookup, unless the name is `.` or
+    /// `..`; `offset` is from where the next read goes on behind it. True if there is no room for it.
+    #[must_use]
+    pub fn add(&mut self, offset: u64, name: impl AsRef<OsStr>, entry: &Entry) -> bool {
+        let head = abi::EntryOut::from(entry);
+        self.list.push(head.as_bytes(), entry.attr.ino.0, offset, entry.attr.kind, name.as_ref())
+    }
+
+    /// Adds a name alone, with its `st_ino`: the kernel looks it up when it must.
+    #[must_use]
+    pub fn add_name(&mut self, ino: INodeNo, offset: u64, kind: FileType, name: impl AsRef<OsStr>) -> bool {
+        // Of an entry with node 0 the kernel takes only the name (`fuse_direntplus_link` of fs/fuse/readdir.c).
+        let head = abi::EntryOut::default();
+        self.list.push(head.as_bytes(), ino.0, offset, kind, name.as_ref())
+    }
+
+    /// Gives what was added; nothing: the end.
+    pub fn ok(self) {
+        self.reply.send(&[&self.list.bytes]);
+    }
+
+    /// Answers with an error.
+    pub fn error(self, errno: Errno) {
+        self.reply.error(errno);
+    }
+}
