@@ -4,8 +4,8 @@ mod judge_support;
 
 use std::process::Command;
 
-use dio_test::{Seed, judge_fully};
-use judge_support::{built, each_mode, succeeds};
+use dio_test::{Seed, is_root, judge_fully, judged, skip};
+use judge_support::{DIO, built, each_mode, succeeds};
 
 /// Every operation that fsx knows, with weights; sizes of any alignment.
 const SETTINGS: &str = "
@@ -32,6 +32,35 @@ sendfile = 2
 posix_fadvise = 1
 copy_file_range = 2
 ";
+
+/// The same for a user, to whom the kernel gives no files of its own (passthrough takes root): what is mapped goes through the
+/// server too.
+#[test]
+fn nor_does_a_user_who_runs_it_below_dio_run() {
+    let Some(fsx) = built("fsx") else { return };
+    if !is_root() {
+        skip!("a device for a user takes root");
+        return;
+    }
+    let operations = if judge_fully() { "200000" } else { "2000" };
+    let seed = Seed::new();
+    for (fs, mode) in judged() {
+        let scratch = fs.dir();
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::write(at("fsx.toml"), SETTINGS).unwrap();
+        dio_test::copy_program(&fsx, at("fsx"));
+        dio_test::copy_program(DIO, at("dio"));
+        let script = format!(
+            "chmod 755 .; mkdir d; chown nobody:nogroup d; mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse
+             exec setpriv --reuid nobody --regid nogroup --clear-groups ./dio run -o {mode} --dir d -- \
+                 ./fsx -N {operations} -S {} -f fsx.toml -P d d/file",
+            seed.value() >> 1
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-ec", &script]).current_dir(scratch.path());
+        succeeds(&mut command, &format!("{mode} on {}, as a user", fs.name));
+    }
+}
 
 #[test]
 fn no_operation_finds_anything_but_what_was_written() {

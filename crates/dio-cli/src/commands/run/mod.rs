@@ -30,8 +30,8 @@ const NOT_FOUND: u8 = 127;
 /// redirected standard input, stay as they are.
 ///
 /// Without root it works where the system lets users have namespaces and open /dev/fuse. The command then has one user and
-/// one group: programs that change the user, such as sudo, do not work in it, and files of others can be read but not
-/// written, whatever their mode.
+/// one group: programs that change the user, such as sudo, do not work in it, and files of other users and groups can be
+/// read but not written, whatever their mode.
 ///
 /// The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be executed, 127 if it is not
 /// found. If the server is killed, what the command does below DIR fails (ENOTCONN); nothing hangs.

@@ -76,6 +76,9 @@ fn live_on() -> Result<(), String> {
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
     rustix::process::umask(rustix::fs::Mode::empty());
+    // Memory that the server asks for is never reclaimed by writing to its own mounts, which would wait for the server
+    // (`PR_SET_IO_FLUSHER(2const)`; takes CAP_SYS_RESOURCE, and is only a precaution).
+    let _ = rustix::process::configure_io_flusher_behavior(true);
     for resource in [
         Resource::As,
         Resource::Cpu,
