@@ -132,7 +132,6 @@ impl Filesystem for Mount {
         let wanted = [
             InitFlags::FUSE_ASYNC_READ,
             InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_EXPORT_SUPPORT,
             InitFlags::FUSE_DONT_MASK,
             InitFlags::FUSE_POSIX_ACL,
@@ -143,6 +142,7 @@ impl Filesystem for Mount {
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
         ];
+        // Not FUSE_ATOMIC_O_TRUNC: a running program would be cut off before the kernel refuses with ETXTBSY.
         for flag in wanted {
             // A kernel that lacks one does without: each is an improvement, none is needed.
             let _ = config.add_capabilities(flag);
@@ -417,7 +417,7 @@ impl Filesystem for Mount {
 
     fn setxattr(
         &self,
-        _: &Request<'_>,
+        by: &Request<'_>,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -426,7 +426,12 @@ impl Filesystem for Mount {
         reply: ReplyEmpty,
     ) {
         let timer = self.stats.begin(Operation::Setxattr);
-        empty(timer, reply, self.names.set_xattr(inode.0, name, value, XattrFlags::from_bits_retain(flags as u32)));
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        let set = match name.as_encoded_bytes().starts_with(b"system.posix_acl_") {
+            true => self.names.set_acl(caller(by), inode.0, name, value, flags),
+            false => self.names.set_xattr(inode.0, name, value, flags),
+        };
+        empty(timer, reply, set);
     }
 
     fn getxattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
