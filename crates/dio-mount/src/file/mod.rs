@@ -428,6 +428,9 @@ impl Inner {
         {
             shared.errors.record(errno);
         }
+        if handle.way == Way::Requests {
+            shared.drop_mapped();
+        }
         if filled {
             shared.about.figures.count(Event::BecameDirect, 0);
             self.common.kernel.drop_pages(shared.ino, 0..0);

@@ -103,11 +103,12 @@ pub(super) struct Book {
 pub(super) struct Routes {
     reading: Option<Arc<Descriptors>>,
     writing: Option<Arc<Descriptors>>,
-    /// The page cache of the source is in use: everything goes through it. With what was in it when that began, where that
-    /// could be seen; otherwise nothing may be dropped when it ends.
-    cached: Option<Option<Picture>>,
+    /// The page cache of the source is in use: everything goes through it.
+    cached: bool,
     /// Handles may map the source behind the server's back: nothing is read ahead or written behind.
     backed: bool,
+    /// What was in the page cache when the inode became backed, where that could be seen; otherwise nothing is dropped.
+    before: Option<Picture>,
 }
 
 /// An inode with open handles.
@@ -195,31 +196,38 @@ impl Shared {
     /// them).
     pub(super) fn reconcile(&self) -> Result<()> {
         let wanted = self.book().through_source > 0;
-        if self.routes().cached.is_some() == wanted {
+        if self.routes().cached == wanted {
             return Ok(());
         }
         let mut routes = self.alone();
         let book = self.book();
         let wanted = book.through_source > 0;
         drop(book);
-        let cached = routes.cached.take();
-        let descriptors = routes.any()?;
-        match (wanted, cached) {
-            (true, None) => {
-                let fd = descriptors.base();
-                let picture = length_of(fd).and_then(|length| Picture::take(fd, length));
-                routes.cached = Some(picture.ok());
-                self.about.figures.count(Event::BecameCached, 0);
-            }
-            (false, Some(picture)) => {
-                let dropped = drop_pages(descriptors, picture.as_ref());
-                self.about.figures.count(Event::BecameDirect, *dropped.as_ref().unwrap_or(&0));
-                if let Err(errno) = dropped {
-                    self.errors.record(errno);
-                }
-            }
-            (_, same) => routes.cached = same,
+        let was = std::mem::replace(&mut routes.cached, wanted);
+        match (was, wanted) {
+            (false, true) => self.about.figures.count(Event::BecameCached, 0),
+            (true, false) => self.drop_pages(&routes)?,
+            _ => {}
         }
+        Ok(())
+    }
+
+    /// Drops the pages of the source that a handle of a backed inode may have brought in by a mapping, unless they are wanted.
+    pub(super) fn drop_mapped(&self) {
+        let brought = |routes: &Routes| routes.backed && !routes.cached;
+        if brought(&self.routes()) {
+            let routes = self.alone();
+            if brought(&routes)
+                && let Err(errno) = self.drop_pages(&routes)
+            {
+                self.errors.record(errno);
+            }
+        }
+    }
+
+    fn drop_pages(&self, routes: &Routes) -> Result<()> {
+        let dropped = drop_pages(routes.any()?, routes.before.as_ref())?;
+        self.about.figures.count(Event::BecameDirect, dropped);
         Ok(())
     }
 }
@@ -255,17 +263,23 @@ impl Routes {
     }
 
     pub(super) fn is_cached(&self) -> bool {
-        self.cached.is_some()
+        self.cached
     }
 
     /// Whether bytes may be read ahead or written behind: all who see the inode see it through this server.
     pub(super) fn may_hold_back(&self) -> bool {
-        !self.backed && self.cached.is_none()
+        !self.backed && !self.cached
     }
 
     /// The inode is backed from now on.
     pub(super) fn back(&mut self) {
         self.backed = true;
+        let fd = self.any().map(Arc::clone);
+        let picture = fd.map(|descriptors| {
+            let fd = descriptors.base();
+            length_of(fd).and_then(|length| Picture::take(fd, length))
+        });
+        self.before = picture.ok().and_then(|picture| picture.ok());
     }
 }
 

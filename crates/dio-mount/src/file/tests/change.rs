@@ -52,7 +52,11 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
         assert_eq!(bench.read(direct, 1, 5000, 100).unwrap(), [2; 100]);
         bench.write(direct, 1, 0, &[5; 4096], PLAIN).unwrap();
         assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
+        // A mapping of the direct handle, which the kernel makes of the source itself.
+        std::fs::read(bench.path(1)).unwrap();
+        assert!(resident_pages(bench.path(1)) > 0);
         bench.files.release(direct);
+        assert_eq!(resident_pages(bench.path(1)), 0, "{}", fs.name);
     }
 }
 
