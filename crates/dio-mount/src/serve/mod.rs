@@ -451,7 +451,7 @@ impl Filesystem for Mount {
 
     fn access(&self, by: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Access);
-        empty(timer, reply, self.names.access(caller(by), inode.0, Access::from_bits_retain(mask.bits() as u32)));
+        empty(timer, reply, self.names.access(caller(by), inode.0, Access::from_bits_retain(mask.bits())));
     }
 
     fn fallocate(
