@@ -127,7 +127,7 @@ fn built(name: &str, version: &str) -> bool {
 fn build(name: &str, version: &str) {
     println!("setup: cargo install {name} {version}");
     let status = cargo()
-        .args(["install", "--quiet", "--locked", "--root"])
+        .args(["install", "--quiet", "--locked", "--debug", "--root"])
         .arg(judges())
         .arg(name)
         .args(["--version", version])
