@@ -74,6 +74,8 @@ impl Place {
         command.args([format!("--reuid={user}"), format!("--regid={user}")]);
         command.args(["prlimit", &format!("--nproc={threads}")]).arg(&self.program).args(words.split_whitespace());
         command.current_dir(self.dir.path()).env("LC_ALL", "C").env_remove("DIO_ENGINE");
+        // That of whoever runs the tests may be closed to this user.
+        command.env("TMPDIR", self.dir.path());
         let input = input.map_or(Stdio::null(), |name| fs::File::open(self.path(name)).unwrap().into());
         let output = command.stdin(input).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -389,7 +389,8 @@ fn signals_stop_continue_and_end_the_command() {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()
     };
-    kill("-TSTP", child.id());
+    // Not SIGTSTP: nothing stops by that whose terminal nobody controls.
+    kill("-STOP", child.id());
     let patience = Instant::now() + Duration::from_secs(20);
     while state() != 'T' {
         assert!(Instant::now() < patience);
