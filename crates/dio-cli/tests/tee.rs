@@ -107,7 +107,7 @@ fn a_closed_pipe_is_judged_by_the_mode() {
         for script in [
             "tee MODE new <big | head -c 10; echo ${PIPESTATUS[@]}",
             "tee MODE <big | head -c 10; echo ${PIPESTATUS[@]}",
-            "mkfifo pipe; head -c 10 pipe & tee MODE pipe new <big | cksum | head -c 0; echo ${PIPESTATUS[0]}; wait",
+            "mkfifo pipe; head -c 10 pipe >ten & tee MODE pipe new <big | cksum | head -c 0; echo ${PIPESTATUS[0]}; wait; cat ten",
         ] {
             let script = script.replace("MODE", mode);
             let (gnu, dio) =

@@ -1,6 +1,6 @@
 //! Between direct and cached: nobody sees anything stale, and no page stays behind.
 
-use dio_test::{file_systems, resident_pages, skip};
+use dio_test::{file_systems, resident_pages};
 
 use super::*;
 
@@ -16,9 +16,10 @@ fn is_direct(directory: &std::path::Path) -> bool {
     let file = dio::OpenOptions::new().read(true).write(true).create(true).open(&path).unwrap();
     file.write_at(&[1; 65536], 0).unwrap();
     file.read_at(&mut [0; 65536], 0).unwrap();
+    let classes = [file.write_class().0, file.read_class().0];
     file.sync_data().unwrap();
     drop(file);
-    resident_pages(&path) == 0
+    classes.iter().all(|class| *class == dio::Class::Direct) && resident_pages(&path) == 0
 }
 
 #[test]
@@ -26,7 +27,8 @@ fn a_cached_open_makes_the_file_cached_and_its_end_direct_again() {
     for fs in file_systems() {
         let directory = fs.dir();
         if !is_direct(directory.path()) {
-            skip!("{} has no direct I/O", fs.name);
+            // There is no change to see.
+            println!("{} has no direct I/O", fs.name);
             continue;
         }
         let bench = bench(directory.path());

@@ -141,8 +141,9 @@ impl Player {
     }
 
     fn check_size(&self, ino: u64) {
-        let size = std::fs::metadata(self.bench.path(ino)).unwrap().len();
-        let told = self.bench.files.size_of(ino).map_or(size, |pending| pending.max(size));
+        // In this order: what is pending at first and then written is in the size.
+        let pending = self.bench.files.size_of(ino).unwrap_or(0);
+        let told = pending.max(std::fs::metadata(self.bench.path(ino)).unwrap().len());
         assert_eq!(told, self.model[ino as usize].len() as u64, "step {}", self.steps);
     }
 
