@@ -17,6 +17,9 @@ const TRUSTED: &[u8] = b"trusted.";
 /// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of `include/uapi/linux/limits.h`).
 const LONGEST: usize = 64 << 10;
 
+/// How the names of ACLs begin (`acl(5)`).
+const ACL: &[u8] = b"system.posix_acl_";
+
 /// Most values are shorter.
 const USUAL: usize = 512;
 
@@ -31,31 +34,33 @@ impl Names {
         growing(|value| getxattr(&path, name, spare_capacity(value)))
     }
 
-    /// Sets an attribute.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, those of `setxattr(2)`.
-    pub fn set_xattr(&self, inode: InodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
-        let place = self.descriptor(inode)?;
-        setxattr(path_of(&place), name, value, flags)
-    }
-
-    /// Sets an ACL (`system.posix_acl_access`, `system.posix_acl_default`) as the caller, who owns the inode: of somebody
-    /// outside its group the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
+    /// Sets an attribute; an ACL (`system.posix_acl_access`, `system.posix_acl_default`) as the caller, who owns the inode: of
+    /// somebody outside its group the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
     /// `fs/posix_acl.c`), which it would leave to the server.
     ///
     /// # Errors
-    /// As [`Names::set_xattr`].
-    pub fn set_acl(&self, caller: Caller, inode: InodeId, name: &OsStr, value: &[u8], flags: XattrFlags) -> Result<()> {
-        // A place can be named in /proc by the server alone. Pipes and devices, which are not opened, have no such bit
-        // that would mean anything.
-        match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Err(Errno::INVAL) => self.set_xattr(inode, name, value, flags),
-            file => {
-                let file = file?;
-                self.as_caller_in_full(caller, || fsetxattr(&file, name, value, flags))
+    /// `EOPNOTSUPP`, `ENOSPC`, `ESTALE` if the inode is gone, those of `setxattr(2)`.
+    pub fn set_xattr(
+        &self,
+        caller: Caller,
+        inode: InodeId,
+        name: &OsStr,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<()> {
+        if name.as_encoded_bytes().starts_with(ACL) {
+            // A place can be named in /proc by the server alone. Pipes and devices, which are not opened, have no such bit
+            // that would mean anything.
+            match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
+                Err(Errno::INVAL) => {}
+                file => {
+                    let file = file?;
+                    return self.as_caller_in_full(caller, || fsetxattr(&file, name, value, flags));
+                }
             }
         }
+        let place = self.descriptor(inode)?;
+        setxattr(path_of(&place), name, value, flags)
     }
 
     /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.

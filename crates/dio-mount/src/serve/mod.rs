@@ -427,11 +427,7 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Setxattr);
         let flags = XattrFlags::from_bits_retain(flags as u32);
-        let set = match name.as_encoded_bytes().starts_with(b"system.posix_acl_") {
-            true => self.names.set_acl(caller(by), inode.0, name, value, flags),
-            false => self.names.set_xattr(inode.0, name, value, flags),
-        };
-        empty(timer, reply, set);
+        empty(timer, reply, self.names.set_xattr(caller(by), inode.0, name, value, flags));
     }
 
     fn getxattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

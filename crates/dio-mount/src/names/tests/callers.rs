@@ -122,13 +122,13 @@ fn an_acl_set_by_somebody_outside_the_group_takes_the_set_group_id_bit() {
             let text = group.to_string() + if kept { "" } else { "-outside" };
             let file = new_file(names, ROOT, &text);
             set(&source.join(&text), USER, group, 0o2775);
-            match names.set_acl(process.caller(), file, name("system.posix_acl_access"), &acl, XattrFlags::empty()) {
+            match names.set_xattr(process.caller(), file, name("system.posix_acl_access"), &acl, XattrFlags::empty()) {
                 Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
                 done => done.unwrap(),
             }
             assert_eq!(owner(&source.join(&text)).2 & 0o2000 != 0, kept, "{place}: {text}");
             let stranger = Caller { uid: USER + 1, ..process.caller() };
-            let refused = names.set_acl(stranger, file, name("system.posix_acl_access"), &acl, XattrFlags::empty());
+            let refused = names.set_xattr(stranger, file, name("system.posix_acl_access"), &acl, XattrFlags::empty());
             assert_eq!(refused.unwrap_err(), Errno::PERM, "{place}");
         }
     });
@@ -150,7 +150,7 @@ fn an_acl() -> Vec<u8> {
 fn a_default_acl_takes_the_place_of_the_mask() {
     everywhere(|place, source, names| {
         let acl = an_acl();
-        match names.set_xattr(ROOT, name("system.posix_acl_default"), &acl, XattrFlags::empty()) {
+        match names.set_xattr(me(), ROOT, name("system.posix_acl_default"), &acl, XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no ACLs"),
             done => done.unwrap(),
         }

@@ -139,7 +139,7 @@ fn an_unlinked_inode_goes_on_until_it_is_forgotten() {
         let mut text = String::new();
         File::from(names.open(entry.inode, OFlags::RDONLY).unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "content", "{place}");
-        match names.set_xattr(entry.inode, name("user.x"), b"1", XattrFlags::empty()) {
+        match names.set_xattr(me(), entry.inode, name("user.x"), b"1", XattrFlags::empty()) {
             Err(Errno::OPNOTSUPP) => dio_test::skip!("{place}: no user attributes"),
             done => {
                 done.unwrap();
@@ -248,7 +248,7 @@ fn extended_attributes_of_every_size() {
     everywhere(|place, source, names| {
         let file = new_file(names, ROOT, "file");
         let link = names.symlink(me(), ROOT, name("link"), Path::new("nowhere")).unwrap().inode;
-        let set = |inode, text: &str, value: &[u8], flags| names.set_xattr(inode, name(text), value, flags);
+        let set = |inode, text: &str, value: &[u8], flags| names.set_xattr(me(), inode, name(text), value, flags);
         match set(file, "user.empty", b"", XattrFlags::CREATE) {
             Err(Errno::OPNOTSUPP) => return dio_test::skip!("{place}: no user attributes"),
             done => done.unwrap(),
