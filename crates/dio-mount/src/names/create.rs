@@ -105,11 +105,7 @@ impl Names {
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => return Err(Errno::STALE),
             other => other?,
         };
-        let stat = fstat(&file)?;
-        let mount = self.mount_of(parent)?;
-        // A place of the file itself: the name may be somebody else's by now.
-        let place = self.or_with_fewer_descriptors(|| self.reopen_place(&file, OFlags::PATH))?;
-        Ok((self.enter(Found { place, stat, mount }, parent, name), file))
+        Ok((self.enter(self.created(parent, &file)?, parent, name), file))
     }
 
     /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never have one.
@@ -131,10 +127,15 @@ impl Names {
             let open = || openat(&*directory, c".", how, permissions);
             self.as_caller(caller, mode, || self.or_with_fewer_descriptors(open))
         })?;
-        let stat = fstat(&file)?;
+        Ok((self.enter_unnamed(self.created(parent, &file)?), file))
+    }
+
+    /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
+    fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
+        let stat = fstat(file)?;
         let mount = self.mount_of(parent)?;
-        let place = self.or_with_fewer_descriptors(|| self.reopen_place(&file, OFlags::PATH))?;
-        Ok((self.enter_unnamed(Found { place, stat, mount }), file))
+        let place = self.or_with_fewer_descriptors(|| self.reopen_place(file, OFlags::PATH))?;
+        Ok(Found { place, stat, mount })
     }
 
     /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.

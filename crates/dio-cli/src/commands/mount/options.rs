@@ -25,7 +25,7 @@ pub use text::text_of;
 #[derive(Debug, thiserror::Error)]
 pub enum OptionError {
     /// There is no such option.
-    #[error("unknown option '{option}' (possible: {})", POSSIBLE.join(", "))]
+    #[error("unknown option '{option}' (possible: {})", [SETTINGS, FIXED].concat().join(", "))]
     Unknown {
         /// As it was given.
         option: String,
@@ -83,46 +83,15 @@ pub enum OptionError {
         max: u64,
     },
     /// It holds from mounting on.
-    #[error("option '{option}' cannot be changed while mounted: unmount and mount again (possible: {})", CHANGES.join(", "))]
+    #[error("option '{option}' cannot be changed while mounted: unmount and mount again (possible: {})", SETTINGS.join(", "))]
     Fixed {
         /// As it was given.
         option: String,
     },
 }
 
-/// dio's own options, for messages.
-const POSSIBLE: &[&str] = &[
-    "dio",
-    "cio",
-    "cached",
-    "auto",
-    "mode=",
-    "dio=GLOB:…",
-    "cio=GLOB:…",
-    "cached=GLOB:…",
-    "auto=GLOB:…",
-    "readahead_min=",
-    "readahead_max=",
-    "write_behind=",
-    "direct_from=",
-    "limit=",
-    "gather",
-    "lock=",
-    "threads=",
-    "remember=",
-    "stats_file=",
-    "stats_socket=",
-    "ro",
-    "rw",
-    "allow_other",
-    "default_permissions",
-    "fsname=",
-    "remount",
-    "those of mount(8) such as nosuid, nodev, noexec, noatime",
-];
-
-/// Those that a running mount can change.
-const CHANGES: &[&str] = &[
+/// dio's own options, for messages: those that a running mount can change,
+const SETTINGS: &[&str] = &[
     "dio",
     "cio",
     "cached",
@@ -140,6 +109,22 @@ const CHANGES: &[&str] = &[
     "limit=",
     "gather",
     "nogather",
+];
+
+/// and those that hold from mounting on.
+const FIXED: &[&str] = &[
+    "lock=",
+    "threads=",
+    "remember=",
+    "stats_file=",
+    "stats_socket=",
+    "ro",
+    "rw",
+    "allow_other",
+    "default_permissions",
+    "fsname=",
+    "remount",
+    "those of mount(8) such as nosuid, nodev, noexec, noatime",
 ];
 
 /// Options that `mount(8)`, fstab, systemd and libfuse have, and that say nothing to the server.
