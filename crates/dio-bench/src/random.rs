@@ -195,7 +195,7 @@ impl Load<'_> {
             let block = queue.block().expect("the queue has a block for each read in flight");
             *started = now;
             let offset = random.below(self.blocks) * self.block as u64;
-            queue.read(self.file, block, offset, self.block, tag as u64)?;
+            queue.read(self.file, block, offset, self.block, tag as u64).map_err(|refused| refused.error)?;
         }
         let mut reads = 0;
         while queue.in_flight() > 0 {
@@ -212,7 +212,7 @@ impl Load<'_> {
                 if go_on {
                     started[tag] = now;
                     let offset = random.below(self.blocks) * self.block as u64;
-                    queue.read(self.file, done.block, offset, self.block, done.tag)?;
+                    queue.read(self.file, done.block, offset, self.block, done.tag).map_err(|refused| refused.error)?;
                 }
             }
         }

@@ -26,6 +26,16 @@ pub struct Completion {
     pub block: Block,
 }
 
+/// A request that was not queued.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// Why.
+    pub error: FileError,
+    /// The block, as it came.
+    pub block: Block,
+}
+
 /// A request in flight.
 #[derive(Debug)]
 struct Entry {
@@ -63,11 +73,15 @@ impl Queue {
     /// # Errors
     /// No memory for the blocks.
     pub fn new(io: &Io, block: usize, depth: usize) -> io::Result<Queue> {
-        let pool = Pool::new(block, depth)?;
+        Ok(Queue::over(io, Pool::new(block, depth)?, depth))
+    }
+
+    /// A queue of `depth` requests in flight whose blocks are those of `pool`, which others may fill meanwhile.
+    pub fn over(io: &Io, pool: Pool, depth: usize) -> Queue {
         let mut driver = io.driver_for_this_thread(depth);
         // Unregistered buffers cost a little speed; nothing else.
         let _ = driver.attach(&pool);
-        Ok(Queue {
+        Queue {
             driver,
             pool,
             entries: (0..depth).map(|_| None).collect(),
@@ -75,7 +89,7 @@ impl Queue {
             finished: Vec::with_capacity(depth),
             ready: VecDeque::with_capacity(depth),
             this_thread: PhantomData,
-        })
+        }
     }
 
     /// A block to fill and write; `None` while all are in flight or with the caller.
@@ -93,7 +107,14 @@ impl Queue {
     /// # Errors
     /// EINVAL when offset and length are not multiples of the file's [`File::block_align`]; EAGAIN when `depth` requests
     /// are in flight.
-    pub fn read(&mut self, file: &Arc<File>, block: Block, offset: u64, len: usize, tag: u64) -> Result<(), FileError> {
+    pub fn read(
+        &mut self,
+        file: &Arc<File>,
+        block: Block,
+        offset: u64,
+        len: usize,
+        tag: u64,
+    ) -> Result<(), Box<Refused>> {
         self.start(Kind::Read, file, block, offset, len, tag)
     }
 
@@ -109,8 +130,7 @@ impl Queue {
         offset: u64,
         len: usize,
         tag: u64,
-    ) -> Result<(), FileError> {
-        file.check_latch()?;
+    ) -> Result<(), Box<Refused>> {
         self.start(Kind::Write, file, block, offset, len, tag)
     }
 
@@ -122,11 +142,33 @@ impl Queue {
         offset: u64,
         len: usize,
         tag: u64,
-    ) -> Result<(), FileError> {
+    ) -> Result<(), Box<Refused>> {
+        match self.admit(kind, file, block.capacity(), offset, len) {
+            Ok((index, lock)) => {
+                self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
+                self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));
+                Ok(())
+            }
+            Err(error) => Err(Box::new(Refused { error, block })),
+        }
+    }
+
+    /// Looks whether a request may run, and takes its lock and its place.
+    fn admit(
+        &mut self,
+        kind: Kind,
+        file: &File,
+        capacity: usize,
+        offset: u64,
+        len: usize,
+    ) -> Result<(usize, Option<LockGuard>), FileError> {
+        if kind == Kind::Write {
+            file.check_latch()?;
+        }
         let refuse = |errno| Err(FileError::new("queue a request to", file.path(), errno).at(offset));
         let end = offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64);
         let (Some(end), 0) = (end, (offset | len as u64) % file.block_align()) else { return refuse(Errno::INVAL) };
-        if len > block.capacity() {
+        if len > capacity {
             return refuse(Errno::INVAL);
         }
         let lock = self.lock(kind, file, offset, len)?;
@@ -135,10 +177,10 @@ impl Queue {
             let cure = "extend the file before queueing writes behind its end";
             return refuse(Errno::FBIG).map_err(|error| error.with_cure(cure));
         }
-        let Some(index) = self.free.pop() else { return refuse(Errno::AGAIN) };
-        self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
-        self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));
-        Ok(())
+        match self.free.pop() {
+            Some(index) => Ok((index, lock)),
+            None => refuse(Errno::AGAIN),
+        }
     }
 
     /// The lock of a request. Waiting for a request of this very queue would wait for ever, so those are finished first.

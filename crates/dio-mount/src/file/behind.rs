@@ -174,15 +174,20 @@ impl Shared {
         true
     }
 
+    /// Whether a write that is acknowledged now will find room on the file system of the source later.
+    pub(super) fn has_room(&self, target: &Target) -> bool {
+        let pending = self.common.live.get().limit;
+        let room = rustix::fs::fstatvfs(target.descriptors.base());
+        room.is_ok_and(|room| room.f_bavail.saturating_mul(room.f_frsize) >= ROOM + pending)
+    }
+
     /// Memory for the blocks that `len` bytes at `start` begin.
     fn chunks(&self, target: &Target, start: u64, len: u64) -> Option<Vec<Chunk>> {
         if len == 0 {
             return Some(Vec::new());
         }
         let count = (start + len).div_ceil(BLOCK) - start / BLOCK;
-        let room = rustix::fs::fstatvfs(target.descriptors.base()).ok()?;
-        let pending = self.common.live.get().limit;
-        if room.f_bavail.saturating_mul(room.f_frsize) < ROOM + pending {
+        if !self.has_room(target) {
             return None;
         }
         (0..count).map(|_| self.common.memory.take(BLOCK as usize)).collect()
@@ -197,9 +202,22 @@ impl Shared {
         }
     }
 
-    /// Waits until everything that has been taken in by now is written, writing it in this thread unless another does so. An
-    /// error is kept for the writers.
+    /// Waits until everything that has been taken in by now is written. An error is kept for the writers.
     pub(super) fn settle(&self) {
+        self.settle_stream();
+        self.scattered.settle();
+    }
+
+    /// Waits until nothing of the range is pending.
+    pub(super) fn make_way(&self, range: &Range<u64>) {
+        if self.behind.overlaps(range) {
+            self.settle_stream();
+        }
+        self.scattered.wait_for(range);
+    }
+
+    /// The same as [`Shared::settle`] of what was written in order, in this thread unless another does so.
+    pub(super) fn settle_stream(&self) {
         if self.behind.bytes() == 0 {
             return;
         }
@@ -250,9 +268,10 @@ fn write(target: &Target, pieces: &[Piece]) -> Result<()> {
         .map(|piece| IoSlice::new(&piece.chunk.bytes()[piece.place()..piece.place() + piece.len]))
         .collect();
     let outcome = target.file.write_vectored_at(&slices, pieces[0].start);
-    outcome.map_err(|error| match target.descriptors.failed(&target.file, &error) {
-        // Nothing that was acknowledged may be refused for how it was asked for.
-        Errno::INVAL => Errno::IO,
-        errno => errno,
-    })
+    outcome.map_err(|error| told_later(target.descriptors.failed(&target.file, &error)))
+}
+
+/// The error of a write that was acknowledged: that may not be refused for how it was asked for.
+pub(super) fn told_later(errno: Errno) -> Errno {
+    if errno == Errno::INVAL { Errno::IO } else { errno }
 }

@@ -38,6 +38,19 @@ pub(super) struct Chunk {
     memory: Arc<Memory>,
 }
 
+/// Memory within the limit that is not made here.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    bytes: u64,
+    memory: Arc<Memory>,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.memory.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Memory {
     pub(super) fn new(live: Live) -> Arc<Memory> {
         Arc::new(Memory { live, bytes: AtomicU64::new(0), idle: Mutex::default() })
@@ -71,6 +84,13 @@ impl Memory {
             }
         };
         Some(Chunk { block: Some(block), size, memory: Arc::clone(self) })
+    }
+
+    /// Counts memory that somebody else makes; it is given back when the answer is dropped. `None` where the limit does not
+    /// allow it.
+    pub(super) fn reserve_for(self: &Arc<Self>, bytes: usize) -> Option<Reserved> {
+        self.reserve(bytes as u64)?;
+        Some(Reserved { bytes: bytes as u64, memory: Arc::clone(self) })
     }
 
     /// Half of the limit is for blocks; the other half is for names, inodes, and the buffers of threads.

@@ -6,7 +6,7 @@
 //! | `shared` | an inode with open handles; its change between direct and cached |
 //! | `descriptors` | the server's own opens of an inode |
 //! | `requests`, `operations` | reads, writes and syncs; everything else |
-//! | `ahead`, `behind` | read-ahead and write-behind, with `changes` to know what is stale and `errors` to tell |
+//! | `ahead`, `behind`, `scatter` | read-ahead and write-behind, in order and out of order, with `changes` to know what is stale and `errors` to tell |
 //! | `habits` | hybrid I/O: the choice for one request |
 //! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
@@ -22,6 +22,7 @@ mod memory;
 mod modes;
 mod operations;
 mod requests;
+mod scatter;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,7 @@ use descriptors::About;
 use janitor::{Janitor, Place};
 use memory::Memory;
 use modes::{Way, Wish};
+use scatter::Writer;
 use shared::{Backing, Common, Handle, Joined, Kernel, Run, Shared};
 
 pub use requests::How;
@@ -110,7 +112,8 @@ impl Files {
     pub fn new(live: Live, policy: LockPolicy, stats: Arc<Stats>, passthrough: bool) -> Files {
         let memory = Memory::new(live.clone());
         let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
-        let common = Common { live, memory, crew, kernel, janitor, epoch: AtomicU64::new(0) };
+        let (writer, epoch) = (Writer::default(), AtomicU64::new(0));
+        let common = Common { live, memory, crew, writer, kernel, janitor, epoch };
         let inner = Arc::new(Inner {
             policy,
             passthrough,
@@ -128,7 +131,7 @@ impl Files {
         };
         stats.gauge(Gauge::Handles, ask(|inner| inner.handles.read().map_or(0, |handles| handles.len() as u64)));
         stats.gauge(Gauge::BlockMemory, ask(|inner| inner.common.memory.bytes()));
-        stats.gauge(Gauge::WriteBehindPending, ask(|inner| inner.all().iter().map(|each| each.behind.bytes()).sum()));
+        stats.gauge(Gauge::WriteBehindPending, ask(|inner| inner.all().iter().map(|each| each.pending()).sum()));
         Files(inner)
     }
 
@@ -276,7 +279,7 @@ impl Files {
 
     /// Whether anything is acknowledged and not yet written.
     pub fn is_pending(&self, ino: InodeId) -> bool {
-        self.0.find(ino).is_some_and(|shared| shared.behind.bytes() > 0)
+        self.0.find(ino).is_some_and(|shared| shared.pending() > 0)
     }
 
     /// Waits until everything acknowledged of an inode is written. Necessary before its attributes are changed, which a

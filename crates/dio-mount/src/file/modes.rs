@@ -65,13 +65,19 @@ impl Wish {
     /// With file locks the kernel lets in one writer of an inode at a time: that way those who wait occupy no thread of the
     /// server, and other files go on.
     pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
-        let parallel = self.mode == Mode::Concurrent || self.policy == LockPolicy::Range;
         match way {
-            Way::Requests if parallel => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+            Way::Requests if !self.excludes_all() => {
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            }
             Way::Requests => FopenFlags::FOPEN_DIRECT_IO,
             Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             Way::Cache | Way::Source => FopenFlags::empty(),
         }
+    }
+
+    /// Whether a write keeps out all other I/O of its file until it is written.
+    pub(super) fn excludes_all(&self) -> bool {
+        self.mode != Mode::Concurrent && self.policy == LockPolicy::WholeFile
     }
 
     /// How the requests of a handle are done where nothing else speaks against it.

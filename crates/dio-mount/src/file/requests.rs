@@ -65,9 +65,7 @@ impl Handle {
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         let routes = shared.routes();
         // What is pending and wanted is written first.
-        if shared.behind.overlaps(&range) {
-            shared.settle();
-        }
+        shared.make_way(&range);
         let prepared = routes.reading().and_then(|descriptors| {
             let mode = self.manner(&routes, descriptors, &range, false);
             Ok((mode, file_of(descriptors, mode, OFlags::empty())?))
@@ -167,14 +165,25 @@ impl Handle {
         let streams = self.run.continues(offset, end);
         let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
-        if streams && explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
+        if explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
             let target = Target { file: file_of(descriptors, mode, how.flags)?, descriptors: Arc::clone(descriptors) };
-            if from == offset && shared.take_in(&target, offset, bytes, shared.common.live.get().write_behind) {
-                return Ok(Class::Bounced);
+            let most = shared.common.live.get().write_behind;
+            if streams {
+                shared.scattered.wait_for(&(offset..end));
+                if from == offset && shared.take_in(&target, offset, bytes, most) {
+                    return Ok(Class::Bounced);
+                }
+            }
+            if !self.wish.excludes_all() {
+                shared.make_way(&(offset..end));
+                if shared.scatter(&target, offset, bytes, most) {
+                    return Ok(Class::Bounced);
+                }
             }
         }
         // In the order in which they were acknowledged.
-        shared.settle();
+        shared.settle_stream();
+        shared.scattered.wait_for(&(offset..end));
         let file = file_of(descriptors, mode, how.flags)?;
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;

@@ -21,6 +21,7 @@ use super::habits::Habits;
 use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
+use super::scatter::{Scattered, Writer};
 use crate::names::InodeId;
 use crate::options::{Live, Mode};
 use crate::stats::Event;
@@ -35,6 +36,7 @@ pub(super) struct Common {
     pub(super) live: Live,
     pub(super) memory: Arc<Memory>,
     pub(super) crew: Crew,
+    pub(super) writer: Writer,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
     /// Writes to the source of what had been acknowledged before. Counted before what is pending becomes less.
@@ -123,6 +125,7 @@ pub(super) struct Shared {
     pub(super) book: Mutex<Book>,
     pub(super) changes: Arc<Changes>,
     pub(super) behind: Behind,
+    pub(super) scattered: Scattered,
     pub(super) errors: Errors,
     habits: OnceLock<Habits>,
     /// The end of the file as far as writes through this mount are known to have moved it.
@@ -139,10 +142,16 @@ impl Shared {
             book: Mutex::default(),
             changes: Arc::default(),
             behind: Behind::default(),
+            scattered: Scattered::default(),
             errors: Errors::default(),
             habits: OnceLock::new(),
             known_end: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes acknowledged and not yet written.
+    pub(super) fn pending(&self) -> u64 {
+        self.behind.bytes() + self.scattered.bytes()
     }
 
     /// The routes, for the time of a request.

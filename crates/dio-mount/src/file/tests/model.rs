@@ -79,11 +79,12 @@ impl Player {
         self.bench.files.release(open.handle);
     }
 
-    /// Where and how much: often on from the last, often small, sometimes across the end.
+    /// Where and how much: often on from the last, often small, sometimes somewhere in whole blocks, or across the end.
     fn range(&mut self, which: usize) -> (u64, u64) {
         let size = self.model[self.open[which].ino as usize].len() as u64;
-        let offset = match self.rng.range(0..10) {
+        let offset = match self.rng.range(0..14) {
             0..6 => self.open[which].at,
+            10.. => self.rng.range(0..size + 1) & !4095,
             6 => size,
             7 => size.saturating_sub(self.rng.range(0..5000)),
             _ => self.rng.range(0..size + 10_000),

@@ -108,3 +108,51 @@ fn what_was_acknowledged_can_be_read_at_once() {
         }
     });
 }
+
+/// Small writes anywhere in a file are acknowledged before they are written, can be read at once, and are in the source when
+/// the file is synced; nothing of them stays in the page cache.
+#[test]
+fn scattered_writes_are_there_at_once_and_written_by_the_next_sync() {
+    let seed = Seed::new();
+    for fs in file_systems() {
+        let directory = fs.dir();
+        let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+        std::fs::write(bench.path(1), vec![0; (RECORDS * RECORD) as usize]).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (bench, name, mut rng) = (&bench, &fs.name, seed.stream(writer));
+                scope.spawn(move || {
+                    let handle = bench.open(1, OFlags::RDWR, Mode::Concurrent).unwrap();
+                    for round in 1..100 {
+                        // Each has records of its own.
+                        let number = rng.range(0..RECORDS / 4) * 4 + writer;
+                        bench.write(handle, 1, number * RECORD, &record(number, round), PLAIN).unwrap();
+                        let found = bench.read(handle, 1, number * RECORD, RECORD as u32).unwrap();
+                        assert_eq!(found, record(number, round), "{name}");
+                    }
+                    bench.files.sync(handle, true).unwrap();
+                });
+            }
+        });
+        let scattered = bench.events(Event::WriteBehind);
+        assert!(scattered > 300, "{}: only {scattered} of 396 writes were acknowledged early", fs.name);
+        assert_eq!(scattered, bench.events(Event::WriteBehindWritten));
+        let found = std::fs::read(bench.path(1)).unwrap();
+        for (number, bytes) in found.chunks(RECORD as usize).enumerate().filter(|(_, bytes)| bytes[8] != 0) {
+            check(bytes, number as u64);
+        }
+    }
+}
+
+/// With file locks a write is alone until it is written, so nothing is acknowledged before.
+#[test]
+fn file_locks_scatter_nothing() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::WholeFile, false);
+    std::fs::write(bench.path(1), vec![0; (RECORDS * RECORD) as usize]).unwrap();
+    let handle = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    for number in [7, 3, 200] {
+        bench.write(handle, 1, number * RECORD, &record(number, 1), PLAIN).unwrap();
+    }
+    assert_eq!(bench.events(Event::WriteBehind), 0);
+}

@@ -1,0 +1,406 @@
+//! Writing behind out of order: a small write inside its file is acknowledged when it is in memory, and one thread of the
+//! mount writes what has come in, many pieces in flight and one system call for many.
+//!
+//! So the device sees more requests at a time than the program has threads, and nobody wakes up for a single one of them.
+//! Pieces of an inode that are pending never overlap: who wants to read or write what is pending waits until it is written.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use dio::block::{Block, Pool};
+use dio::queue::{Completion, Queue};
+use rustix::io::Errno;
+
+use super::behind::{Target, told_later};
+use super::memory::Memory;
+use super::shared::Shared;
+use crate::stats::{Event, Wait};
+
+/// Most bytes of a piece. What is longer keeps the device busy by itself.
+const PIECE: usize = 64 << 10;
+
+/// Pieces of a mount that may be pending.
+const PIECES: usize = 256;
+
+/// When all of them are, those who wait go on when so many are left: not one by one, which would be a change of threads for
+/// each, and early enough for the device to have work all the time.
+const RESUME: usize = PIECES / 2;
+
+/// Pieces in flight.
+const DEPTH: usize = 32;
+
+/// The thread ends, and gives back its memory, when nothing came in for so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// How long the answer counts that there is room on the file system.
+const ROOM_COUNTS: Duration = Duration::from_millis(100);
+
+/// What is pending of one inode.
+#[derive(Debug, Default)]
+pub(super) struct Scattered {
+    /// Their number, for those who only want to know whether there are any. Changes under the lock.
+    bytes: AtomicU64,
+    state: Mutex<Pending>,
+    written: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// The end of each piece, and when it came, by its start. Invariant: no two overlap.
+    pieces: BTreeMap<u64, (u64, u64)>,
+    /// Pieces so far.
+    taken: u64,
+    waiting: usize,
+    /// When there was room on the file system.
+    room: Option<Instant>,
+}
+
+/// The thread of a mount that writes, and what it has to write.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    post: Arc<Post>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Post {
+    state: Mutex<State>,
+    /// Something has come in.
+    wake: Condvar,
+    /// There is room for more.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// Pieces taken, queued or in flight.
+    used: usize,
+    waiting: usize,
+    /// Where pieces are kept; there while the thread runs.
+    pool: Option<Pool>,
+    asleep: bool,
+    over: bool,
+}
+
+/// A piece to be written.
+#[derive(Debug)]
+struct Job {
+    shared: Arc<Shared>,
+    target: Target,
+    range: Range<u64>,
+    block: Block,
+}
+
+/// A piece that is being written.
+#[derive(Debug)]
+struct Flight {
+    shared: Arc<Shared>,
+    target: Target,
+    range: Range<u64>,
+}
+
+impl Pending {
+    fn overlaps(&self, range: &Range<u64>) -> bool {
+        // Pieces do not overlap, so of those that begin before the end of the range the last one also ends last.
+        self.pieces.range(..range.end).next_back().is_some_and(|(_, (end, _))| *end > range.start)
+    }
+
+    /// Whether anything is left of the first `mark` pieces.
+    fn has_before(&self, mark: u64) -> bool {
+        self.pieces.values().any(|(_, number)| *number < mark)
+    }
+}
+
+impl Scattered {
+    fn state(&self) -> MutexGuard<'_, Pending> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, mut state: MutexGuard<'a, Pending>) -> MutexGuard<'a, Pending> {
+        state.waiting += 1;
+        let mut state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    /// Bytes pending.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Waits until nothing of the range is pending.
+    pub(super) fn wait_for(&self, range: &Range<u64>) {
+        if self.bytes() == 0 {
+            return;
+        }
+        let mut state = self.state();
+        while state.overlaps(range) {
+            state = self.wait(state);
+        }
+    }
+
+    /// Waits until everything that has been taken in by now is written.
+    pub(super) fn settle(&self) {
+        if self.bytes() == 0 {
+            return;
+        }
+        let mut state = self.state();
+        let mark = state.taken;
+        while state.has_before(mark) {
+            state = self.wait(state);
+        }
+    }
+
+    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than `most` bytes then.
+    fn enter(&self, range: &Range<u64>, most: u64) {
+        let len = range.end - range.start;
+        let mut state = self.state();
+        while state.overlaps(range) || self.bytes() + len > most {
+            state = self.wait(state);
+        }
+        let number = state.taken;
+        state.pieces.insert(range.start, (range.end, number));
+        state.taken += 1;
+        self.bytes.fetch_add(len, Ordering::AcqRel);
+    }
+
+    fn leave(&self, range: &Range<u64>) {
+        let mut state = self.state();
+        state.pieces.remove(&range.start);
+        self.bytes.fetch_sub(range.end - range.start, Ordering::AcqRel);
+        if state.waiting > 0 {
+            self.written.notify_all();
+        }
+    }
+
+    /// Whether there is room, by `look` if that has not been asked lately.
+    fn has_room(&self, look: impl FnOnce() -> bool) -> bool {
+        let lately = |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ROOM_COUNTS);
+        if lately(self.state().room) {
+            return true;
+        }
+        let room = look();
+        self.state().room = room.then(Instant::now);
+        room
+    }
+}
+
+impl Shared {
+    /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending then. False where that
+    /// cannot be: the caller writes it. What is pending in order must not overlap it.
+    pub(super) fn scatter(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+        let len = bytes.len() as u64;
+        let range = offset..offset + len;
+        let fits = !bytes.is_empty() && bytes.len() <= PIECE && len <= most;
+        let whole = (offset | len) % target.file.block_align() == 0;
+        if !fits || !whole || !target.file.size().is_ok_and(|size| range.end <= size) {
+            return false;
+        }
+        let (writer, common) = (&self.common.writer, &self.common);
+        if !self.scattered.has_room(|| self.has_room(target)) || !writer.start(target, &common.memory) {
+            return false;
+        }
+        self.scattered.enter(&range, most);
+        let Some(mut block) = writer.post.block(|waited| self.about.figures.waited(Wait::Queue, waited)) else {
+            self.scattered.leave(&range);
+            return false;
+        };
+        block.copy_in(0, bytes);
+        // Before the write is acknowledged: what was read ahead of it no longer counts.
+        self.changes.note(range.clone());
+        self.about.figures.count(Event::WriteBehind, len);
+        let job = Job { shared: Arc::clone(self), target: target.clone(), range, block };
+        if let Some(job) = writer.post.push(job) {
+            // The thread has ended in between.
+            job.run_here();
+            writer.post.give_back(1);
+        }
+        true
+    }
+}
+
+impl Writer {
+    /// Whether the thread runs, started if need be.
+    fn start(&self, target: &Target, memory: &Arc<Memory>) -> bool {
+        let mut state = self.post.state();
+        if state.pool.is_some() || state.over {
+            return !state.over;
+        }
+        let Some(reserved) = memory.reserve_for(PIECE * PIECES) else { return false };
+        let Ok(pool) = Pool::new(PIECE, PIECES) else { return false };
+        let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
+        let work = move || {
+            post.work(Queue::over(&io, blocks, DEPTH));
+            drop(reserved);
+        };
+        let Ok(handle) = thread::Builder::new().name("dio-writer".into()).spawn(work) else { return false };
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        state.pool = Some(pool);
+        true
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.post.state().over = true;
+        self.post.wake.notify_all();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // The last reference to a mount may go away in this very thread.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Post {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block for a piece, when there is one; `None` where the thread has ended. Says how long that took, if it did.
+    fn block(&self, waited: impl FnOnce(Duration)) -> Option<Block> {
+        let mut state = self.state();
+        if state.used >= PIECES {
+            let since = Instant::now();
+            while state.used > RESUME {
+                state.waiting += 1;
+                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting -= 1;
+            }
+            waited(since.elapsed());
+        }
+        let block = state.pool.as_ref()?.try_take()?;
+        state.used += 1;
+        Some(block)
+    }
+
+    /// Hands a job to the thread; gives it back where that has ended.
+    fn push(&self, job: Job) -> Option<Job> {
+        let mut state = self.state();
+        if state.pool.is_none() {
+            return Some(job);
+        }
+        state.jobs.push_back(job);
+        if state.asleep {
+            state.asleep = false;
+            self.wake.notify_one();
+        }
+        None
+    }
+
+    fn give_back(&self, count: usize) {
+        let mut state = self.state();
+        state.used -= count;
+        if state.waiting > 0 && state.used <= RESUME {
+            self.room.notify_all();
+        }
+    }
+
+    /// Up to `most` jobs, waiting for the first one if told to. `None` when nothing came in for long.
+    fn take(&self, most: usize, wait: bool, jobs: &mut Vec<Job>) -> Option<()> {
+        let mut state = self.state();
+        while wait && state.jobs.is_empty() {
+            if state.over {
+                state.pool = None;
+                return None;
+            }
+            state.asleep = true;
+            let (guard, slept) = self.wake.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = guard;
+            state.asleep = false;
+            if slept.timed_out() && state.jobs.is_empty() && state.used == 0 {
+                state.pool = None;
+                return None;
+            }
+        }
+        let count = most.min(state.jobs.len());
+        jobs.extend(state.jobs.drain(..count));
+        Some(())
+    }
+
+    fn work(&self, mut queue: Queue) {
+        let (mut jobs, mut done) = (Vec::new(), Vec::new());
+        let mut flights: Vec<Option<Flight>> = (0..DEPTH).map(|_| None).collect();
+        while self.take(DEPTH - queue.in_flight(), queue.in_flight() == 0, &mut jobs).is_some() {
+            let mut refused = Vec::new();
+            for job in jobs.drain(..) {
+                let place = flights.iter().position(Option::is_none).expect("no more are taken than there are places");
+                match job.start(&mut queue, place) {
+                    Ok(flight) => flights[place] = Some(flight),
+                    Err(job) => refused.push(job),
+                }
+            }
+            // What is written here may wait for a lock that something in flight has: that is finished first.
+            let least = if refused.is_empty() { 1 } else { DEPTH };
+            let engine = queue.wait(least, &mut done);
+            let count = done.len() + refused.len();
+            for Completion { tag, outcome, block } in done.drain(..) {
+                drop(block);
+                let flight = flights[tag as usize].take().expect("every completion has its flight");
+                let target = flight.target.clone();
+                let outcome = outcome.map_err(|error| target.descriptors.failed(&target.file, &error));
+                flight.end(outcome.map(drop));
+            }
+            refused.into_iter().for_each(Job::run_here);
+            self.give_back(count);
+            if engine.is_err() {
+                return self.give_up(flights);
+            }
+        }
+    }
+
+    /// The engine has failed: nobody knows what became of what was in flight, and what came in since is written here.
+    fn give_up(&self, flights: Vec<Option<Flight>>) {
+        let mut state = self.state();
+        state.pool = None;
+        let jobs = std::mem::take(&mut state.jobs);
+        drop(state);
+        let count = flights.iter().flatten().count() + jobs.len();
+        flights.into_iter().flatten().for_each(|flight| flight.end(Err(Errno::IO)));
+        jobs.into_iter().for_each(Job::run_here);
+        self.give_back(count);
+    }
+}
+
+impl Job {
+    /// Starts to write.
+    fn start(self, queue: &mut Queue, place: usize) -> Result<Flight, Job> {
+        let Job { shared, target, range, block } = self;
+        let len = (range.end - range.start) as usize;
+        match queue.write(&target.file, block, range.start, len, place as u64) {
+            Ok(()) => Ok(Flight { shared, target, range }),
+            Err(refused) => Err(Job { shared, target, range, block: refused.block }),
+        }
+    }
+
+    /// Writes it in this thread: what could not be queued. Of a file that was cut off beside the mount meanwhile, what is
+    /// behind its end has gone, as it would have with the page cache.
+    fn run_here(self) {
+        let Job { shared, target, range, block } = self;
+        let outcome = target.file.size().and_then(|size| {
+            let len = size.clamp(range.start, range.end) - range.start;
+            target.file.write_at(&block.filled()[..len as usize], range.start)
+        });
+        drop(block);
+        let outcome = outcome.map_err(|error| target.descriptors.failed(&target.file, &error));
+        Flight { shared, target, range }.end(outcome);
+    }
+}
+
+impl Flight {
+    fn end(self, outcome: Result<(), Errno>) {
+        let Flight { shared, range, .. } = self;
+        if let Err(errno) = outcome {
+            shared.errors.record(told_later(errno));
+        }
+        shared.about.figures.count(Event::WriteBehindWritten, range.end - range.start);
+        shared.changes.note(range.clone());
+        shared.common.epoch.fetch_add(1, Ordering::AcqRel);
+        shared.scattered.leave(&range);
+    }
+}
