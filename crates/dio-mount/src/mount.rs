@@ -37,6 +37,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     rooms.describe(place.source_path(), place.mountpoint(), options);
     let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     rooms.names.served_by(session.device());
+    widen_read_ahead(session.device());
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
@@ -104,6 +105,17 @@ impl Rooms {
         self.stats.gauge(Gauge::Inodes, held(|(count, _)| count as u64));
         self.stats.gauge(Gauge::InodeMemory, held(|(_, bytes)| bytes));
     }
+}
+
+/// What the kernel reads ahead of a reader whose reads it gathers, in KiB. With its usual 128 the reader waits now and then;
+/// more than this was no faster.
+const KERNEL_READ_AHEAD: &str = "512";
+
+/// Sets that of a mount (`Documentation/ABI/testing/sysfs-class-bdi`), which only root may.
+fn widen_read_ahead(device: rustix::fs::Dev) {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // Without it, reading is a little slower.
+    let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
 }
 
 /// Whether this process may act as others, open inodes by their handles, and give the kernel files of its own.

@@ -65,8 +65,9 @@ pub struct Settings {
     pub direct_from: u64,
     /// Memory of the server for blocks of files and for inodes, in bytes.
     pub limit: u64,
-    /// Handles for reading only, without `O_DIRECT`, let the kernel gather small reads in its cache of the mount, which is
-    /// dropped behind the reader. A read is then no longer atomic to the writes of others.
+    /// Handles for reading only, without `O_DIRECT`, of files that nobody has open for writing, let the kernel gather small
+    /// reads into large requests in its cache of the mount, which is dropped behind the reader. A read is then no longer
+    /// atomic to the writes of those who open the file later, and those writes are not parallel while it is open.
     pub gather: bool,
 }
 

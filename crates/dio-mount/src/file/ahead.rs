@@ -24,7 +24,7 @@ const STREAMS: usize = 8;
 
 /// A stream may leave out, or arrive out of order by, so many bytes: threads that share a handle, and the kernel's own
 /// read-ahead, do not ask in order.
-const SLACK: u64 = 256 << 10;
+const SLACK: u64 = 2 << 20;
 
 /// Smallest and largest request.
 const REQUEST: (u64, u64) = (64 << 10, SIZES[LARGE] as u64);

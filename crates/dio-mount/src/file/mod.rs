@@ -48,9 +48,9 @@ use crew::Crew;
 use descriptors::About;
 use janitor::{Janitor, Place};
 use memory::Memory;
-use modes::{Way, Wish};
+use modes::{Company, Way, Wish};
 use scatter::Writer;
-use shared::{Backing, Common, Handle, Joined, Kernel, Run, Shared};
+use shared::{Backing, Common, Handle, Joined, Kept, Kernel, Run, Shared};
 
 pub use requests::How;
 
@@ -340,14 +340,17 @@ impl Inner {
                 Arc::new(Shared::new(ino, about, Arc::clone(&self.common)))
             });
             // Counted before the lock is given up, so that nobody takes the inode away.
-            shared.book().handles += 1;
+            let mut book = shared.book();
+            book.handles += 1;
+            book.writers += u32::from(wish.writes());
+            drop(book);
             Arc::clone(shared)
         };
         let opened = shared.offer(fd).and_then(|()| self.join(&shared, wish, make));
         let (way, backing) = match opened {
             Ok(joined) => joined,
             Err(errno) => {
-                self.step_out(&shared);
+                self.step_out(&shared, wish);
                 return Err(errno);
             }
         };
@@ -364,7 +367,7 @@ impl Inner {
             run,
             filled,
             wrote: false.into(),
-            dropped: AtomicU64::new(0),
+            kept: Kept::default(),
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.handles.write().unwrap_or_else(PoisonError::into_inner).insert(number, handle);
@@ -385,7 +388,7 @@ impl Inner {
             Joined::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let way = wish.way(backing.is_some());
+        let way = wish.way(Company { backed: backing.is_some(), writers: book.writers > 0 });
         book.through_source += u32::from(way == Way::Source);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
@@ -399,10 +402,11 @@ impl Inner {
     }
 
     /// Counts a handle out; true if it was the last one of the inode.
-    fn step_out(&self, shared: &Arc<Shared>) -> bool {
+    fn step_out(&self, shared: &Arc<Shared>, wish: Wish) -> bool {
         let mut inodes = self.inodes();
         let mut book = shared.book();
         book.handles -= 1;
+        book.writers -= u32::from(wish.writes());
         let last = book.handles == 0;
         if last {
             inodes.remove(&shared.ino);
@@ -421,7 +425,7 @@ impl Inner {
         if handle.way == Way::Source {
             shared.book().through_source -= 1;
         }
-        let last = self.step_out(shared);
+        let last = self.step_out(shared, handle.wish);
         if last && handle.is_cached() {
             // The pages stay, as those of any file do: the mode asks for it.
             return;

@@ -42,21 +42,35 @@ pub(super) struct Wish {
     pub(super) gather: bool,
 }
 
+/// What the other handles of an inode mean for one that is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Company {
+    /// The kernel has a backing file for the inode.
+    pub(super) backed: bool,
+    /// Somebody may write. The kernel lets in one writer at a time while a reader gathers, so none begins to then.
+    pub(super) writers: bool,
+}
+
 impl Wish {
     /// The way of a handle of an inode that is backed, or not. With `O_DIRECT` any alignment is accepted, which the source
     /// would not do, so such requests come here in any mode.
-    pub(super) fn way(&self, backed: bool) -> Way {
+    pub(super) fn way(&self, company: Company) -> Way {
         match self.mode {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
-            Mode::Cached if backed => Way::Source,
+            Mode::Cached if company.backed => Way::Source,
             Mode::Cached => Way::Cache,
-            _ if self.gathers() && !backed => Way::Cache,
+            _ if self.gathers() && !company.backed && !company.writers => Way::Cache,
             Mode::Direct | Mode::Concurrent | Mode::Auto => Way::Requests,
         }
     }
 
     fn gathers(&self) -> bool {
-        self.gather && self.flags & OFlags::RWMODE == OFlags::RDONLY && self.is_buffered()
+        self.gather && !self.writes() && self.is_buffered()
+    }
+
+    /// Whether the handle is for writing.
+    pub(super) fn writes(&self) -> bool {
+        self.flags & OFlags::RWMODE != OFlags::RDONLY
     }
 
     /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file. `unchanged` says that what the
@@ -105,20 +119,23 @@ mod tests {
         for mode in Mode::ALL {
             for backed in [false, true] {
                 let cached = mode == Mode::Cached;
-                let way = wish(mode, OFlags::RDWR).way(backed);
+                let company = Company { backed, writers: false };
+                let way = wish(mode, OFlags::RDWR).way(company);
                 let expected = [Way::Requests, if backed { Way::Source } else { Way::Cache }][usize::from(cached)];
                 assert_eq!(way, expected, "{mode:?} {backed}");
-                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(backed), Way::Requests);
+                assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), Way::Requests);
             }
         }
     }
 
     #[test]
-    fn only_readers_gather() {
-        let gather = |flags| Wish { gather: true, ..wish(Mode::Direct, flags) }.way(false);
-        assert_eq!(gather(OFlags::RDONLY), Way::Cache);
+    fn only_readers_gather_and_only_where_nobody_writes() {
+        let gather =
+            |flags, writers| Wish { gather: true, ..wish(Mode::Direct, flags) }.way(Company { backed: false, writers });
+        assert_eq!(gather(OFlags::RDONLY, false), Way::Cache);
+        assert_eq!(gather(OFlags::RDONLY, true), Way::Requests);
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {
-            assert_eq!(gather(flags), Way::Requests);
+            assert_eq!(gather(flags, false), Way::Requests);
         }
     }
 

@@ -58,11 +58,11 @@ impl Handle {
         if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
             shared.about.figures.count(Event::BecameCached, 0);
         }
+        let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         // A mapping goes back and forth: its pages stay until it goes.
         if cache && self.way == Way::Cache && !self.is_cached() {
-            self.drop_behind(offset);
+            self.drop_behind(&range);
         }
-        let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
         let routes = shared.routes();
         // What is pending and wanted is written first.
         shared.make_way(&range);

@@ -95,6 +95,8 @@ pub(super) enum Joined {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) handles: u32,
+    /// Those that may write.
+    pub(super) writers: u32,
     /// Those for which the kernel uses the page cache of the source.
     pub(super) through_source: u32,
     pub(super) joined: Joined,
@@ -305,8 +307,8 @@ pub(super) struct Handle {
     pub(super) wrote: AtomicBool,
     /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.
     pub(super) filled: AtomicBool,
-    /// Up to where the kernel was told to drop what it has read.
-    pub(super) dropped: AtomicU64,
+    /// What the kernel keeps of what it has read through the handle.
+    pub(super) kept: Kept,
 }
 
 impl Handle {
@@ -319,15 +321,40 @@ impl Handle {
         self.wish.mode == Mode::Cached
     }
 
-    /// Has the kernel drop what it has cached behind a reader that has come to `at`, now and then.
-    pub(super) fn drop_behind(&self, at: u64) {
-        let dropped = self.dropped.load(Ordering::Relaxed);
-        if at < dropped {
-            // It began anew.
-            self.dropped.store(at, Ordering::Relaxed);
-        } else if at - dropped >= DROPPED + KEPT {
-            self.dropped.store(at - KEPT, Ordering::Relaxed);
-            self.shared.common.kernel.drop_pages(self.shared.ino, dropped..at - KEPT);
+    /// Has the kernel drop, now and then, what it has cached for a reader that asks for the range now.
+    pub(super) fn drop_behind(&self, range: &Range<u64>) {
+        if let Some(drop) = self.kept.note(range) {
+            self.shared.common.kernel.drop_pages(self.shared.ino, drop);
+        }
+    }
+}
+
+/// What the kernel has cached of what it has read through a handle, and was not told to drop.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    bytes: AtomicU64,
+    /// Where it begins, if it was read in order.
+    start: AtomicU64,
+}
+
+impl Kept {
+    /// Notes a read; returns what is to be dropped, everything where the range is empty.
+    fn note(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        let len = range.end - range.start;
+        if self.bytes.fetch_add(len, Ordering::Relaxed) + len < DROPPED + KEPT {
+            return None;
+        }
+        let start = self.start.load(Ordering::Relaxed);
+        let upto = range.start.saturating_sub(KEPT);
+        // In order, but for what the kernel asks for ahead of time or late.
+        if start < upto && upto - start <= DROPPED + 2 * KEPT {
+            self.bytes.store(KEPT, Ordering::Relaxed);
+            self.start.store(upto, Ordering::Relaxed);
+            Some(start..upto)
+        } else {
+            self.bytes.store(0, Ordering::Relaxed);
+            self.start.store(range.start, Ordering::Relaxed);
+            Some(0..0)
         }
     }
 }

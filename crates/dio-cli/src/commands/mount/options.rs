@@ -214,7 +214,7 @@ pub fn defaults() -> Options {
         write_behind: 16 << 20,
         direct_from: 256 << 10,
         limit: 256 << 20,
-        gather: false,
+        gather: true,
     };
     Options {
         settings,

@@ -152,10 +152,13 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let (send, receive) = std::sync::mpsc::channel();
     let send = std::sync::Mutex::new(send);
     bench.files.on_drop_pages(move |_, range| send.lock().unwrap().send(range).unwrap());
-    let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
-    assert_eq!(bench.way(writer), Way::Requests);
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.way(reader), Way::Cache);
+    let writer = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    assert_eq!(bench.way(writer), Way::Requests);
+    let late = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    assert_eq!(bench.way(late), Way::Requests, "who comes to a writer does not stand in its way");
+    bench.files.release(late);
     for at in (0..64u64 << 20).step_by(1 << 20) {
         bench.files.read(reader, at, 1 << 20, true, |result| assert_eq!(result.unwrap().len(), 1 << 20));
     }
@@ -169,6 +172,15 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
         upto = range.end;
     }
     assert_eq!(receive.recv_timeout(patience), Ok(0..0), "and everything in the end");
+    // Here and there, everything is dropped each time so much has come in.
+    let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    assert_eq!(bench.way(reader), Way::Cache);
+    for step in 0..200u64 {
+        bench.files.read(reader, step * 37 % 64 << 20, 64 << 10, true, |result| assert!(result.is_ok()));
+    }
+    assert_eq!(receive.recv_timeout(patience), Ok(0..0));
+    assert!(receive.try_recv().is_err(), "not each time");
+    bench.files.release(reader);
 }
 
 #[test]
