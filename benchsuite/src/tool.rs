@@ -76,6 +76,10 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
     if let Some(found) = find(name) {
         return Some(found);
     }
+    if name == "passthrough_ll" {
+        build_passthrough();
+        return find(name);
+    }
     match PACKAGES.iter().find(|(_, program)| *program == name) {
         Some((package, _)) => apt_get(package),
         None => cargo_install(name),
@@ -85,6 +89,23 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
         eprintln!("benchsuite: NOT AVAILABLE: {name}");
     }
     found
+}
+
+/// libfuse's example, which Debian ships as source.
+fn build_passthrough() {
+    let source = Path::new("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c");
+    if !source.exists() {
+        apt_get("libfuse3-dev");
+    }
+    let bin = peers_root().join("bin");
+    let built = std::fs::create_dir_all(&bin).is_ok_and(|()| {
+        let mut cc = tool("cc");
+        cc.args(["-O2", "-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3"]).arg(source);
+        cc.args(["-lfuse3", "-o"]).arg(bin.join("passthrough_ll")).status().is_ok_and(|status| status.success())
+    });
+    if !built {
+        eprintln!("benchsuite: NOT AVAILABLE: passthrough_ll");
+    }
 }
 
 /// As [`need`], for programs without which a comparison makes no sense.
