@@ -23,6 +23,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("bindfs", "bindfs"),
 ];
 
+/// Sources of libfuse's examples in Debian's libfuse3-dev.
+const EXAMPLES: &str = "/usr/share/doc/libfuse3-dev/examples";
+
 /// This crate's directory.
 pub(crate) fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -76,12 +79,9 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
     if let Some(found) = find(name) {
         return Some(found);
     }
-    if name == "passthrough_ll" {
-        build_passthrough();
-        return find(name);
-    }
     match PACKAGES.iter().find(|(_, program)| *program == name) {
         Some((package, _)) => apt_get(package),
+        None if name.starts_with("passthrough") => build_example(name),
         None => cargo_install(name),
     }
     let found = find(name);
@@ -91,9 +91,9 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// libfuse's example, which Debian ships as source.
-fn build_passthrough() {
-    let source = Path::new("/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c");
+/// An example of libfuse, which Debian ships as source.
+fn build_example(name: &str) {
+    let source = Path::new(EXAMPLES).join(name).with_extension("c");
     if !source.exists() {
         apt_get("libfuse3-dev");
     }
@@ -101,10 +101,12 @@ fn build_passthrough() {
     let built = std::fs::create_dir_all(&bin).is_ok_and(|()| {
         let mut cc = tool("cc");
         cc.args(["-O2", "-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3"]).arg(source);
-        cc.args(["-lfuse3", "-o"]).arg(bin.join("passthrough_ll")).status().is_ok_and(|status| status.success())
+        // What libfuse's own build finds on Linux.
+        cc.args(["UTIMENSAT", "SETXATTR", "POSIX_FALLOCATE", "COPY_FILE_RANGE"].map(|call| format!("-DHAVE_{call}")));
+        cc.args(["-lfuse3", "-o"]).arg(bin.join(name)).status().is_ok_and(|status| status.success())
     });
     if !built {
-        eprintln!("benchsuite: NOT AVAILABLE: passthrough_ll");
+        eprintln!("benchsuite: libfuse's {name} could not be built");
     }
 }
 

@@ -380,3 +380,29 @@ const NOTES: [&str; 5] = [
     "CPU of the machine has the program, the server, and what the kernel does in threads of its own, per GiB moved.",
     "Pages after: of the file, seen in the source first and then through the mount, each of 4 KiB.",
 ];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::moved;
+
+    fn job(millis: u64, bytes: u64, error: i64) -> Value {
+        json!({"job_runtime": millis, "error": error, "read": {"io_bytes": 0}, "write": {"io_bytes": bytes}})
+    }
+
+    #[test]
+    fn time_ends_with_the_slowest_thread() {
+        let report = json!({"jobs": [job(1000, 4096, 0), job(2500, 8192, 0)]});
+        assert_eq!(moved(&report, 2).expect("complete"), (12288.0, 2.5));
+    }
+
+    #[test]
+    fn a_report_that_lacks_something_is_an_error() {
+        for jobs in
+            [vec![job(1000, 1, 0)], vec![job(1000, 1, 0), job(1000, 1, 5)], vec![job(1000, 0, 0), job(1000, 0, 0)]]
+        {
+            assert!(moved(&json!({"jobs": jobs}), 2).is_err(), "{jobs:?}");
+        }
+    }
+}

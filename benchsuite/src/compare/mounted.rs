@@ -17,8 +17,9 @@ pub(super) enum Server {
     /// `dio mount` with these options.
     Dio(&'static str),
     Bindfs,
-    /// libfuse's example of a low-level file system.
+    /// libfuse's examples: by inode, with a descriptor kept for each, and by path.
     PassthroughLl,
+    Passthrough,
 }
 
 impl Server {
@@ -28,6 +29,7 @@ impl Server {
             Server::Dio(_) => "dio",
             Server::Bindfs => "bindfs",
             Server::PassthroughLl => "passthrough_ll",
+            Server::Passthrough => "passthrough",
         }
     }
 
@@ -37,6 +39,7 @@ impl Server {
             Server::Dio(options) => format!("dio mount -o {options} $DIR $DIR-mnt"),
             Server::Bindfs => "bindfs --multithreaded $DIR $DIR-mnt".to_string(),
             Server::PassthroughLl => "passthrough_ll -o source=$DIR $DIR-mnt".to_string(),
+            Server::Passthrough => "passthrough -o modules=subdir,subdir=$DIR $DIR-mnt".to_string(),
         }
     }
 
@@ -47,11 +50,12 @@ impl Server {
             return Ok(command);
         }
         let program = find(self.program()).ok_or_else(|| format!("{} is not here", self.program()))?;
-        // passthrough_ll keeps a descriptor for each inode that the kernel knows.
-        let mut command = tool("prlimit");
-        command.arg("--nofile=1048576:1048576").arg(program).arg("-f");
+        // passthrough_ll needs as many descriptors as it may have.
+        let mut command = tool("sh");
+        command.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]).arg(program).arg("-f");
         match self {
             Server::PassthroughLl => command.arg("-o").arg(format!("source={}", lab.dir.display())),
+            Server::Passthrough => command.arg("-o").arg(format!("modules=subdir,subdir={}", lab.dir.display())),
             _ => command.arg("--multithreaded").arg(&lab.dir),
         };
         command.arg(at);
