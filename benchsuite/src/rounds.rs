@@ -118,8 +118,11 @@ pub(crate) fn interleave(
             }
             match (entry.run)(round) {
                 Ok(sample) => {
-                    let wall = sample.get("wall_seconds").map_or(String::new(), |w| format!(": {w:.2} s"));
-                    eprintln!("  {title}, round {} of {rounds}: {}{wall}", round + 1, entry.name);
+                    let told = [("wall_seconds", "s", 2), ("iops", "requests/s", 0), ("mib_per_second", "MiB/s", 0)];
+                    let first = told.iter().find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
+                    let figure =
+                        first.map_or(String::new(), |(value, unit, digits)| format!(": {value:.digits$} {unit}"));
+                    eprintln!("  {title}, round {} of {rounds}: {}{figure}", round + 1, entry.name);
                     samples[index].push(sample);
                 }
                 Err(e) if index == 0 => return Err(format!("{}: {e}", entry.name).into()),

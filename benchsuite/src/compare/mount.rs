@@ -170,19 +170,27 @@ const CACHED_WRITE: &[Way] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cac
 /// Through the page cache, handed to the kernel: the file system itself is to be reached.
 const CACHED: &[Work] = &[
     Work {
-        title: "cached mode, sequential read, cold",
-        job: "--rw=read --bs=4k",
+        title: "cached mode, sequential read of 128 KiB at a time, cold",
+        job: "--rw=read --bs=128k",
         metric: "mib_per_second",
         file: Cold,
         amount: Times(1),
         ways: CACHED_READ,
     },
     Work {
-        title: "cached mode, sequential read, warm",
+        title: "cached mode, sequential read of 4 KiB at a time, warm",
         job: "--rw=read --bs=4k",
         metric: "mib_per_second",
         file: Warm,
         amount: Times(4),
+        ways: CACHED_READ,
+    },
+    Work {
+        title: "cached mode, sequential read of 128 KiB at a time, warm",
+        job: "--rw=read --bs=128k",
+        metric: "mib_per_second",
+        file: Warm,
+        amount: Times(8),
         ways: CACHED_READ,
     },
     Work {
@@ -202,8 +210,8 @@ const CACHED: &[Work] = &[
         ways: CACHED_READ,
     },
     Work {
-        title: "cached mode, sequential write, synced at the end",
-        job: "--rw=write --bs=4k",
+        title: "cached mode, sequential write of 128 KiB at a time, synced at the end",
+        job: "--rw=write --bs=128k",
         metric: "mib_per_second",
         file: Warm,
         amount: Times(1),
