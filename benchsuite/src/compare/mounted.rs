@@ -17,9 +17,8 @@ pub(super) enum Server {
     /// `dio mount` with these options.
     Dio(&'static str),
     Bindfs,
-    /// libfuse's examples: by inode, with a descriptor kept for each, and by path.
+    /// libfuse's example of a low-level file system, which keeps a descriptor for each inode.
     PassthroughLl,
-    Passthrough,
 }
 
 impl Server {
@@ -29,7 +28,6 @@ impl Server {
             Server::Dio(_) => "dio",
             Server::Bindfs => "bindfs",
             Server::PassthroughLl => "passthrough_ll",
-            Server::Passthrough => "passthrough",
         }
     }
 
@@ -39,7 +37,6 @@ impl Server {
             Server::Dio(options) => format!("dio mount -o {options} $DIR $DIR-mnt"),
             Server::Bindfs => "bindfs --multithreaded $DIR $DIR-mnt".to_string(),
             Server::PassthroughLl => "passthrough_ll -o source=$DIR $DIR-mnt".to_string(),
-            Server::Passthrough => "passthrough -o modules=subdir,subdir=$DIR $DIR-mnt".to_string(),
         }
     }
 
@@ -55,7 +52,6 @@ impl Server {
         command.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]).arg(program).arg("-f");
         match self {
             Server::PassthroughLl => command.arg("-o").arg(format!("source={}", lab.dir.display())),
-            Server::Passthrough => command.arg("-o").arg(format!("modules=subdir,subdir={}", lab.dir.display())),
             _ => command.arg("--multithreaded").arg(&lab.dir),
         };
         command.arg(at);

@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 
+use rustix::process::{Resource, getrlimit};
+
 use super::mounted::{Mounted, Server, mount_point};
 use super::tree::{forget_retired, retire};
 use crate::Result;
@@ -20,7 +22,6 @@ const PLACES: &[(&str, Option<Server>)] = &[
     ("dio mount -o cio", Some(Server::Dio("cio"))),
     ("bindfs", Some(Server::Bindfs)),
     ("passthrough_ll", Some(Server::PassthroughLl)),
-    ("passthrough", Some(Server::Passthrough)),
 ];
 
 /// What a program does with many names, below the directory AT.
@@ -55,10 +56,10 @@ const TO_A_DIRECTORY: u64 = 1000;
 /// `mount-names`.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["git", "tar", "find", "fio"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
-    let here = lab.available(&["bindfs", "passthrough_ll", "passthrough"]);
+    let here = lab.available(&["bindfs", "passthrough_ll"]);
     let tree = data::tree(&lab.dir, lab.options.files)?;
     let mut programs = lab.programs(&["git", "tar", "bindfs"]);
-    for name in here.iter().filter(|name| name.starts_with("passthrough")) {
+    for name in here.iter().filter(|name| **name == "passthrough_ll") {
         programs
             .insert(name.to_string(), "libfuse's example from Debian's libfuse3-dev, built with cc -O2".to_string());
     }
@@ -78,7 +79,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
 const NOTES: [&str; 4] = [
     "Cold: nothing in the caches of the kernel, and a server that has seen each name once. `tar` makes all its names.",
     "libfuse's `passthrough_ll` keeps a descriptor open for each inode that the kernel knows, and is left out where `ulimit -Hn` \
-     does not allow that; its `passthrough` goes by path, and lets the kernel remember no name.",
+     does not allow that.",
     "Memory: each empty file of the directory is looked up and asked for its size by `find`, once; then a file of 1 GiB is \
      written and read in sequence and at random. `VmRSS` and `VmHWM` of the server; limits as they are by default.",
     "A sync of a FUSE mount does not reach the file system below, so that one is synced, for all alike. git must find nothing changed.",
@@ -123,12 +124,18 @@ fn group(lab: &Lab, work: &Work) -> Result<Group> {
 }
 
 fn run(lab: &Lab, work: &Work, server: Option<Server>, script: &str) -> Result<Sample> {
+    if let Some(Server::PassthroughLl) = server {
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        if most < lab.options.files + lab.options.files / 10 {
+            return Err(format!("it keeps a descriptor for each file, and may have {most}").into());
+        }
+    }
     retire(&lab.dir.join("out"))?;
     fs::create_dir_all(lab.dir.join("out"))?;
     let mounted = server.map(|server| Mounted::new(lab, server)).transpose()?;
     if !work.before.is_empty() {
         let before = work.before.replace("AT/", &format!("{}/", dir_of(server)));
-        output(&mut lab.shell(&before))?;
+        measure(&mut lab.shell(&before))?;
     }
     if !work.warm {
         lab.cool()?;
