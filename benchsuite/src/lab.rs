@@ -82,6 +82,8 @@ impl Lab {
             "pigz",
             "zstd",
             "sort",
+            "git",
+            "find",
         ] {
             if let Some(program) = find(name) {
                 data::warm([program])?;

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use compare::{
-    copy, gzip, hotset, increments, looped, mount, random as random_reads, reader, sort, streams, tar, threshold, tools, tree,
-    uniq,
+    copy, gzip, hotset, increments, looped, mount, names, random as random_reads, reader, sort, streams, tar,
+    threshold, tools, tree, uniq,
 };
 use lab::Lab;
 use options::{Cli, Options, What};
@@ -73,7 +73,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Uniq => uniq::compare(lab)?,
         What::Gzip => gzip::compare(lab)?,
         What::Mount => mount::compare(lab)?,
-        What::MountNames => mount::names(lab)?,
+        What::MountNames => names::compare(lab)?,
         What::Sort => sort::compare(lab)?,
         What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };

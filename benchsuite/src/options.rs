@@ -25,15 +25,15 @@ pub(crate) struct Options {
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
-    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip 1G]
+    /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip and mount 1G]
     #[arg(long, global = true, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
     #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) files: u64,
-    /// Seconds of each run of random, and of the hot set alone
-    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seconds: u64,
+    /// Seconds of each run of random, of random I/O below a mount, and of the hot set alone [default: 5, mount 2]
+    #[arg(long, global = true, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: Option<u64>,
     /// A built dio instead of one built from this source
     #[arg(long, global = true)]
     pub(crate) dio: Option<PathBuf>,
@@ -53,7 +53,9 @@ impl Options {
         pair("--runs", self.runs.to_string().into());
         pair("--dir", self.dir.clone().into());
         pair("--files", self.files.to_string().into());
-        pair("--seconds", self.seconds.to_string().into());
+        if let Some(seconds) = self.seconds {
+            pair("--seconds", seconds.to_string().into());
+        }
         if let Some(size) = self.size {
             pair("--size", size.to_string().into());
         }

@@ -40,11 +40,14 @@ const METRICS: &[Metric] = &[
     metric("peak_rss_bytes", "peak RSS, MiB", PER_MIB, 1),
     metric("pages_source", "source's pages after", 1.0, 0),
     metric("pages_target", "target's pages after", 1.0, 0),
+    metric("pages_mount", "pages after in the mount", 1.0, 0),
     metric("target_bytes", "size of the target, MiB", PER_MIB, 2),
     metric("overlap_part", "reads and writes together, % of busy time", 100.0, 0),
     metric("server_cpu_seconds", "CPU of the server, s", 1.0, 2),
     metric("server_cpu_seconds_per_gib", "CPU of the server, s/GiB", 1.0, 3),
     metric("server_rss_bytes", "memory of the server, MiB", PER_MIB, 1),
+    metric("server_rss_traffic_bytes", "the same after traffic, MiB", PER_MIB, 1),
+    metric("server_peak_bytes", "most memory of the server, MiB", PER_MIB, 1),
     metric("dirty_bytes", "dirty after, MiB", PER_MIB, 1),
     metric("reads_per_second", "reads/s of the hot set", 1.0, 0),
     metric("p50_nanoseconds", "p50, µs", 1e-3, 1),
@@ -208,7 +211,8 @@ fn ratios_text(group: &Group, text: &mut String) {
     }
     let title = |key: &&str| METRICS.iter().find(|m| m.key == *key).map_or(*key, |m| m.title).to_string();
     let titles: Vec<String> = keys.iter().map(title).collect();
-    line(text, format_args!("| {} ÷ … | {} |\n|---{}|", first.name, titles.join(" | "), "|--:".repeat(keys.len())));
+    let head = if group.to_first { format!("… ÷ {}", first.name) } else { format!("{} ÷ …", first.name) };
+    line(text, format_args!("| {head} | {} |\n|---{}|", titles.join(" | "), "|--:".repeat(keys.len())));
     for peer in group.contenders.iter().skip(1) {
         let of = |key: &&str| group.ratios.iter().find(|r| r.peer == peer.name && r.metric == *key);
         let cells: Vec<String> = keys.iter().map(|key| cell(of(key).map(|r| &r.spread), 1.0, 3)).collect();

@@ -51,7 +51,7 @@ fn column(samples: &[Sample], key: &str) -> Vec<f64> {
     samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
 }
 
-/// The first contender's quantity divided by a peer's, round by round.
+/// The first contender's quantity divided by a peer's, or the other way round, round by round.
 #[derive(Serialize)]
 pub(crate) struct Ratio {
     pub(crate) peer: String,
@@ -66,11 +66,28 @@ pub(crate) struct Group {
     pub(crate) title: String,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) ratios: Vec<Ratio>,
+    /// The ratios are of each peer to the first contender, not of the first to each.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) to_first: bool,
     /// Peers that could not be measured, with the reason.
     pub(crate) skipped: BTreeMap<String, String>,
 }
 
 impl Group {
+    /// The same measurements with ratios of each peer to the first contender, which is what is to be reached.
+    pub(crate) fn against_first(mut self, compared: &[&'static str]) -> Group {
+        let (first, peers) =
+            self.contenders.split_first().map_or((None, &[][..]), |(first, peers)| (Some(first), peers));
+        let of = |peer: &Contender, metric: &'static str| {
+            let spread = Spread::of_ratios(&peer.column(metric), &first?.column(metric))?;
+            Some(Ratio { peer: peer.name.clone(), metric, spread })
+        };
+        self.ratios =
+            peers.iter().flat_map(|peer| compared.iter().filter_map(move |metric| of(peer, metric))).collect();
+        self.to_first = true;
+        self
+    }
+
     /// The median of the ratios of the first contender to `peer`, or `None` without that peer.
     pub(crate) fn ratio(&self, peer: &str, metric: &str) -> Option<f64> {
         self.ratios.iter().find(|r| r.peer == peer && r.metric == metric).map(|r| r.spread.median)
@@ -101,8 +118,11 @@ pub(crate) fn interleave(
             }
             match (entry.run)(round) {
                 Ok(sample) => {
-                    let wall = sample.get("wall_seconds").map_or(String::new(), |w| format!(": {w:.2} s"));
-                    eprintln!("  {title}, round {} of {rounds}: {}{wall}", round + 1, entry.name);
+                    let told = [("wall_seconds", "s", 2), ("iops", "requests/s", 0), ("mib_per_second", "MiB/s", 0)];
+                    let first = told.iter().find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
+                    let figure =
+                        first.map_or(String::new(), |(value, unit, digits)| format!(": {value:.digits$} {unit}"));
+                    eprintln!("  {title}, round {} of {rounds}: {}{figure}", round + 1, entry.name);
                     samples[index].push(sample);
                 }
                 Err(e) if index == 0 => return Err(format!("{}: {e}", entry.name).into()),
@@ -116,7 +136,7 @@ pub(crate) fn interleave(
     let all = entries.into_iter().zip(samples).filter(|(entry, _)| !skipped.contains_key(&entry.name));
     let contenders: Vec<Contender> = all.map(|(e, samples)| Contender::new(e.name, e.command, samples)).collect();
     let ratios = ratios(&contenders, compared);
-    Ok(Group { title: title.to_string(), contenders, ratios, skipped })
+    Ok(Group { title: title.to_string(), contenders, ratios, to_first: false, skipped })
 }
 
 fn ratios(contenders: &[Contender], compared: &[&'static str]) -> Vec<Ratio> {
@@ -163,6 +183,16 @@ mod tests {
         assert_eq!(group.ratio("peer", "wall_seconds"), Some(0.5));
         assert_eq!(group.spread("ours", "wall_seconds").map(|s| s.median), Some(3.0));
         assert_eq!(group.ratio("peer", "cpu_seconds"), None);
+    }
+
+    #[test]
+    fn peers_are_divided_by_the_first() {
+        let entry = |name: &str, scale: f64| {
+            let name = name.to_string();
+            Entry::new(&name, "", move |round| Ok(Sample::from([("iops", scale * (round + 1) as f64)])))
+        };
+        let group = interleave("t", vec![entry("bare", 2.0), entry("mount", 1.0)], 3, &[]).expect("no one fails");
+        assert_eq!(group.against_first(&["iops"]).ratio("mount", "iops"), Some(0.5));
     }
 
     #[test]

@@ -23,6 +23,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("bindfs", "bindfs"),
 ];
 
+/// Sources of libfuse's examples in Debian's libfuse3-dev.
+const EXAMPLES: &str = "/usr/share/doc/libfuse3-dev/examples";
+
 /// This crate's directory.
 pub(crate) fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -78,6 +81,7 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
     }
     match PACKAGES.iter().find(|(_, program)| *program == name) {
         Some((package, _)) => apt_get(package),
+        None if name == "passthrough_ll" => build_example(name),
         None => cargo_install(name),
     }
     let found = find(name);
@@ -85,6 +89,23 @@ pub(crate) fn need(name: &str) -> Option<PathBuf> {
         eprintln!("benchsuite: NOT AVAILABLE: {name}");
     }
     found
+}
+
+/// An example of libfuse, which Debian ships as source.
+fn build_example(name: &str) {
+    let source = Path::new(EXAMPLES).join(name).with_extension("c");
+    if !source.exists() {
+        apt_get("libfuse3-dev");
+    }
+    let bin = peers_root().join("bin");
+    let built = std::fs::create_dir_all(&bin).is_ok_and(|()| {
+        let mut cc = tool("cc");
+        cc.args(["-O2", "-D_FILE_OFFSET_BITS=64", "-I/usr/include/fuse3"]).arg(source);
+        cc.args(["-lfuse3", "-o"]).arg(bin.join(name)).status().is_ok_and(|status| status.success())
+    });
+    if !built {
+        eprintln!("benchsuite: libfuse's {name} could not be built");
+    }
 }
 
 /// As [`need`], for programs without which a comparison makes no sense.

@@ -117,7 +117,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let scripts = [
         ("dio cp", format!("dio cp {name} $DIR/target")),
         ("cp && sync", format!("cp {name} $DIR/target && sync -f $DIR/target")),
-        ("no copy", format!("sleep {}", lab.options.seconds)),
+        ("no copy", format!("sleep {}", lab.options.seconds.unwrap_or(5))),
     ];
     let entry = |(name, script): &(&str, String)| {
         let script = script.clone();

@@ -7,6 +7,8 @@ pub(crate) mod hotset;
 pub(crate) mod increments;
 pub(crate) mod looped;
 pub(crate) mod mount;
+mod mounted;
+pub(crate) mod names;
 pub(crate) mod random;
 pub(crate) mod reader;
 pub(crate) mod sort;

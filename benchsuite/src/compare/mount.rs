@@ -1,54 +1,32 @@
 //! Programs below a mount beside the same programs on the file system itself.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::fio;
+use super::mounted::{Mounted, Server, mount_point};
 use crate::Result;
-use crate::data::{self, remove, source};
+use crate::data::{remove, source};
 use crate::host::Host;
 use crate::lab::Lab;
-use crate::measure::measure;
+use crate::measure::{measure, resident_pages};
 use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
-use crate::tool::{must, need, output, tool};
+use crate::rounds::{Entry, Sample, interleave};
+use crate::tool::{must, output, tool};
 use crate::units::{GIB, MIB, size_text};
 
-/// The file system itself, always first in the table: ratios are of a mount to it.
-const BARE: &str = "bare";
-
-/// Where a contender works.
-#[derive(Clone, Copy)]
-struct Place {
+/// One way of doing a workload.
+struct Way {
     name: &'static str,
-    /// Options of the mount; none is the file system itself.
-    options: Option<&'static str>,
-    /// Whether the program itself asks for direct I/O, as one on the bare file system must.
-    asks: bool,
-}
-
-const fn bare(asks: bool) -> Place {
-    Place { name: BARE, options: None, asks }
-}
-
-const fn mounted(name: &'static str, options: &'static str) -> Place {
-    Place { name, options: Some(options), asks: false }
-}
-
-/// A workload of fio, with FILE and DIRECT to be filled in.
-struct Work {
-    title: &'static str,
-    job: &'static str,
-    /// What fio counts and the ratio is taken of.
-    metric: &'static str,
-    writes: bool,
-    /// With the least ratio to the bare file system; `Err` is the most.
-    places: &'static [(Place, Option<Limit>)],
+    /// Options of the mount; without them, the file system itself.
+    mount: Option<&'static str>,
+    /// How fio opens and calls.
+    calls: &'static str,
+    /// The figure to reach: the rate divided by that of the first way.
+    goal: Option<Limit>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,214 +37,299 @@ enum Limit {
 
 use Limit::{AtLeast, AtMost};
 
-const THREADS: &str = "--ioengine=psync --numjobs=8 --thread --group_reporting --time_based --runtime=SECONDS";
+const fn bare(name: &'static str, calls: &'static str) -> Way {
+    Way { name, mount: None, calls, goal: None }
+}
+
+const fn mounted(name: &'static str, mount: &'static str, calls: &'static str, goal: Limit) -> Way {
+    Way { name, mount: Some(mount), calls, goal: Some(goal) }
+}
+
+/// A workload of fio, done in several ways.
+struct Work {
+    title: &'static str,
+    job: &'static str,
+    /// `iops` or `mib_per_second`: what is compared.
+    metric: &'static str,
+    file: FileKind,
+    amount: Amount,
+    ways: &'static [Way],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    /// Full of data, nothing of it cached.
+    Cold,
+    /// Full of data, all of it in the page cache.
+    Warm,
+    /// Not there before.
+    New,
+}
+
+use FileKind::{Cold, New, Warm};
+
+/// How much a run does.
+#[derive(Clone, Copy)]
+enum Amount {
+    /// As much as it can in the seconds of `--seconds`, then perhaps a sync, which counts too.
+    Seconds,
+    /// The whole file, so many times.
+    Times(u64),
+}
+
+use Amount::{Seconds, Times};
+
+/// Opened as programs do that nobody can change; what was acknowledged is on the disk before the time ends.
+const PLAIN_SYNCED: &str = "--ioengine=psync --direct=0 --end_fsync=1";
+const PLAIN: &str = "--ioengine=psync --direct=0";
+const DIRECT: &str = "--ioengine=psync --direct=1";
+const DIRECT_SYNCED: &str = "--ioengine=psync --direct=1 --end_fsync=1";
+const DIRECT_1M: &str = "--bs=1M --ioengine=psync --direct=1";
+const PLAIN_4K: &str = "--bs=4k --ioengine=psync --direct=0";
+const PLAIN_1M: &str = "--bs=1M --ioengine=psync --direct=0";
+const NEW_DIRECT_1M: &str = "--bs=1M --ioengine=psync --direct=1 --end_fsync=1 --fallocate=none";
+const NEW_PLAIN_4K: &str = "--bs=4k --ioengine=psync --direct=0 --end_fsync=1 --fallocate=none";
+const NEW_PLAIN_1M: &str = "--bs=1M --ioengine=psync --direct=0 --end_fsync=1 --fallocate=none";
+/// As fast as the disk goes: large requests, many in flight, space allocated before.
+const DISK: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1";
+const DISK_SYNCED: &str = "--bs=1M --ioengine=io_uring --iodepth=16 --direct=1 --end_fsync=1";
 
 const WORKS: &[Work] = &[
     Work {
         title: "8 threads, random writes of 8 KiB to one file",
-        job: "--rw=randwrite --bs=8k THREADS",
+        job: "--rw=randwrite --bs=8k --numjobs=8",
         metric: "iops",
-        writes: true,
-        places: &[
-            (bare(true), None),
-            (mounted("concurrent", "cio"), Some(AtLeast(0.97))),
-            (mounted("direct, range locks", "dio,lock=range"), Some(AtLeast(0.95))),
-            (mounted("direct, file lock", "dio,lock=file"), Some(AtMost(0.5))),
+        file: Cold,
+        amount: Seconds,
+        ways: &[
+            bare("bare, O_DIRECT", DIRECT_SYNCED),
+            bare("bare, cached", PLAIN_SYNCED),
+            mounted("concurrent", "cio", PLAIN_SYNCED, AtLeast(0.97)),
+            mounted("concurrent, O_DIRECT", "cio", DIRECT_SYNCED, AtLeast(0.97)),
+            mounted("direct, range locks", "dio,lock=range", PLAIN_SYNCED, AtLeast(0.95)),
+            mounted("direct, range locks, O_DIRECT", "dio,lock=range", DIRECT_SYNCED, AtLeast(0.95)),
+            mounted("direct, file lock", "dio,lock=file", PLAIN_SYNCED, AtMost(0.5)),
+            mounted("direct, file lock, O_DIRECT", "dio,lock=file", DIRECT_SYNCED, AtMost(0.5)),
         ],
     },
     Work {
         title: "8 threads, random reads of 4 KiB of one file",
-        job: "--rw=randread --bs=4k THREADS",
+        job: "--rw=randread --bs=4k --numjobs=8",
         metric: "iops",
-        writes: false,
-        places: &[
-            (bare(true), None),
-            (mounted("concurrent", "cio"), Some(AtLeast(0.8))),
-            (mounted("direct, range locks", "dio,lock=range"), Some(AtLeast(0.8))),
+        file: Cold,
+        amount: Seconds,
+        ways: &[
+            bare("bare, O_DIRECT", DIRECT),
+            mounted("concurrent", "cio", PLAIN, AtLeast(0.8)),
+            mounted("concurrent, O_DIRECT", "cio", DIRECT, AtLeast(0.8)),
+            mounted("direct, range locks", "dio,lock=range", PLAIN, AtLeast(0.8)),
+            mounted("direct, range locks, O_DIRECT", "dio,lock=range", DIRECT, AtLeast(0.8)),
         ],
     },
     Work {
-        title: "sequential read, 1 MiB at a time",
-        job: "--rw=read --bs=1M --ioengine=psync",
+        title: "sequential read",
+        job: "--rw=read",
         metric: "mib_per_second",
-        writes: false,
-        places: SEQUENTIAL,
+        file: Cold,
+        amount: Times(1),
+        ways: &[
+            bare("the disk", DISK),
+            bare("bare, O_DIRECT, 1 MiB", DIRECT_1M),
+            bare("bare, cached, 4 KiB", PLAIN_4K),
+            mounted("concurrent, 1 MiB", "cio", PLAIN_1M, AtLeast(0.9)),
+            mounted("concurrent, 4 KiB", "cio", PLAIN_4K, AtLeast(0.9)),
+            mounted("direct, 1 MiB", "dio", PLAIN_1M, AtLeast(0.9)),
+            mounted("direct, 4 KiB", "dio", PLAIN_4K, AtLeast(0.9)),
+            mounted("auto, 1 MiB", "auto", PLAIN_1M, AtLeast(0.9)),
+            mounted("auto, 4 KiB", "auto", PLAIN_4K, AtLeast(0.9)),
+        ],
     },
     Work {
-        title: "sequential read, 4 KiB at a time",
-        job: "--rw=read --bs=4k --ioengine=psync",
+        title: "sequential write of a new file",
+        job: "--rw=write",
         metric: "mib_per_second",
-        writes: false,
-        places: SEQUENTIAL,
-    },
-    Work {
-        title: "sequential write, 1 MiB at a time",
-        job: "--rw=write --bs=1M --ioengine=psync --end_fsync=1",
-        metric: "mib_per_second",
-        writes: true,
-        places: SEQUENTIAL,
-    },
-    Work {
-        title: "sequential write, 4 KiB at a time",
-        job: "--rw=write --bs=4k --ioengine=psync --end_fsync=1",
-        metric: "mib_per_second",
-        writes: true,
-        places: SEQUENTIAL,
+        file: New,
+        amount: Times(1),
+        ways: &[
+            bare("the disk", DISK_SYNCED),
+            bare("bare, O_DIRECT, 1 MiB", NEW_DIRECT_1M),
+            bare("bare, cached, 4 KiB", NEW_PLAIN_4K),
+            mounted("concurrent, 1 MiB", "cio", NEW_PLAIN_1M, AtLeast(0.9)),
+            mounted("concurrent, 4 KiB", "cio", NEW_PLAIN_4K, AtLeast(0.9)),
+            mounted("direct, 1 MiB", "dio", NEW_PLAIN_1M, AtLeast(0.9)),
+            mounted("direct, 4 KiB", "dio", NEW_PLAIN_4K, AtLeast(0.9)),
+            mounted("auto, 1 MiB", "auto", NEW_PLAIN_1M, AtLeast(0.9)),
+            mounted("auto, 4 KiB", "auto", NEW_PLAIN_4K, AtLeast(0.9)),
+        ],
     },
 ];
 
-/// The disk, with many large requests in flight, is what a stream through the mount is compared with.
-const SEQUENTIAL: &[(Place, Option<Limit>)] = &[
-    (bare(true), None),
-    (mounted("concurrent", "cio"), Some(AtLeast(0.9))),
-    (mounted("direct", "dio"), Some(AtLeast(0.9))),
-    (mounted("auto", "auto"), Some(AtLeast(0.9))),
-];
+const CACHED_READ: &[Way] = &[bare("bare", PLAIN), mounted("mount", "cached", PLAIN, AtLeast(0.95))];
+const CACHED_WRITE: &[Way] = &[bare("bare", PLAIN_SYNCED), mounted("mount", "cached", PLAIN_SYNCED, AtLeast(0.95))];
 
-/// Reads of what is cached, and writes to it.
+/// Through the page cache, handed to the kernel: the file system itself is to be reached.
 const CACHED: &[Work] = &[
     Work {
-        title: "cached: random reads of 4 KiB",
-        job: "--rw=randread --bs=4k --ioengine=psync --time_based --runtime=SECONDS",
-        metric: "iops",
-        writes: false,
-        places: &[(bare(false), None), (mounted("cached", "cached"), Some(AtLeast(0.95)))],
+        title: "cached mode, sequential read of 128 KiB at a time, cold",
+        job: "--rw=read --bs=128k",
+        metric: "mib_per_second",
+        file: Cold,
+        amount: Times(1),
+        ways: CACHED_READ,
     },
     Work {
-        title: "cached: random writes of 4 KiB",
-        job: "--rw=randwrite --bs=4k --ioengine=psync --time_based --runtime=SECONDS",
+        title: "cached mode, sequential read of 4 KiB at a time, warm",
+        job: "--rw=read --bs=4k",
+        metric: "mib_per_second",
+        file: Warm,
+        amount: Times(4),
+        ways: CACHED_READ,
+    },
+    Work {
+        title: "cached mode, sequential read of 128 KiB at a time, warm",
+        job: "--rw=read --bs=128k",
+        metric: "mib_per_second",
+        file: Warm,
+        amount: Times(8),
+        ways: CACHED_READ,
+    },
+    Work {
+        title: "cached mode, 8 threads, random reads of 4 KiB, cold",
+        job: "--rw=randread --bs=4k --numjobs=8",
         metric: "iops",
-        writes: true,
-        places: &[(bare(false), None), (mounted("cached", "cached"), Some(AtLeast(0.95)))],
+        file: Cold,
+        amount: Seconds,
+        ways: CACHED_READ,
+    },
+    Work {
+        title: "cached mode, 8 threads, random reads of 4 KiB, warm",
+        job: "--rw=randread --bs=4k --numjobs=8",
+        metric: "iops",
+        file: Warm,
+        amount: Seconds,
+        ways: CACHED_READ,
+    },
+    Work {
+        title: "cached mode, sequential write of 128 KiB at a time, synced at the end",
+        job: "--rw=write --bs=128k",
+        metric: "mib_per_second",
+        file: Warm,
+        amount: Times(1),
+        ways: CACHED_WRITE,
+    },
+    Work {
+        title: "cached mode, 8 threads, random writes of 8 KiB, synced at the end",
+        job: "--rw=randwrite --bs=8k --numjobs=8",
+        metric: "iops",
+        file: Warm,
+        amount: Seconds,
+        ways: CACHED_WRITE,
     },
 ];
 
-/// Beside the directory, not below it.
-fn mount_point(lab: &Lab) -> PathBuf {
-    PathBuf::from(format!("{}-mnt", lab.dir.display()))
+fn seconds(lab: &Lab) -> u64 {
+    lab.options.seconds.unwrap_or(2)
 }
 
-/// A mount that lasts as long as this.
-struct Mounted {
-    server: Child,
-    at: PathBuf,
-}
-
-impl Mounted {
-    fn new(lab: &Lab, options: &str) -> Result<Mounted> {
-        let at = mount_point(lab);
-        fs::create_dir_all(&at)?;
-        let mut command = tool(&lab.dio);
-        command.args(["mount", "-f", "-o", options]).arg(&lab.dir).arg(&at).stdout(Stdio::null());
-        let mounted = Mounted { server: command.spawn()?, at };
-        let (begun, below) = (Instant::now(), fs::metadata(&lab.dir)?);
-        use std::os::unix::fs::MetadataExt;
-        while fs::metadata(&mounted.at)?.dev() == below.dev() {
-            if begun.elapsed() > Duration::from_secs(20) {
-                return Err("the mount did not come".into());
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(mounted)
-    }
-
-    /// CPU time of the server so far, in seconds (proc_pid_stat(5): utime and stime).
-    fn cpu(&self) -> Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.server.id()))?;
-        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-        Ok((ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64)
-    }
-
-    /// Resident memory of the server, in bytes.
-    fn memory(&self) -> Result<f64> {
-        let text = fs::read_to_string(format!("/proc/{}/statm", self.server.id()))?;
-        let pages = text.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok());
-        Ok(pages.ok_or("no memory in /proc")? * rustix::param::page_size() as f64)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = tool("umount").arg(&self.at).status();
-        let _ = self.server.wait();
-    }
-}
+/// The file's name below the directory, and below the mount.
+const NAME: &str = "mount-data";
 
 struct Bench<'a> {
     lab: &'a Lab,
-    file: &'a Path,
     size: u64,
 }
 
 impl Bench<'_> {
-    fn script(&self, work: &Work, place: Place) -> String {
-        let name = self.file.file_name().unwrap_or_default().to_string_lossy();
-        let dir = if place.options.is_some() { "$DIR-mnt" } else { "$DIR" };
-        let job = work.job.replace("THREADS", THREADS).replace("SECONDS", &self.lab.options.seconds.to_string());
-        // On the bare file system a stream gets the large requests and the depth that the disk needs.
-        let job = match (place.options, job.contains("psync") && !job.contains("numjobs")) {
-            (None, true) if place.asks => {
-                let kind = job.split_whitespace().filter(|word| !word.contains("bs=") && !word.contains("ioengine"));
-                format!("{} --bs=1M --ioengine=io_uring --iodepth=16", kind.collect::<Vec<_>>().join(" "))
-            }
-            _ => job,
-        };
-        let direct = u8::from(place.asks);
-        let size = size_text(self.size);
-        format!("fio --output-format=json --name=work --direct={direct} --size={size} {job} --filename={dir}/{name}")
+    fn threads(work: &Work) -> u64 {
+        let jobs = work.job.split_once("--numjobs=").map(|(_, rest)| rest.split(' ').next().unwrap_or(rest));
+        jobs.and_then(|jobs| jobs.parse().ok()).unwrap_or(1)
     }
 
-    fn run(&self, work: &Work, place: Place, script: &str, warm: bool) -> Result<Sample> {
-        let mounted = place.options.map(|options| Mounted::new(self.lab, options)).transpose()?;
+    /// fio drops no caches by itself, which it could do for the bare file only, and takes no times of single requests.
+    fn script(&self, work: &Work, way: &Way) -> String {
+        let dir = if way.mount.is_some() { "$DIR-mnt" } else { "$DIR" };
+        let amount = match work.amount {
+            Seconds => format!("--time_based --runtime={}", seconds(self.lab)),
+            Times(times) => format!("--io_size={}", size_text(self.size * times)),
+        };
+        let size = size_text(self.size);
+        format!(
+            "fio --output-format=json --name=work --thread --invalidate=0 --gtod_reduce=1 --randrepeat=0 {} {} \
+             --size={size} {amount} --filename={dir}/{NAME}",
+            work.job, way.calls
+        )
+    }
+
+    fn file(&self) -> PathBuf {
+        self.lab.dir.join(NAME)
+    }
+
+    /// The file as the workload wants it: written again only where a run before has removed it or another size is wanted.
+    fn prepare(&self, work: &Work) -> Result<()> {
+        let there = fs::metadata(self.file()).map_or(0, |found| found.len());
+        if work.file == New {
+            remove(&self.file())
+        } else if there < self.size {
+            remove(&self.file())?;
+            let source = source(&self.lab.dir, self.size)?;
+            output(tool(&self.lab.dio).arg("cp").arg(source).arg(self.file())).map(|_| ())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn run(&self, work: &Work, way: &Way, script: &str) -> Result<Sample> {
+        self.prepare(work)?;
+        let mounted = way.mount.map(|options| Mounted::new(self.lab, Server::Dio(options))).transpose()?;
         self.lab.cool()?;
-        if warm {
-            data::warm([self.file.to_path_buf()])?;
+        if work.file == Warm {
+            let mut beginning = File::open(self.file())?.take(self.size);
+            std::io::copy(&mut beginning, &mut std::io::sink())?;
         }
         let before = mounted.as_ref().map(Mounted::cpu).transpose()?;
         let finished = measure(&mut self.lab.shell(script))?;
-        let report = fio::json_of(&finished.stdout)?;
-        let part = &report["jobs"][0][if work.writes { "write" } else { "read" }];
         let mut sample = finished.sample;
-        let mut take = |key: &'static str, value: &Value, scale: f64| {
-            sample.insert(key, value.as_f64().unwrap_or(0.0) * scale);
-        };
-        match work.metric {
-            "iops" => take("iops", &part["iops"], 1.0),
-            _ => {
-                // With the sync at the end, which fio counts in the job's run time only.
-                let seconds = report["jobs"][0]["job_runtime"].as_f64().ok_or("fio's report has no run time")? / 1e3;
-                sample.insert("mib_per_second", part["io_bytes"].as_f64().unwrap_or(0.0) / MIB as f64 / seconds);
-            }
+        let (bytes, seconds) = moved(&fio::json_of(&finished.stdout)?, Self::threads(work))?;
+        let gib = bytes / GIB as f64;
+        if work.metric == "iops" {
+            let block = if work.job.contains("--bs=8k") { 8192.0 } else { 4096.0 };
+            sample.insert("iops", bytes / block / seconds);
+        } else {
+            sample.insert("mib_per_second", bytes / MIB as f64 / seconds);
         }
-        let gib = part["io_bytes"].as_f64().filter(|bytes| *bytes > 0.0).ok_or("fio moved nothing")? / GIB as f64;
         if let (Some(mounted), Some(before)) = (&mounted, before) {
             sample.insert("server_cpu_seconds_per_gib", (mounted.cpu()? - before) / gib);
             sample.insert("server_rss_bytes", mounted.memory()?);
         }
         sample.insert("machine_cpu_seconds_per_gib", sample["machine_cpu_seconds"] / gib);
-        sample.retain(|key, _| !["wall_seconds", "dirty_bytes", "cpu_seconds", "machine_cpu_seconds"].contains(key));
+        sample.retain(|key, _| !["wall_seconds", "cpu_seconds", "machine_cpu_seconds", "peak_rss_bytes"].contains(key));
+        sample.insert("pages_source", resident_pages([self.file()])?);
+        if mounted.is_some() {
+            // After the source: a look through the mount opens the file there.
+            sample.insert("pages_mount", resident_pages([mount_point(self.lab).join(NAME)])?);
+        }
         Ok(sample)
     }
 
-    fn group(&self, work: &'static Work, warm: bool, report: &mut Report) -> Result<()> {
+    fn group(&self, work: &'static Work, report: &mut Report) -> Result<()> {
         let mut entries = Vec::new();
-        for (place, _) in work.places {
-            let script = self.script(work, *place);
-            let shown = match place.options {
-                Some(options) => format!("dio mount -o {options} $DIR $DIR-mnt; {script}"),
+        for way in work.ways {
+            let script = self.script(work, way);
+            let shown = match way.mount {
+                Some(options) => format!("{}; {script}", Server::Dio(options).shown()),
                 None => script.clone(),
             };
-            entries.push(Entry::new(place.name, &shown, move |_| self.run(work, *place, &script, warm)));
+            entries.push(Entry::new(way.name, &shown, move |_| self.run(work, way, &script)));
         }
-        let group = interleave(work.title, entries, self.lab.options.runs as usize, &[work.metric])?;
-        for (place, limit) in work.places {
-            // The group divides the first by the others; a mount is to be divided by the bare file system.
-            let ratio = group.ratio(place.name, work.metric).map(|ratio| 1.0 / ratio);
-            let goal = format!("{}: {} ÷ bare", work.title, place.name);
-            match limit {
-                Some(AtLeast(limit)) => report.goal(Goal::at_least(&goal, *limit, ratio)),
-                Some(AtMost(limit)) => report.goal(Goal::at_most(&goal, *limit, ratio)),
+        let group = interleave(work.title, entries, self.lab.options.runs as usize, &[])?;
+        let group = group.against_first(&[work.metric, "machine_cpu_seconds_per_gib"]);
+        let first = work.ways[0].name;
+        for way in work.ways {
+            let ratio = group.ratio(way.name, work.metric);
+            let goal = format!("{}: {} ÷ {first}", work.title, way.name);
+            match way.goal {
+                Some(AtLeast(limit)) => report.goal(Goal::at_least(&goal, limit, ratio)),
+                Some(AtMost(limit)) => report.goal(Goal::at_most(&goal, limit, ratio)),
                 None => {}
             }
         }
@@ -275,108 +338,79 @@ impl Bench<'_> {
     }
 }
 
+/// Bytes that all threads moved, and the seconds that the slowest took, its final sync included.
+fn moved(report: &Value, threads: u64) -> Result<(f64, f64)> {
+    let jobs = report["jobs"].as_array().ok_or("fio's report has no jobs")?;
+    let of = |job: &Value, part: &str| job[part]["io_bytes"].as_f64().unwrap_or(0.0);
+    let bytes: f64 = jobs.iter().map(|job| of(job, "read") + of(job, "write")).sum();
+    let millis = jobs.iter().filter_map(|job| job["job_runtime"].as_f64()).fold(0.0, f64::max);
+    let failed = jobs.iter().any(|job| job["error"].as_i64() != Some(0));
+    if jobs.len() as u64 != threads || failed || bytes <= 0.0 || millis <= 0.0 {
+        return Err("fio's report lacks a thread, its bytes or its time, or tells of an error".into());
+    }
+    Ok((bytes, millis / 1e3))
+}
+
+/// CPU time of the machine for fio's own start, with one request; in the figures of every row.
+fn start_of_fio(lab: &Lab) -> Result<f64> {
+    let script =
+        format!("fio --output-format=json --name=start --thread --rw=read --bs=4k --io_size=4k --filename=$DIR/{NAME}");
+    measure(&mut lab.shell(&script))?;
+    Ok(measure(&mut lab.shell(&script))?.sample["machine_cpu_seconds"])
+}
+
 /// `mount`: data.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
-    must("fio")?;
-    let source = source(&lab.dir, lab.options.size.unwrap_or(2 * GIB))?;
-    let size = fs::metadata(&source)?.len();
+    ["fio", "fincore"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    let size = lab.options.size.unwrap_or(GIB);
     let mut report = Report::new("mount", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
     report.set("size", size_text(size));
-    report.set("seconds", lab.options.seconds);
+    report.set("seconds", seconds(lab));
     report.set("rounds", lab.options.runs);
-    // A copy: what is written at random must not be what other comparisons read.
-    let file = lab.dir.join("mount-data");
-    remove(&file)?;
-    output(tool(&lab.dio).arg("cp").arg(&source).arg(&file))?;
-    let bench = Bench { lab, file: &file, size };
-    for work in WORKS {
-        bench.group(work, false, &mut report)?;
-    }
-    let small = Bench { lab, file: &file, size: size.min(GIB / 2) };
-    for work in CACHED {
-        small.group(work, true, &mut report)?;
-    }
-    remove(&file)?;
-    report.notes.push("The bare file system reads and writes streams with 16 direct requests of 1 MiB in flight: the disk's limit.");
-    report.notes.push("Below a mount the programs ask for nothing: their calls are as small as the title says, one at a time in each thread.");
+    let bench = Bench { lab, size };
+    bench.prepare(&WORKS[0])?;
+    report.set("CPU_seconds_of_the_machine_for_the_start_of_fio", start_of_fio(lab)?);
+    // The cache is quicker than the disk, but filling it again and again is not.
+    let cached = Bench { lab, size: size / 2 };
+    let mut done = WORKS.iter().try_for_each(|work| bench.group(work, &mut report));
+    done = done.and_then(|()| CACHED.iter().try_for_each(|work| cached.group(work, &mut report)));
+    remove(&bench.file())?;
+    done?;
+    let _ = fs::remove_dir(mount_point(lab));
+    report.notes.extend(NOTES);
     Ok(report)
 }
 
-/// What programs do with many names, below a directory AT.
-const NAMES: &[(&str, &str)] = &[
-    ("git status", "cd AT/repo && git status --porcelain > /dev/null"),
-    ("tar x of small files", "tar -xf $DIR/names.tar -C AT/out && sync -f AT/out"),
-    ("find with stat", "find AT/TREE -newermt 2001-01-01 -size +1 > /dev/null"),
+const NOTES: [&str; 5] = [
+    "A rate is what all threads moved by the time that the slowest took, with its final sync (`end_fsync`) where there is one.",
+    "`the disk`: 16 direct requests of 1 MiB in flight, space allocated before. New files are written without allocation otherwise.",
+    "Where O_DIRECT is not said, programs below the mount open the file as any program does (a buffered open).",
+    "CPU of the machine has the program, the server, and what the kernel does in threads of its own, per GiB moved.",
+    "Pages after: of the file, seen in the source first and then through the mount, each of 4 KiB.",
 ];
 
-/// `mount-names`: metadata, beside the file system itself and bindfs.
-pub(crate) fn names(lab: &Lab) -> Result<Report> {
-    ["git", "tar", "find"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
-    need("bindfs");
-    let tree = data::tree(&lab.dir, lab.options.files)?;
-    let name = tree.root.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let repo = lab.dir.join("repo");
-    remove(&repo)?;
-    output(&mut lab.shell(&format!(
-        "cp -a $DIR/{name} $DIR/repo && cd $DIR/repo && git init -q && git add -A && \
-         git -c user.name=b -c user.email=b@localhost commit -q -m all && tar -cf $DIR/names.tar -C $DIR {name}"
-    )))?;
-    let mut report = Report::new("mount-names", Host::describe(&lab.dir)?, lab.programs(&["git", "tar", "bindfs"]))?;
-    report.set("files", tree.count);
-    report.set("rounds", lab.options.runs);
-    for (title, script) in NAMES {
-        let group = names_group(lab, title, &script.replace("TREE", &name))?;
-        report.groups.push(group);
-    }
-    for path in ["repo", "names.tar", "out"] {
-        remove(&lab.dir.join(path))?;
-    }
-    Ok(report)
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
 
-fn names_group(lab: &Lab, title: &str, script: &str) -> Result<Group> {
-    let mut entries = Vec::new();
-    for place in ["dio mount -o cio", "bare", "bindfs"] {
-        let dir = if place == "bare" { "$DIR" } else { "$DIR-mnt" };
-        let script = script.replace("AT/", &format!("{dir}/"));
-        entries.push(Entry::new(place, &script.clone(), move |_| {
-            super::tree::retire(&lab.dir.join("out"))?;
-            fs::create_dir_all(lab.dir.join("out"))?;
-            let mounted = match place {
-                "dio mount -o cio" => Some(Mounted::new(lab, "cio")?),
-                _ => None,
-            };
-            let bound = (place == "bindfs").then(|| Bound::new(lab)).transpose()?;
-            lab.cool()?;
-            let before = mounted.as_ref().map(Mounted::cpu).transpose()?;
-            let mut sample = measure(&mut lab.shell(&script))?.sample;
-            if let (Some(mounted), Some(before)) = (&mounted, before) {
-                sample.insert("server_cpu_seconds", mounted.cpu()? - before);
-                sample.insert("server_rss_bytes", mounted.memory()?);
-            }
-            drop(bound);
-            Ok(sample)
-        }));
+    use super::moved;
+
+    fn job(millis: u64, bytes: u64, error: i64) -> Value {
+        json!({"job_runtime": millis, "error": error, "read": {"io_bytes": 0}, "write": {"io_bytes": bytes}})
     }
-    let group = interleave(title, entries, lab.options.runs as usize, super::COSTS);
-    super::tree::forget_retired(&lab.dir.join("out"))?;
-    group
-}
 
-/// bindfs over the same directory.
-struct Bound(PathBuf);
-
-impl Bound {
-    fn new(lab: &Lab) -> Result<Bound> {
-        let at = mount_point(lab);
-        fs::create_dir_all(&at)?;
-        output(tool("bindfs").arg("--multithreaded").arg(&lab.dir).arg(&at))?;
-        Ok(Bound(at))
+    #[test]
+    fn time_ends_with_the_slowest_thread() {
+        let report = json!({"jobs": [job(1000, 4096, 0), job(2500, 8192, 0)]});
+        assert_eq!(moved(&report, 2).expect("complete"), (12288.0, 2.5));
     }
-}
 
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = tool("umount").arg(&self.0).status();
+    #[test]
+    fn a_report_that_lacks_something_is_an_error() {
+        for jobs in
+            [vec![job(1000, 1, 0)], vec![job(1000, 1, 0), job(1000, 1, 5)], vec![job(1000, 0, 0), job(1000, 0, 0)]]
+        {
+            assert!(moved(&json!({"jobs": jobs}), 2).is_err(), "{jobs:?}");
+        }
     }
 }

@@ -22,7 +22,7 @@ const DEPTHS: [u32; 3] = [1, 32, 128];
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     must("fio")?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
-    let seconds = lab.options.seconds;
+    let seconds = lab.options.seconds.unwrap_or(5);
     let mut report = Report::new("random", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
     report.set("size", size_text(fs::metadata(source)?.len()));
     report.set("seconds", seconds);

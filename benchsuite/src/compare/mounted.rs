@@ -1,0 +1,149 @@
+//! File systems over the directory of a comparison: dio's, and those it is compared with.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Result;
+use crate::lab::Lab;
+use crate::tool::{find, tool};
+
+/// A server that gives programs a directory under another name.
+#[derive(Clone, Copy)]
+pub(super) enum Server {
+    /// `dio mount` with these options.
+    Dio(&'static str),
+    Bindfs,
+    /// libfuse's example of a low-level file system, which keeps a descriptor for each inode.
+    PassthroughLl,
+}
+
+impl Server {
+    /// The program.
+    pub(super) fn program(self) -> &'static str {
+        match self {
+            Server::Dio(_) => "dio",
+            Server::Bindfs => "bindfs",
+            Server::PassthroughLl => "passthrough_ll",
+        }
+    }
+
+    /// What a reader would type to mount it.
+    pub(super) fn shown(self) -> String {
+        match self {
+            Server::Dio(options) => format!("dio mount -o {options} $DIR $DIR-mnt"),
+            Server::Bindfs => "bindfs --multithreaded $DIR $DIR-mnt".to_string(),
+            Server::PassthroughLl => "passthrough_ll -o source=$DIR $DIR-mnt".to_string(),
+        }
+    }
+
+    fn command(self, lab: &Lab, at: &Path) -> Result<Command> {
+        if let Server::Dio(options) = self {
+            let mut command = tool(&lab.dio);
+            command.args(["mount", "-f", "-o", options]).arg(&lab.dir).arg(at);
+            return Ok(command);
+        }
+        let program = find(self.program()).ok_or_else(|| format!("{} is not here", self.program()))?;
+        // passthrough_ll needs as many descriptors as it may have.
+        let mut command = tool("sh");
+        command.args(["-c", "ulimit -n $(ulimit -Hn); exec \"$0\" \"$@\""]).arg(program).arg("-f");
+        match self {
+            Server::PassthroughLl => command.arg("-o").arg(format!("source={}", lab.dir.display())),
+            _ => command.arg("--multithreaded").arg(&lab.dir),
+        };
+        command.arg(at);
+        Ok(command)
+    }
+}
+
+/// A mount that lasts as long as this.
+pub(super) struct Mounted {
+    server: Child,
+    at: PathBuf,
+}
+
+/// Where it is: beside the directory, not below it.
+pub(super) fn mount_point(lab: &Lab) -> PathBuf {
+    PathBuf::from(format!("{}-mnt", lab.dir.display()))
+}
+
+impl Mounted {
+    pub(super) fn new(lab: &Lab, server: Server) -> Result<Mounted> {
+        let at = mount_point(lab);
+        fs::create_dir_all(&at)?;
+        let below = fs::metadata(&lab.dir)?.dev();
+        if fs::metadata(&at)?.dev() != below {
+            return Err(format!("something is mounted on {} already", at.display()).into());
+        }
+        let child = server.command(lab, &at)?.stdout(Stdio::null()).spawn()?;
+        let (mut mounted, begun) = (Mounted { server: child, at }, Instant::now());
+        while fs::metadata(&mounted.at)?.dev() == below {
+            if let Some(status) = mounted.server.try_wait()? {
+                return Err(format!("{}: {status}", server.program()).into());
+            }
+            if begun.elapsed() > Duration::from_secs(20) {
+                return Err("the mount did not come".into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(mounted)
+    }
+
+    /// CPU time of the server so far, in seconds (proc_pid_stat(5): utime and stime).
+    pub(super) fn cpu(&self) -> Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.server.id()))?;
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+        let both = ticks(11).zip(ticks(12)).ok_or("no times in /proc/PID/stat")?;
+        Ok((both.0 + both.1) / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Resident memory of the server, in bytes, now.
+    pub(super) fn memory(&self) -> Result<f64> {
+        self.status("VmRSS:")
+    }
+
+    /// The most resident memory it had so far, in bytes.
+    pub(super) fn peak(&self) -> Result<f64> {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, name: &str) -> Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.server.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        let kib = line.split_whitespace().next().and_then(|kib| kib.parse::<f64>().ok());
+        Ok(kib.ok_or_else(|| format!("no {name} in /proc/PID/status"))? * 1024.0)
+    }
+
+    /// Ended within `limit`?
+    fn ends(&mut self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            if !matches!(self.server.try_wait(), Ok(None)) {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A server that has failed, or a mount in use, must not stop the comparison or stay behind.
+        if tool("umount").arg(&self.at).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+            && self.ends(Duration::from_secs(60))
+        {
+            return;
+        }
+        eprintln!("benchsuite: {} did not unmount: detached", self.at.display());
+        let _ = tool("umount").arg("-l").arg(&self.at).stderr(Stdio::null()).status();
+        if !self.ends(Duration::from_secs(5)) {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+        }
+    }
+}
