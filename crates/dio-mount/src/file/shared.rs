@@ -22,6 +22,7 @@ use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::scatter::{Scattered, Writer};
+use crate::errno::errno_of;
 use crate::names::InodeId;
 use crate::options::{Live, Mode};
 use crate::stats::Event;
@@ -243,11 +244,9 @@ impl Shared {
 
 /// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes that went.
 fn drop_pages(descriptors: &Descriptors, picture: Option<&Picture>) -> Result<u64> {
-    let errno =
-        |error: dio::residency::ResidencyError| Errno::from_io_error(&std::io::Error::from(error)).unwrap_or(Errno::IO);
     let fd = descriptors.base();
-    let length = length_of(fd).map_err(errno)?;
-    write_back(fd, 0..i64::MAX as u64).map_err(errno)?;
+    let length = length_of(fd).map_err(errno_of)?;
+    write_back(fd, 0..i64::MAX as u64).map_err(errno_of)?;
     let pages = picture.map_or(0, |picture| picture.drop_new(fd, 0..length).unwrap_or(0));
     Ok(pages * rustix::param::page_size() as u64)
 }

@@ -21,7 +21,6 @@ mod line;
 mod namespace;
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +28,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::Options;
+use crate::errno::errno_of;
 
 pub use directory::{Directory, directories};
 pub use line::Line;
@@ -105,10 +105,6 @@ fn words(errno: &Errno) -> String {
     dio::file::words(*errno)
 }
 
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// Takes this process, which must have one thread, to mounts of its own: `directories`, each served by the server at the
 /// other end of `line`. The working directory is then that of the same name, through the mount where it lies in one.
 ///
@@ -126,7 +122,7 @@ pub fn enter(directories: &[Directory], options: &Options, line: &Line) -> Resul
     let inside = |path: &PathBuf| directories.iter().any(|directory| path.starts_with(directory.path()));
     if let Some(path) = here.filter(inside) {
         std::env::set_current_dir(&path)
-            .map_err(|error| RunError::WorkingDirectory { path, errno: errno_of(&error) })?;
+            .map_err(|error| RunError::WorkingDirectory { path, errno: errno_of(error) })?;
     }
     Ok(owner)
 }
