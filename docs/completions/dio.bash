@@ -2110,12 +2110,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stat)
-            opts="-i -c -o -h -V --interval --count --files --json --prometheus --output --help --version"
+            opts="-p -i -c -o -h -V --pid --interval --count --files --json --prometheus --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

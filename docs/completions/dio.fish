@@ -374,6 +374,7 @@ complete -c dio -n "__fish_dio_using_subcommand sort" -s z -l zero-terminated -d
 complete -c dio -n "__fish_dio_using_subcommand sort" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s o -l output -d 'Replace this file by each report, atomically, instead of printing it' -r -F

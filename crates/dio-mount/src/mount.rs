@@ -15,11 +15,11 @@ use crate::serve::Mount;
 use crate::session::{MountError, Place, Serving, Session};
 use crate::stats::{Gauge, Stats};
 
-/// A mount that is served, and what is known of it.
+/// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has mounted it.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct Mounted<S = Session> {
     /// The mount; it lasts until it is unmounted.
-    pub session: Session,
+    pub session: S,
     /// What has happened.
     pub stats: Arc<Stats>,
     /// What can be changed while it is served.
@@ -44,13 +44,15 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
 ///
 /// # Errors
 /// See [`MountError`].
-pub fn serve(request: Request, options: &Options) -> Result<Serving, MountError> {
-    let Request { path, source, device, owner } = request;
+pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
+    let Request { path, source, device, owner, .. } = request;
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
     let clone = owner == Owner::System;
-    Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))
+    let session =
+        Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
 /// The rooms of one mount.

@@ -54,7 +54,7 @@ impl Directory {
     }
 
     /// The one before it in the list that is the same directory by another path.
-    pub(super) fn twin(&self) -> Option<usize> {
+    pub fn twin(&self) -> Option<usize> {
         self.twin
     }
 
