@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
@@ -134,13 +134,13 @@ impl Handle {
         });
     }
 
-    /// Writes all of `bytes`.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
+    /// Writes all of `bytes`, having been `blocked` for so long since they came.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How, blocked: Duration) -> Result<u32> {
         let began = Instant::now();
         let figures = &self.shared.about.figures;
         match self.write_by(offset, bytes, how) {
             Ok(class) => {
-                figures.written(class, bytes.len() as u64, began.elapsed());
+                figures.written(class, bytes.len() as u64, blocked + began.elapsed());
                 Ok(bytes.len() as u32)
             }
             Err(errno) => {

@@ -22,6 +22,7 @@ use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::scatter::{Scattered, Writer};
+use super::turns::Turns;
 use crate::errno::errno_of;
 use crate::names::InodeId;
 use crate::options::{Live, Mode};
@@ -128,6 +129,7 @@ pub(super) struct Shared {
     pub(super) behind: Behind,
     pub(super) scattered: Scattered,
     pub(super) errors: Errors,
+    pub(super) turns: Turns,
     habits: OnceLock<Habits>,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
@@ -145,6 +147,7 @@ impl Shared {
             behind: Behind::default(),
             scattered: Scattered::default(),
             errors: Errors::default(),
+            turns: Turns::default(),
             habits: OnceLock::new(),
             known_end: AtomicU64::new(0),
         }

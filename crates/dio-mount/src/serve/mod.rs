@@ -335,13 +335,15 @@ impl Filesystem for Mount {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let mut timer = self.stats.begin(Operation::Write);
+        let mut timer = self.stats.begin_long(Operation::Write);
         let how = How {
             flags: flags_of(open.0),
             cache: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
-        answer!(timer, reply, self.files.write(handle.0, offset, bytes, how), written => reply.written(written));
+        self.files.write(handle.0, offset, bytes, how, move |written| {
+            answer!(timer, reply, written, written => reply.written(written));
+        });
     }
 
     fn flush(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {

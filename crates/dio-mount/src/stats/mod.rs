@@ -29,6 +29,7 @@ mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -100,10 +101,15 @@ impl Stats {
 
     /// A request has arrived. Its latency is recorded when the timer is dropped.
     pub fn begin(&self, operation: Operation) -> Timer<'_> {
-        Timer { stats: self, operation, began: Instant::now(), failed: false }
+        Timing::new(self, operation)
     }
 
-    /// A request was answered by other means than a [`Timer`]: where it is not answered by the function that took it in.
+    /// The same of a request that another function, or thread, may answer than the one that took it in.
+    pub fn begin_long(self: &Arc<Self>, operation: Operation) -> LongTimer {
+        Timing::new(Arc::clone(self), operation)
+    }
+
+    /// A request was answered that had no [`Timer`].
     pub fn record(&self, operation: Operation, took: Duration, error: Option<Errno>) {
         self.latencies.record(operation, took, error.is_some());
         if let Some(errno) = error {
@@ -171,14 +177,24 @@ impl Stats {
 /// A request in hand.
 #[derive(Debug)]
 #[must_use = "the latency is recorded when this is dropped"]
-pub struct Timer<'a> {
-    stats: &'a Stats,
+pub struct Timing<S: Deref<Target = Stats>> {
+    stats: S,
     operation: Operation,
     began: Instant,
     failed: bool,
 }
 
-impl Timer<'_> {
+/// A request that is answered by the function that took it in.
+pub type Timer<'a> = Timing<&'a Stats>;
+
+/// A request that is answered elsewhere.
+pub type LongTimer = Timing<Arc<Stats>>;
+
+impl<S: Deref<Target = Stats>> Timing<S> {
+    fn new(stats: S, operation: Operation) -> Timing<S> {
+        Timing { stats, operation, began: Instant::now(), failed: false }
+    }
+
     /// The request failed, for this reason.
     pub fn fail(&mut self, errno: Errno) {
         self.failed = true;
@@ -198,7 +214,7 @@ impl Timer<'_> {
     }
 }
 
-impl Drop for Timer<'_> {
+impl<S: Deref<Target = Stats>> Drop for Timing<S> {
     fn drop(&mut self) {
         self.stats.latencies.record(self.operation, self.began.elapsed(), self.failed);
     }
