@@ -446,7 +446,7 @@ impl Inner {
             shared.drop_mapped();
         }
         if filled {
-            shared.about.figures.count(Event::BecameDirect, 0);
+            shared.about.figures.count(Event::DroppedCache, 0);
             self.common.kernel.drop_pages(shared.ino, 0..0);
         }
     }

@@ -95,7 +95,7 @@ impl Handle {
             } else {
                 habits.of_read(source, range, from, self.ahead.is_stream(range))
             };
-            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, event)
+            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, Some(event))
         } else {
             (self.wish.manner(), None)
         };

@@ -206,6 +206,8 @@ pub enum Event {
     HybridLarge,
     /// Served by the hybrid mode past the page cache: the request continues a stream.
     HybridStream,
+    /// Served by the hybrid mode past the page cache: it is small, and nothing like it has been seen lately.
+    HybridFirst,
     /// Served by the hybrid mode through the page cache: the request is small.
     HybridSmall,
     /// Served by the hybrid mode through the page cache: its pages are there already.
@@ -218,11 +220,14 @@ pub enum Event {
     BecameCached,
     /// The file was flushed, its pages were dropped and its I/O is direct again; the bytes that were dropped.
     BecameDirect,
+    /// The kernel was asked to drop its cache of the mount, with the last mapping or cached handle that has filled it; how much
+    /// that is the kernel does not tell.
+    DroppedCache,
 }
 
 impl Event {
     /// All of them, in the order of the tables.
-    pub const ALL: [Event; 14] = [
+    pub const ALL: [Event; 16] = [
         Event::Extend,
         Event::ReadAhead,
         Event::ReadAheadHit,
@@ -231,12 +236,14 @@ impl Event {
         Event::WriteBehindWritten,
         Event::HybridLarge,
         Event::HybridStream,
+        Event::HybridFirst,
         Event::HybridSmall,
         Event::HybridResident,
         Event::HybridReread,
         Event::HybridShared,
         Event::BecameCached,
         Event::BecameDirect,
+        Event::DroppedCache,
     ];
 
     /// The word for it in reports.
@@ -250,12 +257,14 @@ impl Event {
             Event::WriteBehindWritten => "write_behind_written",
             Event::HybridLarge => "hybrid_large",
             Event::HybridStream => "hybrid_stream",
+            Event::HybridFirst => "hybrid_first",
             Event::HybridSmall => "hybrid_small",
             Event::HybridResident => "hybrid_resident",
             Event::HybridReread => "hybrid_reread",
             Event::HybridShared => "hybrid_shared",
             Event::BecameCached => "became_cached",
             Event::BecameDirect => "became_direct",
+            Event::DroppedCache => "dropped_cache",
         }
     }
 }

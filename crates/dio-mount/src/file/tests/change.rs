@@ -221,3 +221,19 @@ fn memory_goes_back_when_nothing_happens() {
     }
     bench.files.release(handle);
 }
+
+/// A mapping fills the kernel's cache of the mount, which is dropped with its handle; nothing is said of pages of the source.
+#[test]
+fn what_a_mapping_brought_in_is_asked_to_go() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), [1; 8192]).unwrap();
+    let handle = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    for offset in [0, 4096] {
+        bench.files.read(handle, offset, 4096, true, |bytes| assert_eq!(bytes, Ok(&[1; 4096][..])));
+    }
+    let events = || [Event::BecameCached, Event::DroppedCache, Event::BecameDirect].map(|event| bench.events(event));
+    assert_eq!(events(), [1, 0, 0]);
+    bench.files.release(handle);
+    assert_eq!(events(), [1, 1, 0]);
+}
