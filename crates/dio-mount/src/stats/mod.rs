@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -57,6 +57,8 @@ const ERRNOS: usize = 256;
 
 type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
 
+type Tell = Box<dyn Fn(Errno) + Send + Sync>;
+
 /// Everything that is counted of one mount.
 pub struct Stats {
     began: Instant,
@@ -69,6 +71,7 @@ pub struct Stats {
     /// Waits that belong to no file.
     loose: figures::Counts,
     gauges: Mutex<Vec<(Gauge, Ask)>>,
+    first_error: OnceLock<Tell>,
 }
 
 impl fmt::Debug for Stats {
@@ -91,6 +94,7 @@ impl Stats {
             book: Book::new(began, KEPT),
             loose: figures::Counts::default(),
             gauges: Mutex::default(),
+            first_error: OnceLock::new(),
         })
     }
 
@@ -119,7 +123,16 @@ impl Stats {
 
     fn count_errno(&self, errno: Errno) {
         let number = usize::try_from(errno.raw_os_error()).unwrap_or(0).min(ERRNOS - 1);
-        self.errnos[number].fetch_add(1, Ordering::Relaxed);
+        if self.errnos[number].fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(tell) = self.first_error.get()
+        {
+            tell(errno);
+        }
+    }
+
+    /// Has `tell` called with each error number when it is counted for the first time. Only the first call of this counts.
+    pub fn on_first_error(&self, tell: impl Fn(Errno) + Send + Sync + 'static) {
+        let _ = self.first_error.set(Box::new(tell));
     }
 
     /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode that is open already it

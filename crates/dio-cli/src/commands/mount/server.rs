@@ -29,6 +29,7 @@ pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports:
     let mounted = dio_mount::mount(place, options)?;
     let (session, unmounter) = (&mounted.session, mounted.session.unmounter());
     let notices = if args.started { Notices::Log } else { Notices::Terminal(args.name()) };
+    notices.watch_descriptors(&mounted.stats, session.mountpoint());
     let begin = || {
         let control = listen(args, &mounted, exports)?;
         if args.verbose {

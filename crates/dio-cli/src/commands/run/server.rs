@@ -12,6 +12,7 @@ use dio_mount::run::{Line, Request};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 
+use crate::commands::mount::Notices;
 use crate::commands::mount::options::{self, Given, Origin};
 
 /// The command by which the program is called again.
@@ -76,8 +77,9 @@ fn server(text: &str) -> Result<(), String> {
 /// Serves a directory, and lets `dio stat` ask for it by the number of its mount: its mount point is in another namespace.
 /// It can do without unless somebody asked for statistics.
 fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), String> {
-    let number = request.number.clone();
+    let (number, path) = (request.number.clone(), request.path.clone());
     let mounted = dio_mount::serve(request, &given.options).map_err(|error| error.to_string())?;
+    Notices::Log.watch_descriptors(&mounted.stats, &path);
     let commands = crate::commands::mount::commands(&mounted.live, &mounted.stats);
     match control::start_for(&number, &mounted.stats, commands, &given.exports) {
         Ok(control) => Ok((mounted.session, Some(control))),
