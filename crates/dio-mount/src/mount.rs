@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio_fuse::{INodeNo, Notifier};
+use rustix::fs::{Dev, major, makedev, minor};
 use rustix::thread::CapabilitySet;
 
 use crate::file::Files;
@@ -37,6 +38,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     rooms.describe(place.source_path(), place.mountpoint(), options);
     let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     rooms.names.served_by(session.device());
+    rooms.watch_queue(session.device());
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
@@ -45,13 +47,18 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
 /// # Errors
 /// See [`MountError`].
 pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
-    let Request { path, source, device, owner, .. } = request;
+    let Request { path, number, source, device, owner } = request;
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
     let clone = owner == Owner::System;
     let session =
         Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    if let Some((major, minor)) = number.split_once(':')
+        && let (Ok(major), Ok(minor)) = (major.parse(), minor.parse())
+    {
+        rooms.watch_queue(makedev(major, minor));
+    }
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
@@ -95,6 +102,20 @@ impl Rooms {
         self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
     }
 
+    /// Has snapshots tell how many requests lie in the kernel's queue, where the kernel tells that.
+    fn watch_queue(&self, device: Dev) {
+        // Named after the device number as the kernel has it, with 20 bits for the minor one (`fuse_ctl_add_conn`).
+        let number = u64::from(major(device)) << 20 | u64::from(minor(device));
+        let directory = format!("/sys/fs/fuse/connections/{number}");
+        if waiting(&directory).is_some() {
+            let stats = Arc::downgrade(&self.stats);
+            self.stats.gauge(Gauge::Queued, move || {
+                let in_hand = stats.upgrade().map_or(0, |stats| stats.in_hand());
+                waiting(&directory).unwrap_or(0).saturating_sub(in_hand)
+            });
+        }
+    }
+
     fn describe(&self, source: &Path, mountpoint: &Path, options: &Options) {
         self.stats.describe("source", source.to_string_lossy());
         self.stats.describe("mountpoint", mountpoint.to_string_lossy());
@@ -106,6 +127,12 @@ impl Rooms {
         self.stats.gauge(Gauge::Inodes, held(|(count, _)| count as u64));
         self.stats.gauge(Gauge::InodeMemory, held(|(_, bytes)| bytes));
     }
+}
+
+/// Requests of a connection that the kernel has not got an answer to, taken by the server or not (`fuse_conn_waiting_read`,
+/// fs/fuse/control.c); `None` where that file system is not mounted.
+fn waiting(directory: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("{directory}/waiting")).ok()?.trim().parse().ok()
 }
 
 /// Whether this process may act as others, open inodes by their handles, and give the kernel files of its own.

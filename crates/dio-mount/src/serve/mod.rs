@@ -21,7 +21,7 @@ use rustix::io::{Errno, Result};
 use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
-use crate::stats::{Operation, Stats, Timer};
+use crate::stats::{Operation, Stats, Timer, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
 
 /// Largest write, and largest read, of one request.
@@ -161,6 +161,10 @@ impl Filesystem for Mount {
 
     fn destroy(&mut self) {
         self.files.settle_all();
+    }
+
+    fn queued(&self) {
+        self.stats.was_blocked(Wait::Queue);
     }
 
     fn lookup(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {

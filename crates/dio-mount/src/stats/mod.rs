@@ -11,7 +11,7 @@
 //!                                                                by class; dropped together with the file
 //!         figures.read(Class::Direct, bytes, latency);           each request of a program: read, written, synced, error
 //!         figures.count(Event::ReadAheadHit, bytes);             what else happened
-//!         figures.waited(Wait::Queue, duration);                 waits that the dio::File does not know of
+//!         figures.waited(Wait::Room, duration);                  waits that the dio::File does not know of
 //! names   stats.gauge(Gauge::Inodes, move || names.known());     what is asked when a snapshot is taken
 //! ```
 //!
@@ -66,6 +66,8 @@ pub struct Stats {
     started: u64,
     about: Mutex<BTreeMap<String, String>>,
     latencies: Recorder,
+    /// Timers that run.
+    in_hand: AtomicU64,
     errnos: Box<[AtomicU64]>,
     book: Arc<Book>,
     /// Waits that belong to no file.
@@ -90,6 +92,7 @@ impl Stats {
             started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             about: Mutex::default(),
             latencies: Recorder::new(),
+            in_hand: AtomicU64::new(0),
             errnos: (0..ERRNOS).map(|_| AtomicU64::new(0)).collect(),
             book: Book::new(began, KEPT),
             loose: figures::Counts::default(),
@@ -147,6 +150,16 @@ impl Stats {
         self.loose.waited.add(wait, nanos(duration));
     }
 
+    /// A request was blocked as [`Stats::waited`] says, nobody knows how long.
+    pub fn was_blocked(&self, wait: Wait) {
+        self.loose.waits.add(wait, 1);
+    }
+
+    /// Requests that have a [`Timer`] and are not yet answered.
+    pub fn in_hand(&self) -> u64 {
+        self.in_hand.load(Ordering::Relaxed)
+    }
+
     /// From now on every snapshot asks this. Several answers for one gauge are added up. It must not ask for a
     /// snapshot itself, and not wait.
     pub fn gauge(&self, gauge: Gauge, ask: impl Fn() -> u64 + Send + Sync + 'static) {
@@ -179,6 +192,7 @@ impl Stats {
         self.loose.add_to(&mut snapshot.total);
         snapshot.open_files = reading.open;
         snapshot.files = reading.files;
+        snapshot.gauges.insert(Gauge::Requests.name().to_owned(), self.in_hand());
         for (gauge, ask) in self.gauges.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             *snapshot.gauges.entry(gauge.name().to_owned()).or_default() += ask();
         }
@@ -205,6 +219,7 @@ pub type LongTimer = Timing<Arc<Stats>>;
 
 impl<S: Deref<Target = Stats>> Timing<S> {
     fn new(stats: S, operation: Operation) -> Timing<S> {
+        stats.in_hand.fetch_add(1, Ordering::Relaxed);
         Timing { stats, operation, began: Instant::now(), failed: false }
     }
 
@@ -230,6 +245,7 @@ impl<S: Deref<Target = Stats>> Timing<S> {
 impl<S: Deref<Target = Stats>> Drop for Timing<S> {
     fn drop(&mut self) {
         self.stats.latencies.record(self.operation, self.began.elapsed(), self.failed);
+        self.stats.in_hand.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -166,15 +166,17 @@ pub enum Wait {
     File,
     /// The lock of a range of bytes.
     Range,
-    /// A place in the queue of requests: all requests in flight, or all threads or write-behind in use.
+    /// The request queue: a thread of the server, while all were busy. How long is not known.
     Queue,
-    /// The device: a transfer that a program waits for, none of which was read ahead.
+    /// Room among the bytes that are acknowledged and not yet written.
+    Room,
+    /// The device: a transfer past the page cache, or a sync, that a program waits for.
     Device,
 }
 
 impl Wait {
     /// All of them, in the order of the tables.
-    pub const ALL: [Wait; 4] = [Wait::File, Wait::Range, Wait::Queue, Wait::Device];
+    pub const ALL: [Wait; 5] = [Wait::File, Wait::Range, Wait::Queue, Wait::Room, Wait::Device];
 
     /// The word for it in reports.
     pub fn name(self) -> &'static str {
@@ -182,6 +184,7 @@ impl Wait {
             Wait::File => "file",
             Wait::Range => "range",
             Wait::Queue => "queue",
+            Wait::Room => "room",
             Wait::Device => "device",
         }
     }
@@ -282,19 +285,22 @@ pub enum Gauge {
     BlockMemory,
     /// Bytes acknowledged and not yet written.
     WriteBehindPending,
-    /// Requests in hand.
+    /// Requests that the server has taken and not yet answered.
     Requests,
+    /// Requests that lie in the kernel's queue, since no thread of the server has taken them yet.
+    Queued,
 }
 
 impl Gauge {
     /// All of them, in the order of the tables.
-    pub const ALL: [Gauge; 6] = [
+    pub const ALL: [Gauge; 7] = [
         Gauge::Inodes,
         Gauge::Handles,
         Gauge::InodeMemory,
         Gauge::BlockMemory,
         Gauge::WriteBehindPending,
         Gauge::Requests,
+        Gauge::Queued,
     ];
 
     /// The word for it in reports.
@@ -306,6 +312,7 @@ impl Gauge {
             Gauge::BlockMemory => "block_memory_bytes",
             Gauge::WriteBehindPending => "write_behind_pending_bytes",
             Gauge::Requests => "requests_in_hand",
+            Gauge::Queued => "requests_queued",
         }
     }
 }

@@ -44,7 +44,13 @@ fn gauges_are_asked_each_time() {
     stats.gauge(Gauge::Inodes, || 100);
     assert_eq!(stats.snapshot().gauges["inodes"], 103);
     inodes.store(5, Ordering::Relaxed);
-    assert_eq!(stats.snapshot().gauges, BTreeMap::from([("inodes".to_owned(), 105)]));
+    let timer = stats.begin(Operation::Read);
+    let told = |requests| BTreeMap::from([("inodes".to_owned(), 105), ("requests_in_hand".to_owned(), requests)]);
+    assert_eq!(stats.snapshot().gauges, told(1));
+    let long = stats.begin_long(Operation::Write);
+    drop(timer);
+    std::thread::scope(|scope| scope.spawn(|| drop(long)).join().unwrap());
+    assert_eq!(stats.snapshot().gauges, told(0));
 }
 
 #[test]
