@@ -64,9 +64,6 @@ _dio() {
             dio,run)
                 cmd="dio__subcmd__run"
                 ;;
-            dio,run-server)
-                cmd="dio__subcmd__run__subcmd__server"
-                ;;
             dio,sha1sum)
                 cmd="dio__subcmd__sha1sum"
                 ;;
@@ -202,9 +199,6 @@ _dio() {
             dio__subcmd__help,run)
                 cmd="dio__subcmd__help__subcmd__run"
                 ;;
-            dio__subcmd__help,run-server)
-                cmd="dio__subcmd__help__subcmd__run__subcmd__server"
-                ;;
             dio__subcmd__help,sha1sum)
                 cmd="dio__subcmd__help__subcmd__sha1sum"
                 ;;
@@ -278,7 +272,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help"
+            opts="-h -V --help --version cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -936,7 +930,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__gunzip)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -a -b -m -M -p -h -V -L --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --ascii --bits --fast --best --compression-level --processes --salvage --help --version --license --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -947,18 +941,6 @@ _dio() {
                     return 0
                     ;;
                 -S)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --bits)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -b)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --compression-level)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -998,7 +980,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__gzip)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -a -b -m -M -p -h -V -L --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --ascii --bits --fast --best --compression-level --processes --salvage --help --version --license --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1009,18 +991,6 @@ _dio() {
                     return 0
                     ;;
                 -S)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --bits)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -b)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --compression-level)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1060,7 +1030,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help"
+            opts="cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1354,20 +1324,6 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__run)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        dio__subcmd__help__subcmd__run__subcmd__server)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1676,17 +1632,13 @@ _dio() {
             return 0
             ;;
         dio__subcmd__mount)
-            opts="-o -f -v -h -V --foreground --verbose --started --by-mount --sloppy --fake --namespace --help --version"
+            opts="-o -f -v -h -V --foreground --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 -o)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --namespace)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1727,24 +1679,6 @@ _dio() {
                     return 0
                     ;;
                 --dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        dio__subcmd__run__subcmd__server)
-            opts="-h -V --options --background --help --version"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --options)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1926,7 +1860,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sort)
-            opts="-b -d -f -g -i -m -M -h -n -R -r -V -c -C -k -o -s -S -t -T -u -z --ignore-leading-blanks --debug --dictionary-order --ignore-case --general-numeric-sort --ignore-nonprinting --merge --month-sort --human-numeric-sort --numeric-sort --random-sort --random-source --reverse --sort --version-sort --batch-size --check --compress-program --files0-from --key --obsolete-key --output --stable --buffer-size --field-separator --temporary-directory --parallel --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -d -f -g -i -m -M -h -n -R -r -V -c -C -k -o -s -S -t -T -u -z --ignore-leading-blanks --dictionary-order --ignore-case --general-numeric-sort --ignore-nonprinting --merge --month-sort --human-numeric-sort --numeric-sort --random-sort --random-source --reverse --sort --version-sort --batch-size --check --compress-program --files0-from --key --output --stable --buffer-size --field-separator --temporary-directory --parallel --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1983,10 +1917,6 @@ _dio() {
                     return 0
                     ;;
                 -k)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --obsolete-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2082,7 +2012,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__split)
-            opts="-b -l -C -n -a -d -x -t -e -u --bytes --lines --line-bytes --number --suffix-length --additional-suffix --numeric-suffixes --hex-suffixes --separator --elide-empty-files --unbuffered --filter --verbose --io-blksize --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -l -C -n -a -d -x -t -e -u --bytes --lines --line-bytes --number --suffix-length --additional-suffix --numeric-suffixes --hex-suffixes --separator --elide-empty-files --unbuffered --filter --verbose --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2152,10 +2082,6 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --io-blksize)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --mode)
                     COMPREPLY=($(compgen -W "auto direct uncached cached" -- "${cur}"))
                     return 0
@@ -2184,12 +2110,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stat)
-            opts="-i -c -o -h -V --interval --count --files --json --prometheus --output --help --version"
+            opts="-p -i -c -o -h -V --pid --interval --count --files --json --prometheus --output --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2272,7 +2206,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__tar)
-            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -z -j -J -Z -I -a -b -i -B -n -h -P -N -K -s -S -p -m -k -U -O -W -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --no-auto-compress --blocking-factor --record-size --ignore-zeros --read-full-records --seek --no-seek --force-local --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --preserve-order --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --no-selinux --delay-directory-restore --no-delay-directory-restore --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verify --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -z -j -J -Z -I -a -b -i -h -P -N -K -S -p -m -k -U -O -W -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --blocking-factor --record-size --ignore-zeros --no-seek --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verify --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2583,16 +2517,12 @@ _dio() {
             return 0
             ;;
         dio__subcmd__umount)
-            opts="-l -h -V --lazy --by-umount --namespace --help --version"
+            opts="-l -h -V --lazy --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --namespace)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2667,7 +2597,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__unzstd)
-            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --compression-level --threads --single-thread --auto-threads --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --size-hint --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --no-progress --asyncio --no-asyncio --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --threads --single-thread --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2721,19 +2651,11 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --compression-level)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 -T)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --auto-threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2769,10 +2691,6 @@ _dio() {
                     return 0
                     ;;
                 --stream-size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size-hint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2816,7 +2734,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__zcat)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -a -b -m -M -p -h -V -L --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --ascii --bits --fast --best --compression-level --processes --salvage --help --version --license --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2827,18 +2745,6 @@ _dio() {
                     return 0
                     ;;
                 -S)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --bits)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -b)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --compression-level)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2878,7 +2784,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__zstd)
-            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --compression-level --threads --single-thread --auto-threads --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --size-hint --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --no-progress --asyncio --no-asyncio --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --threads --single-thread --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2932,19 +2838,11 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --compression-level)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 -T)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --auto-threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2980,10 +2878,6 @@ _dio() {
                     return 0
                     ;;
                 --stream-size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size-hint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3027,7 +2921,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__zstdcat)
-            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --compression-level --threads --single-thread --auto-threads --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --size-hint --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --no-progress --asyncio --no-asyncio --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-z -d -t -l -c -o -f -k -r -q -v -T -B -D -C -M -h -V --compress --decompress --test --list --stdout --force --keep --rm --filelist --output-dir-flat --output-dir-mirror --quiet --verbose --fast --ultra --threads --single-thread --long --zstd --target-compressed-block-size --no-dictID --check --no-check --content-size --no-content-size --stream-size --exclude-compressed --memory --sparse --no-sparse --pass-through --no-pass-through --format --salvage --sync --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3081,19 +2975,11 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --compression-level)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 -T)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --auto-threads)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3129,10 +3015,6 @@ _dio() {
                     return 0
                     ;;
                 --stream-size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size-hint)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

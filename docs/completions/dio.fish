@@ -58,7 +58,6 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a director
 complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
 complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
 complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_needs_command" -f -a "run-server" -d 'Serve the directories of a `dio run`; called by it'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -F
 complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
@@ -230,12 +229,8 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -l lzip -d 'Compressed by l
 complete -c dio -n "__fish_dio_using_subcommand tar" -l lzop -d 'Compressed by lzop, which runs as a process of its own'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compressed by compress, which runs as a process of its own'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-auto-compress -d 'Not compressed because of its name'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s B -l read-full-records -d 'Read whole records from pipes: as it is done in any case'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s n -l seek -d 'The archive can be positioned, as is found out in any case'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l force-local -d 'A colon in the archive\'s name means nothing: as in any case'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
@@ -245,7 +240,6 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Arc
 complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s P -l absolute-names -d 'Keep leading / and .. of names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s s -l preserve-order -d 'Names are in the order of the archive: without effect'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-failed-read -d 'An unreadable file is no failure'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l remove-files -d 'Remove files when they are in the archive'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s S -l sparse -d 'Archive holes as holes'
@@ -260,9 +254,6 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs -d 'Extended attr
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-xattrs -d 'No extended attributes'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l acls -d 'Access control lists'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-acls -d 'No access control lists'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-selinux -d 'No SELinux contexts: as in any case'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l delay-directory-restore -d 'Set times and permissions of directories at the end, as in any case'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-delay-directory-restore -d 'Without effect'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s k -l keep-old-files -d 'Do not replace existing files, which are errors'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l skip-old-files -d 'Do not replace existing files'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-newer-files -d 'Do not replace existing files that are newer'
@@ -316,7 +307,6 @@ complete -c dio -n "__fish_dio_using_subcommand split" -l numeric-suffixes -d 'N
 complete -c dio -n "__fish_dio_using_subcommand split" -l hex-suffixes -d 'Number the files in hexadecimal, from FROM or 0' -r
 complete -c dio -n "__fish_dio_using_subcommand split" -s t -l separator -d 'Lines end in SEP; \'\\0\' is the byte zero' -r
 complete -c dio -n "__fish_dio_using_subcommand split" -l filter -d 'Write to COMMAND, run by the shell; the name is $FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l io-blksize -d 'The size of requests to GNU split, which here is that of --block: without effect' -r
 complete -c dio -n "__fish_dio_using_subcommand split" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -349,7 +339,6 @@ diagnose-first\t''"
 complete -c dio -n "__fish_dio_using_subcommand sort" -l compress-program -d 'Compress temporary files with PROG; PROG -d decompresses' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -l files0-from -d 'Read the names of files from F, each ended by NUL' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -s k -l key -d 'Sort by a part of the line' -r
-complete -c dio -n "__fish_dio_using_subcommand sort" -l obsolete-key -d '+POS1 and -POS2' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -s o -l output -d 'Write to FILE, which may be one that is read' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -s S -l buffer-size -d 'Use so much memory' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -s t -l field-separator -d 'Fields are separated by SEP; \'\\0\' is the byte zero' -r
@@ -366,7 +355,6 @@ always\t'In every case'
 never\t'In no case'"
 complete -c dio -n "__fish_dio_using_subcommand sort" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -s b -l ignore-leading-blanks -d 'Pass over blanks at the start of keys'
-complete -c dio -n "__fish_dio_using_subcommand sort" -l debug -d 'Not supported: GNU sort marks the keys with it'
 complete -c dio -n "__fish_dio_using_subcommand sort" -s d -l dictionary-order -d 'Only blanks, letters and digits count'
 complete -c dio -n "__fish_dio_using_subcommand sort" -s f -l ignore-case -d 'Small letters count as capitals'
 complete -c dio -n "__fish_dio_using_subcommand sort" -s g -l general-numeric-sort -d 'By floating-point numbers'
@@ -386,6 +374,7 @@ complete -c dio -n "__fish_dio_using_subcommand sort" -s z -l zero-terminated -d
 complete -c dio -n "__fish_dio_using_subcommand sort" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s o -l output -d 'Replace this file by each report, atomically, instead of printing it' -r -F
@@ -395,8 +384,6 @@ complete -c dio -n "__fish_dio_using_subcommand stat" -l prometheus -d 'Print th
 complete -c dio -n "__fish_dio_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stat" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s S -l suffix -d 'The suffix of compressed files' -r
-complete -c dio -n "__fish_dio_using_subcommand gzip" -s b -l bits -d 'Without effect: for the format of compress' -r
-complete -c dio -n "__fish_dio_using_subcommand gzip" -l compression-level -d 'What -1 to -12 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
@@ -421,19 +408,13 @@ complete -c dio -n "__fish_dio_using_subcommand gzip" -l rsyncable -d 'Make memb
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l synchronous -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s t -l test -d 'Test whether compressed files are sound'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
-complete -c dio -n "__fish_dio_using_subcommand gzip" -s a -l ascii -d 'Without effect, with a note'
-complete -c dio -n "__fish_dio_using_subcommand gzip" -s m -d 'Do not save or restore the time'
-complete -c dio -n "__fish_dio_using_subcommand gzip" -s M -d 'Save, or restore, the time'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l best -d 'Compress well: -9'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand gzip" -s L -l license -d 'The same'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s S -l suffix -d 'The suffix of compressed files' -r
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -s b -l bits -d 'Without effect: for the format of compress' -r
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -l compression-level -d 'What -1 to -12 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
@@ -458,19 +439,13 @@ complete -c dio -n "__fish_dio_using_subcommand gunzip" -l rsyncable -d 'Make me
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l synchronous -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s t -l test -d 'Test whether compressed files are sound'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -s a -l ascii -d 'Without effect, with a note'
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -s m -d 'Do not save or restore the time'
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -s M -d 'Save, or restore, the time'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l best -d 'Compress well: -9'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -s L -l license -d 'The same'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s S -l suffix -d 'The suffix of compressed files' -r
-complete -c dio -n "__fish_dio_using_subcommand zcat" -s b -l bits -d 'Without effect: for the format of compress' -r
-complete -c dio -n "__fish_dio_using_subcommand zcat" -l compression-level -d 'What -1 to -12 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
@@ -495,31 +470,24 @@ complete -c dio -n "__fish_dio_using_subcommand zcat" -l rsyncable -d 'Make memb
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l synchronous -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s t -l test -d 'Test whether compressed files are sound'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s v -l verbose -d 'Tell names and ratios; twice tells more'
-complete -c dio -n "__fish_dio_using_subcommand zcat" -s a -l ascii -d 'Without effect, with a note'
-complete -c dio -n "__fish_dio_using_subcommand zcat" -s m -d 'Do not save or restore the time'
-complete -c dio -n "__fish_dio_using_subcommand zcat" -s M -d 'Save, or restore, the time'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l best -d 'Compress well: -9'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand zcat" -s L -l license -d 'The same'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s o -d 'Write to FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l filelist -d 'Read the names of more files from FILE, a line each' -r -F
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l compression-level -d 'What -1 to -22 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s B -d 'Give a thread SIZE bytes at a time' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s D -d 'Use the dictionary FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l stream-size -d 'Standard input has SIZE bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l size-hint -d 'Accepted: a hint changes nothing here' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -555,9 +523,6 @@ complete -c dio -n "__fish_dio_using_subcommand zstd" -l sparse -d 'Make files w
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-sparse -d 'Write zeros'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l pass-through -d 'Pass on what is not compressed'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-pass-through -d 'Do not, even with -f and -c'
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l asyncio -d 'Accepted: it is always so'
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l no-asyncio -d 'Accepted without effect'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l sync -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand zstd" -s h -l help -d 'Print help'
@@ -568,16 +533,13 @@ complete -c dio -n "__fish_dio_using_subcommand unzstd" -l filelist -d 'Read the
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l compression-level -d 'What -1 to -22 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -s B -d 'Give a thread SIZE bytes at a time' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -s D -d 'Use the dictionary FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l stream-size -d 'Standard input has SIZE bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l size-hint -d 'Accepted: a hint changes nothing here' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -613,9 +575,6 @@ complete -c dio -n "__fish_dio_using_subcommand unzstd" -l sparse -d 'Make files
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-sparse -d 'Write zeros'
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l pass-through -d 'Pass on what is not compressed'
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-pass-through -d 'Do not, even with -f and -c'
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l asyncio -d 'Accepted: it is always so'
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l no-asyncio -d 'Accepted without effect'
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l sync -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -s h -l help -d 'Print help'
@@ -626,16 +585,13 @@ complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l filelist -d 'Read th
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l output-dir-flat -d 'Put the files that are made into DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l output-dir-mirror -d 'Put the files that are made into DIR, in directories as those they come from' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l fast -d 'Compress fast: 1 is the slowest of these levels' -r
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l compression-level -d 'What -1 to -22 stand for' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s T -l threads -d 'Use N threads; 0 is one for each core, which is the default' -r
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l auto-threads -d 'Accepted: there is one kind of cores here' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l long -d 'Look for matches as far back as 2 to the power of N [default: 27]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l zstd -d 'Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s B -d 'Give a thread SIZE bytes at a time' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l target-compressed-block-size -d 'Make compressed blocks of about SIZE bytes' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s D -d 'Use the dictionary FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l stream-size -d 'Standard input has SIZE bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l size-hint -d 'Accepted: a hint changes nothing here' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s M -l memory -d 'Decompress frames whose window is of SIZE bytes at most [default: 128M]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l format -d 'The format of what is made: zstd' -r -f -a "zstd\t''"
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -671,9 +627,6 @@ complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sparse -d 'Make file
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-sparse -d 'Write zeros'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l pass-through -d 'Pass on what is not compressed'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-pass-through -d 'Do not, even with -f and -c'
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-progress -d 'Accepted: no progress is shown unless --progress is given'
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l asyncio -d 'Accepted: it is always so'
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l no-asyncio -d 'Accepted without effect'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sync -d 'Sync what was written'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s h -l help -d 'Print help'
@@ -1035,18 +988,11 @@ complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
-complete -c dio -n "__fish_dio_using_subcommand mount" -l namespace -d 'File of a mount namespace to mount in' -r -F
 complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
-complete -c dio -n "__fish_dio_using_subcommand mount" -l started -d 'This is the server that another process started and waits for'
-complete -c dio -n "__fish_dio_using_subcommand mount" -l by-mount -d 'Called by mount(8)'
-complete -c dio -n "__fish_dio_using_subcommand mount" -l sloppy -d 'Pass over unknown options'
-complete -c dio -n "__fish_dio_using_subcommand mount" -l fake -d 'Do everything but the mount'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand umount" -l namespace -d 'File of a mount namespace to unmount in' -r -F
 complete -c dio -n "__fish_dio_using_subcommand umount" -s l -l lazy -d 'Detach a mount that is in use; it ends with its last user'
-complete -c dio -n "__fish_dio_using_subcommand umount" -l by-umount -d 'Called by umount(8)'
 complete -c dio -n "__fish_dio_using_subcommand umount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand umount" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l dir -d 'Where mount(8) looks for helpers' -r -F
@@ -1057,44 +1003,39 @@ complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options
 complete -c dio -n "__fish_dio_using_subcommand run" -l dir -d 'Mount DIR for the command; may be given several times' -r -F
 complete -c dio -n "__fish_dio_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand run" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand run-server" -l options -d 'Options of the mounts' -r
-complete -c dio -n "__fish_dio_using_subcommand run-server" -l background -d 'Already in the background'
-complete -c dio -n "__fish_dio_using_subcommand run-server" -s h -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand run-server" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "tar" -d 'Write and read archives, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "run-server" -d 'Serve the directories of a `dio run`; called by it'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run run-server help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sort" -d 'Sort lines of text, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::Resettable;
+use clap::{Arg, Command, Id};
 use clap_complete::Shell;
 
 use crate::Error;
@@ -48,9 +50,35 @@ fn generate() -> Result<Files, Error> {
     fs::create_dir_all(&completions)?;
     clap_mangen::generate_to(dio_cli::cli::command(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut dio_cli::cli::command(), "dio", &completions)?;
+        clap_complete::generate_to(shell, &mut visible(dio_cli::cli::command()), "dio", &completions)?;
     }
     tracked(dir.path())
+}
+
+/// The command line as help shows it: the shells' files would offer what is hidden too (`clap_complete` passes over hidden
+/// values only). Nothing is parsed by it, so what arguments demand of others is left out.
+fn visible(mut command: Command) -> Command {
+    command.build();
+    visible_part(&command)
+}
+
+fn visible_part(command: &Command) -> Command {
+    let hidden = |arg: &Arg| arg.is_hide_set();
+    let args = command.get_arguments().filter(|arg| !hidden(arg)).map(|arg| {
+        let none = || Resettable::<Id>::Reset;
+        let alone = arg.clone().conflicts_with(none()).overrides_with(none()).requires(none());
+        let conflicts = command.get_arg_conflicts_with(arg).into_iter().filter(|other| !hidden(other));
+        conflicts.fold(alone, |arg, other| arg.conflicts_with(other.get_id().clone()))
+    });
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+    // A command wants a name that lasts; there are some dozens.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let mut part = Command::new(name).version(env!("CARGO_PKG_VERSION"));
+    if let Some(about) = command.get_about() {
+        part = part.about(about.clone());
+    }
+    // What building has added stands among the arguments already.
+    part.disable_help_flag(true).disable_version_flag(true).args(args).subcommands(below.map(visible_part))
 }
 
 /// The documents that exist below `base`.
@@ -111,6 +139,36 @@ mod tests {
         let generated = generate().unwrap();
         for path in expected {
             assert!(generated.get(&path).is_some_and(|c| !c.is_empty()), "{}", path.display());
+        }
+    }
+
+    /// Nobody who presses Tab is offered what help hides.
+    #[test]
+    fn hidden_flags_are_not_completed() {
+        fn hidden(command: &Command, flags: &mut Vec<String>, shown: &mut Vec<String>) {
+            for arg in command.get_arguments() {
+                let list = if arg.is_hide_set() { &mut *flags } else { &mut *shown };
+                list.extend(arg.get_long().map(str::to_owned));
+            }
+            command.get_subcommands().for_each(|below| hidden(below, flags, shown));
+        }
+        let (mut flags, mut shown) = (vec!["run-server".to_owned()], Vec::new());
+        hidden(&dio_cli::cli::command(), &mut flags, &mut shown);
+        // Some are flags of another command too, which does not hide them.
+        flags.retain(|flag| !shown.contains(flag));
+        assert!(flags.len() > 10, "{flags:?}");
+        let generated = generate().unwrap();
+        for shell in ["dio.bash", "_dio", "dio.fish"] {
+            let text = String::from_utf8(generated[&Path::new(COMPLETIONS).join(shell)].clone()).unwrap();
+            let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_').collect();
+            let offered = |flag: &&String| {
+                let forms = [format!("--{flag}"), "run-server".to_owned()];
+                let fish = shell == "dio.fish" && text.contains(&format!("-l {flag} ")) && !shown.contains(flag);
+                fish || words.iter().any(|word| *word == forms[0] || *word == forms[1])
+            };
+            let found: Vec<_> = flags.iter().filter(offered).collect();
+            assert!(found.is_empty(), "{shell}: {found:?}");
+            assert!(words.contains(&"foreground") || words.contains(&"--foreground"), "{shell}");
         }
     }
 

@@ -235,6 +235,34 @@ fn in_the_foreground_signals_unmount() {
     }
 }
 
+/// The server takes what descriptors it may have; where that is too little, programs get the error and the log the reason, once.
+#[test]
+fn without_descriptors_left_programs_and_the_log_are_told() {
+    let Some(scene) = Scene::new() else { return };
+    let mut command = Command::new("sh");
+    let mount = scene.mount("-f -o dio,threads=2");
+    command.args(["-c", "ulimit -Sn 100; ulimit -Hn 200; exec \"$@\"", "sh"]).arg(mount.get_program());
+    let mut server = scene.foreground(command.args(mount.get_args()).env("LC_ALL", "C.UTF-8"));
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid().as_raw_nonzero())).unwrap();
+    let limit = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(limit.split_whitespace().collect::<Vec<_>>()[3..5], ["200", "200"]);
+    for number in 0..300 {
+        fs::write(scene.source.join(format!("f{number}")), "x").unwrap();
+    }
+    let open = |number: usize| File::open(scene.at.join(format!("f{number}")));
+    let mut files = Vec::new();
+    let error = (0..300).find_map(|number| open(number).map(|file| files.push(file)).err()).expect("there is a limit");
+    assert_eq!(error.raw_os_error(), Some(24), "EMFILE: {error}");
+    assert!(files.len() >= 40, "only {}", files.len());
+    assert!(open(299).is_err());
+    files.clear();
+    until("files can be opened again", || open(299).is_ok());
+    server.signal(Signal::TERM);
+    let output = server.take();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stderr.matches("may have 200 descriptors").count(), 1, "{output:?}");
+}
+
 #[test]
 fn a_server_ends_well_when_others_unmount() {
     let Some(scene) = Scene::new() else { return };

@@ -499,6 +499,89 @@ fn users_need_no_root() {
     scratch.no_server_stays();
 }
 
+/// Requests that were answered, in a report of `dio stat --json`.
+fn count(report: &str, operation: &str) -> u64 {
+    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_else(|error| panic!("{error}: {report}"));
+    report["operations"][operation]["count"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn statistics_are_there_inside_and_from_outside() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let inside = format!("echo x > d/file; {DIO} stat --json d; {DIO} mount -v -o remount,cio d 2>&1; {DIO} stat d");
+    let (mut child, mut lines) = started(&scratch, "true", &format!("{inside}; echo done; read end"));
+    let mut said = Vec::new();
+    while said.last().is_none_or(|line| line != "done\n") {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "{said:?}");
+        said.push(line);
+    }
+    assert_eq!((count(&said[0], "create"), count(&said[0], "write")), (1, 1), "{said:?}");
+    assert!(said[1].contains("d: mode=concurrent,"), "{said:?}");
+    assert!(said[2].starts_with(scratch.at("d").to_str().unwrap()) && said[2].contains("  concurrent  "), "{said:?}");
+    let pid = child.id().to_string();
+    let ask = |words: &[&str]| run(Command::new(DIO).arg("stat").args(words).current_dir(scratch.at("")));
+    for words in [&["--json", "--pid", &pid][..], &["--json", "-p", &pid, "d"], &["--json", "-p", &pid, "d/file"]] {
+        let report = ask(words);
+        assert!(report.status.success(), "{words:?}: {report:?}");
+        assert_eq!(count(&report.stdout, "write"), 1, "{words:?}");
+    }
+    for (words, reason) in [
+        (&["d"][..], "is not on a dio mount"),
+        (&["--pid", &pid, "/"], "is not on a dio mount"),
+        (&["--pid", "0"], "a process is a number"),
+        (&[], "required"),
+    ] {
+        let refused = ask(words);
+        assert!(!refused.status.success() && refused.stderr.contains(reason), "{words:?}: {refused:?}");
+    }
+    child.stdin.take().unwrap().write_all(b"end\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    scratch.no_server_stays();
+    assert!(ask(&["--pid", &pid]).stderr.contains("cannot look at the mounts of process"));
+}
+
+#[test]
+fn of_several_directories_one_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    fs::create_dir(scratch.at("e")).unwrap();
+    let script = format!("echo x > e/f; {DIO} stat --json d; {DIO} stat --json e; {DIO} stat --pid $$; true");
+    let output = run(&mut scratch.command(&["--dir", "e", "--", "sh", "-c", &script]));
+    let writes: Vec<u64> = output.stdout.lines().map(|line| count(line, "write")).collect();
+    assert_eq!(writes, [0, 1], "{output:?}");
+    // There may be mounts of others too, which it sees as well.
+    let names = ["d", "e"].map(|name| format!("'{}'", scratch.at(name).display()));
+    assert!(names.iter().all(|name| output.stderr.contains(name)) && output.stderr.contains("several"), "{output:?}");
+    let refused = run(&mut scratch.command(&["-o", "stats_file=/tmp/none", "--dir", "e", "true"]));
+    assert!(refused.status.code() == Some(125) && refused.stderr.contains("for one directory"), "{refused:?}");
+    let file = scratch.at("figures");
+    let text = scratch.well(&["-o", &format!("stats_file={}", file.display()), "--", "cat", file.to_str().unwrap()]);
+    assert!(text.contains("dio_up"), "{text}");
+}
+
+#[test]
+fn users_ask_for_statistics_too() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let script = "export DIO_RUNTIME_DIR=$PWD/d/of_user; mkdir -m 700 $DIO_RUNTIME_DIR; mkdir d/data
+                  ./dio run -o cio --dir d/data -- sh -c \"echo x > d/data/f; ./dio stat --json d/data; echo; read end\" < gate &
+                  exec 3> gate; sleep 1
+                  ./dio stat --json --pid $!; echo end >&3; wait";
+    run(Command::new("mkfifo").args(["-m", "666"]).arg(scratch.at("gate")));
+    let output = as_user(&scratch, "666", script);
+    let writes: Vec<u64> =
+        output.stdout.lines().filter(|line| !line.is_empty()).map(|line| count(line, "write")).collect();
+    assert_eq!(writes, [1, 1], "{output:?}");
+}
+
 #[test]
 fn where_users_may_not_the_cure_is_told() {
     if !can_mount() {

@@ -106,6 +106,13 @@ impl Channel {
         }
     }
 
+    /// Whether a message waits. At the end of the mount nothing does.
+    pub(crate) fn is_pending(&self) -> bool {
+        let mut ask = [PollFd::new(&self.device, PollFlags::IN)];
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut ask, Some(&at_once)).is_ok() && ask[0].revents() == PollFlags::IN
+    }
+
     /// Answers request `unique`: with success and `parts`, of which there are at most three, or with an error alone.
     pub(crate) fn answer(&self, unique: u64, result: Result<&[&[u8]], Errno>) {
         let (error, parts) = match result {

@@ -40,6 +40,9 @@ pub trait Filesystem: Send + Sync + 'static {
         let _ = unique;
     }
 
+    /// A request has come while all threads were busy, and waits for this one, or another that has become free.
+    fn queued(&self) {}
+
     /// Finds a name. Every entry that is answered, here and elsewhere, counts as one lookup of its inode.
     fn lookup(&self, request: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let _ = (request, parent, name);

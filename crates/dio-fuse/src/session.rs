@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 
@@ -84,6 +85,7 @@ impl<F: Filesystem> Session<F> {
     fn workers(self, count: usize) -> io::Result<Vec<Worker<F>>> {
         let interrupts = Arc::new(Interrupts::new(count));
         let (first, faults) = (self.channel.device(), &self.channel.faults);
+        let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
             let device = match thread {
                 1.. if self.config.clone => Arc::new(dio::sys::fuse::clone_device(first.as_fd())?),
@@ -96,7 +98,7 @@ impl<F: Filesystem> Session<F> {
                 thread,
                 agreed: self.agreed,
             };
-            Ok(Worker { desk, buffer: Buffer::new(self.agreed.max_write)? })
+            Ok(Worker { desk, buffer: Buffer::new(self.agreed.max_write)?, busy: Arc::clone(&busy), threads: count })
         };
         (0..count).map(worker).collect()
     }
@@ -134,12 +136,22 @@ impl BackgroundSession {
 struct Worker<F: Filesystem> {
     desk: Desk<F>,
     buffer: Buffer,
+    /// Threads of the connection that handle a request.
+    busy: Arc<AtomicUsize>,
+    /// All of them.
+    threads: usize,
 }
 
 impl<F: Filesystem> Worker<F> {
     fn serve(&mut self) -> io::Result<()> {
         while self.desk.channel.receive(&mut self.buffer)? == Received::Message {
+            self.busy.fetch_add(1, Ordering::Relaxed);
             self.desk.handle(self.buffer.message());
+            // Until now nobody could take what lies there.
+            let all_were_busy = self.busy.fetch_sub(1, Ordering::Relaxed) == self.threads;
+            if all_were_busy && self.desk.channel.is_pending() {
+                self.desk.filesystem.0.queued();
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! happened). None of the rooms knows the protocol. `control` lets other programs ask a running mount.
 
 pub mod control;
+mod errno;
 pub mod file;
 mod mount;
 pub mod names;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio_fuse::{INodeNo, Notifier};
+use rustix::fs::{Dev, major, makedev, minor};
 use rustix::thread::CapabilitySet;
 
 use crate::file::Files;
@@ -15,11 +16,11 @@ use crate::serve::Mount;
 use crate::session::{MountError, Place, Serving, Session};
 use crate::stats::{Gauge, Stats};
 
-/// A mount that is served, and what is known of it.
+/// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has mounted it.
 #[derive(Debug)]
-pub struct Mounted {
+pub struct Mounted<S = Session> {
     /// The mount; it lasts until it is unmounted.
-    pub session: Session,
+    pub session: S,
     /// What has happened.
     pub stats: Arc<Stats>,
     /// What can be changed while it is served.
@@ -38,6 +39,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     rooms.names.served_by(session.device());
     widen_read_ahead(session.device());
+    rooms.watch_queue(session.device());
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
@@ -45,13 +47,20 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
 ///
 /// # Errors
 /// See [`MountError`].
-pub fn serve(request: Request, options: &Options) -> Result<Serving, MountError> {
-    let Request { path, source, device, owner } = request;
+pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
+    let Request { path, number, source, device, owner } = request;
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
     let clone = owner == Owner::System;
-    Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))
+    let session =
+        Serving::start(device, clone, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
+    if let Some((major, minor)) = number.split_once(':')
+        && let (Ok(major), Ok(minor)) = (major.parse(), minor.parse())
+    {
+        rooms.watch_queue(makedev(major, minor));
+    }
+    Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
 }
 
 /// The rooms of one mount.
@@ -94,6 +103,20 @@ impl Rooms {
         self.names.forget_through(move |leaf| drop(notifier.inval_entry(INodeNo(leaf.parent), &leaf.name)));
     }
 
+    /// Has snapshots tell how many requests lie in the kernel's queue, where the kernel tells that.
+    fn watch_queue(&self, device: Dev) {
+        // Named after the device number as the kernel has it, with 20 bits for the minor one (`fuse_ctl_add_conn`).
+        let number = u64::from(major(device)) << 20 | u64::from(minor(device));
+        let directory = format!("/sys/fs/fuse/connections/{number}");
+        if waiting(&directory).is_some() {
+            let stats = Arc::downgrade(&self.stats);
+            self.stats.gauge(Gauge::Queued, move || {
+                let in_hand = stats.upgrade().map_or(0, |stats| stats.in_hand());
+                waiting(&directory).unwrap_or(0).saturating_sub(in_hand)
+            });
+        }
+    }
+
     fn describe(&self, source: &Path, mountpoint: &Path, options: &Options) {
         self.stats.describe("source", source.to_string_lossy());
         self.stats.describe("mountpoint", mountpoint.to_string_lossy());
@@ -116,6 +139,12 @@ fn widen_read_ahead(device: rustix::fs::Dev) {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     // Without it, reading is a little slower.
     let _ = std::fs::write(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"), KERNEL_READ_AHEAD);
+}
+
+/// Requests of a connection that the kernel has not got an answer to, taken by the server or not (`fuse_conn_waiting_read`,
+/// fs/fuse/control.c); `None` where that file system is not mounted.
+fn waiting(directory: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("{directory}/waiting")).ok()?.trim().parse().ok()
 }
 
 /// Whether this process may act as others, open inodes by their handles, and give the kernel files of its own.

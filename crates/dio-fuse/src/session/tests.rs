@@ -125,6 +125,60 @@ fn a_waiting_request_hears_of_its_interrupt() {
     serving.join().unwrap();
 }
 
+/// Holds a lookup until it may go on.
+#[derive(Debug)]
+struct Held {
+    go: Mutex<Receiver<()>>,
+    begun: Sender<()>,
+    queued: Arc<AtomicUsize>,
+}
+
+impl Filesystem for Held {
+    fn queued(&self) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lookup(&self, _: &Request<'_>, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        self.begun.send(()).unwrap();
+        self.go.lock().unwrap().recv().unwrap();
+        reply.error(Errno::NOENT);
+    }
+}
+
+#[test]
+fn requests_that_find_all_threads_busy_are_told() {
+    let (kernel, device) = Kernel::pair();
+    let ((let_go, go), (begun, begins)) = (mpsc::channel(), mpsc::channel());
+    let queued = Arc::new(AtomicUsize::new(0));
+    kernel.ask(&greeting(7, 45, InitFlags::FUSE_INIT_EXT));
+    let held = Held { go: Mutex::new(go), begun, queued: Arc::clone(&queued) };
+    let session = Session::from_fd(held, device, ONE).unwrap();
+    kernel.answer();
+    let serving = session.spawn().unwrap();
+    let lookup = |unique| kernel.ask(&message(opcode::LOOKUP, unique, &[], b"x\0"));
+    let one = || {
+        begins.recv().unwrap();
+        let_go.send(()).unwrap();
+    };
+    lookup(2);
+    one();
+    assert_eq!(kernel.answer().unique, 2);
+    // The thread waits for this one, not the other way round, once it has begun.
+    lookup(3);
+    begins.recv().unwrap();
+    let before = queued.load(Ordering::Relaxed);
+    lookup(4);
+    lookup(5);
+    let_go.send(()).unwrap();
+    one();
+    one();
+    (3..6).for_each(|unique| assert_eq!(kernel.answer().unique, unique));
+    drop(kernel);
+    serving.join().unwrap();
+    assert_eq!(queued.load(Ordering::Relaxed) - before, 2);
+    assert!(before <= 1, "the first and the second came alone, or nearly: {before}");
+}
+
 #[test]
 fn a_kernel_of_another_major_version_is_asked_to_try_again() {
     let (kernel, device) = Kernel::pair();

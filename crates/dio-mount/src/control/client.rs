@@ -8,13 +8,14 @@ use std::thread;
 use std::time::Duration;
 
 use dio::file::words_of;
-use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
 use super::place::{self, MountLine};
 use super::{Answer, Request};
+use crate::session::table;
 use crate::stats::Snapshot;
 
 /// How long a server may take to answer.
@@ -34,6 +35,28 @@ pub enum ControlError {
         path: PathBuf,
         /// The kernel's answer.
         source: io::Error,
+    },
+    /// There is no such process, or its mounts are not to be seen.
+    #[error("cannot look at the mounts of process {pid}: {}", words_of(.source))]
+    Process {
+        /// The process.
+        pid: i32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The process sees no mount of dio.
+    #[error("process {pid} sees no dio mount")]
+    NoMount {
+        /// The process.
+        pid: i32,
+    },
+    /// The process sees several.
+    #[error("process {pid} sees several dio mounts: name one of {}", list(.mounts))]
+    Several {
+        /// The process.
+        pid: i32,
+        /// Where they are.
+        mounts: Vec<PathBuf>,
     },
     /// The path is on another file system.
     #[error("'{path}' is not on a dio mount, but on {kind}")]
@@ -94,6 +117,11 @@ pub enum ControlError {
     },
 }
 
+fn list(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| format!("'{}'", path.display())).collect();
+    names.join(", ")
+}
+
 /// A connection to the server of a mount. A call that fails otherwise than with [`ControlError::Refused`] ends it.
 #[derive(Debug)]
 pub struct Client {
@@ -119,22 +147,75 @@ pub fn connect_in(directory: &Path, path: impl AsRef<Path>) -> Result<Client, Co
     connect_among(path.as_ref(), |_| vec![directory.to_owned()])
 }
 
+/// As [`connect`], to the server of a mount that process `pid` sees: by the path that it has there, or without one where the
+/// process sees one mount of dio only, or one that this process does not see. So a mount in a namespace of its own is reached
+/// from outside.
+///
+/// # Errors
+/// [`ControlError`].
+pub fn connect_of(pid: Pid, path: Option<&Path>) -> Result<Client, ControlError> {
+    let failed = |source| ControlError::Process { pid: pid.as_raw_nonzero().get(), source };
+    let mounts = table::mounts_of(Some(pid)).map_err(failed)?;
+    let found = match path {
+        None => only(pid, mounts, &table::mounts().unwrap_or_default())?,
+        Some(path) => {
+            // The same name leads to the directory below the mount here, where there is one.
+            let name = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+            table::holding(mounts, &name).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?
+        }
+    };
+    let device = format!("{}:{}", major(found.device), minor(found.device));
+    connect_to(&device, Some(pid), &found.at, place::candidates)
+}
+
+/// The one mount of dio among these, or the one of them that is not here too.
+fn only(pid: Pid, mounts: Vec<table::Entry>, here: &[table::Entry]) -> Result<table::Entry, ControlError> {
+    let pid = pid.as_raw_nonzero().get();
+    let mut ours: Vec<table::Entry> = mounts.into_iter().filter(|mount| mount.kind == table::KIND).collect();
+    ours.sort_by_key(|mount| mount.device);
+    ours.dedup_by_key(|mount| mount.device);
+    let is_private = |mount: &table::Entry| !here.iter().any(|other| other.device == mount.device);
+    if ours.iter().any(is_private) {
+        ours.retain(is_private);
+    }
+    ours.sort_by(|one, other| one.at.cmp(&other.at));
+    match ours.len() {
+        1 => Ok(ours.remove(0)),
+        0 => Err(ControlError::NoMount { pid }),
+        _ => Err(ControlError::Several { pid, mounts: ours.into_iter().map(|mount| mount.at).collect() }),
+    }
+}
+
 fn connect_among(path: &Path, directories: impl Fn(&[u32]) -> Vec<PathBuf>) -> Result<Client, ControlError> {
     let device =
         place::device_of(path).map_err(|errno| ControlError::Path { path: path.to_owned(), source: errno.into() })?;
-    let mount = place::mount_line(&device);
+    connect_to(&device, None, path, directories)
+}
+
+/// Connects to the server of the mount of that number, which `process`, or this one, sees at `path`.
+fn connect_to(
+    device: &str,
+    process: Option<Pid>,
+    path: &Path,
+    directories: impl Fn(&[u32]) -> Vec<PathBuf>,
+) -> Result<Client, ControlError> {
+    let mount = place::mount_line(process, device);
     let trusted = place::trusted(mount.as_ref());
     let mut refused = None;
     for directory in directories(&trusted) {
-        let Ok((socket, _directory)) = place::to_connect(&directory, &device) else { continue };
+        let Ok((socket, _directory)) = place::to_connect(&directory, device) else { continue };
         let Ok(stream) = UnixStream::connect(&socket) else { continue };
-        match Client::new(path, directory.join(&device), stream, &trusted) {
+        match Client::new(path, directory.join(device), stream, &trusted) {
             // Anybody can make a directory in /tmp: that must not hide the right one.
             Err(error) => refused = refused.or(Some(error)),
             client => return client,
         }
     }
-    Err(refused.unwrap_or_else(|| why_not(path, mount)))
+    let seen = match (process, path.strip_prefix("/")) {
+        (Some(pid), Ok(below)) => Path::new(&format!("/proc/{}/root", pid.as_raw_nonzero())).join(below),
+        _ => path.to_owned(),
+    };
+    Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
 }
 
 /// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.
@@ -246,5 +327,27 @@ impl Client {
     fn ended(&self) -> ControlError {
         let source = io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended the connection");
         ControlError::Connection { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_path_the_mount_is_the_only_one_or_the_only_private_one() {
+        let table = |lines: &[&str]| -> Vec<table::Entry> {
+            let line = |number: &&str| format!("9{number} 29 0:{number} / /m{number} rw - fuse.dio /s rw");
+            lines.iter().filter_map(|number| table::entry(line(number).as_bytes())).collect()
+        };
+        let found = |seen: &[&str], here: &[&str]| match only(Pid::INIT, table(seen), &table(here)) {
+            Ok(mount) => mount.at.display().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found(&["1"], &[]), "/m1");
+        assert_eq!(found(&["1"], &["1"]), "/m1");
+        assert_eq!(found(&["1", "2", "1"], &["1"]), "/m2");
+        assert_eq!(found(&["2", "1"], &[]), "process 1 sees several dio mounts: name one of '/m1', '/m2'");
+        assert_eq!(found(&[], &["1"]), "process 1 sees no dio mount");
     }
 }

@@ -25,15 +25,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dio::file::words_of;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Stats;
 
-pub use client::{Client, ControlError, connect, connect_in};
+pub use client::{Client, ControlError, connect, connect_in, connect_of};
 pub use export::{Exporter, Exports, write as write_file};
 use listen::{Listener, Service};
 use place::Directory;
 pub use place::RUNTIME_DIRECTORY;
+pub(crate) use place::device_of;
 
 /// A request.
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,8 +142,27 @@ pub fn start(
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
+    start_for(&number_of(mountpoint)?, stats, commands, exports)
+}
+
+/// As [`start`], by the device number of the mount (`MAJ:MIN`), where its mount point is out of sight: in another mount
+/// namespace, say.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_for(
+    number: &str,
+    stats: &Arc<Stats>,
+    commands: Commands,
+    exports: &Exports,
+) -> Result<Control, StartError> {
     let directory = place::own_directory().map_err(|(path, source)| StartError::Directory { path, source })?;
-    start_with(&directory, mountpoint, stats, commands, exports)
+    start_with(&directory, number, stats, commands, exports)
+}
+
+fn number_of(mountpoint: &Path) -> Result<String, StartError> {
+    let failed = |errno: Errno| StartError::Mount { path: mountpoint.to_owned(), source: errno.into() };
+    place::device_of(mountpoint).map_err(failed)
 }
 
 /// As [`start`], with the socket in a directory of the caller's choice; it is made if it is missing. [`connect`] finds it if
@@ -158,22 +179,20 @@ pub fn start_in(
 ) -> Result<Control, StartError> {
     let directory =
         Directory::make(directory).map_err(|source| StartError::Directory { path: directory.to_owned(), source })?;
-    start_with(&directory, mountpoint, stats, commands, exports)
+    start_with(&directory, &number_of(mountpoint)?, stats, commands, exports)
 }
 
 fn start_with(
     directory: &Directory,
-    mountpoint: &Path,
+    number: &str,
     stats: &Arc<Stats>,
     commands: Commands,
     exports: &Exports,
 ) -> Result<Control, StartError> {
-    let device = place::device_of(mountpoint)
-        .map_err(|errno| StartError::Mount { path: mountpoint.to_owned(), source: errno.into() })?;
     let exporter = Exporter::start(stats, exports)?;
-    let listener = place::bind(directory, &device)
+    let listener = place::bind(directory, number)
         .and_then(|(socket, path)| Listener::start(socket, path, control_service(stats, commands)))
-        .map_err(|source| StartError::Listen { path: directory.path.join(&device), source })?;
+        .map_err(|source| StartError::Listen { path: directory.path.join(number), source })?;
     Ok(Control { listener, exporter })
 }
 

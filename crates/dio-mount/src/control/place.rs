@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{geteuid, getuid};
+use rustix::process::{Pid, geteuid, getuid};
+
+use crate::session::table::table_of;
 
 /// Names another directory for the sockets, for servers and for those who ask them. It is made, mode 0700, if it is missing.
 pub const RUNTIME_DIRECTORY: &str = "DIO_RUNTIME_DIR";
@@ -27,7 +29,7 @@ pub(super) struct Directory {
 
 /// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server is not asked, so one
 /// that is gone or hangs does no harm (`AT_STATX_DONT_SYNC`).
-pub(super) fn device_of(path: &Path) -> Result<String, Errno> {
+pub(crate) fn device_of(path: &Path) -> Result<String, Errno> {
     let stat = rustix::fs::statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
     Ok(format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor))
 }
@@ -171,10 +173,11 @@ pub(super) struct MountLine {
     pub(super) user: Option<u32>,
 }
 
-/// What the table of mounts says of a device number; `None` if it is not there (or `/proc` is not).
-pub(super) fn mount_line(device: &str) -> Option<MountLine> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    find_mount(&table, device)
+/// What the table of mounts of a process, or of this one, says of a device number; `None` if it is not there (or `/proc` is
+/// not).
+pub(super) fn mount_line(process: Option<Pid>, device: &str) -> Option<MountLine> {
+    let table = std::fs::read(table_of(process)).ok()?;
+    find_mount(&String::from_utf8_lossy(&table), device)
 }
 
 /// The fields of `proc_pid_mountinfo(5)`: third the device number, behind ` - ` type, source and options of the superblock.

@@ -96,18 +96,16 @@ impl Piece {
     }
 
     fn wait(&self) -> Option<&Fetched> {
-        let mut waiting = None;
-        loop {
-            if let Some(fetched) = self.fetched.get() {
-                return fetched.as_ref();
-            }
-            let guard = waiting.unwrap_or_else(|| self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-            if self.fetched.get().is_some() {
-                waiting = Some(guard);
-                continue;
-            }
-            waiting = Some(self.done.wait(guard).unwrap_or_else(PoisonError::into_inner));
+        if let Some(fetched) = self.fetched.get() {
+            return fetched.as_ref();
         }
+        self.figures.on_device(|| {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            while self.fetched.get().is_none() {
+                waiting = self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+        });
+        self.fetched.get().and_then(Option::as_ref)
     }
 
     /// The bytes of the range that it holds, waiting for them, and whether the file ends behind them; `None` where they are
@@ -257,7 +255,7 @@ impl Ahead {
         let pieces = state.covering(range);
         drop(state);
         if let Some(piece) = mine {
-            piece.fetch(file);
+            shared.about.figures.on_device(|| piece.fetch(file));
         }
         pieces
     }

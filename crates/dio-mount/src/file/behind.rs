@@ -140,7 +140,7 @@ impl Shared {
             let since = Instant::now();
             let partial = !state.pieces.front().is_some_and(Piece::is_full);
             state = self.write_some(state, partial);
-            self.about.figures.waited(Wait::Queue, since.elapsed());
+            self.about.figures.waited(Wait::Room, since.elapsed());
         }
         // Nothing pending begins behind the end of the source, so what is before it can be read there.
         let follows = match state.range() {

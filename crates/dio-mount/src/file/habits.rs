@@ -32,43 +32,37 @@ impl Habits {
         self.0[place].swap(piece, Ordering::Relaxed) == piece
     }
 
-    /// What to do with a read, and why. `None`: past the page cache, as it is the first of its kind.
-    pub(super) fn of_read(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Option<Event> {
+    /// Why a read goes past the page cache or through it; see [`through_cache`].
+    pub(super) fn of_read(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
         if range.end - range.start >= from {
-            return Some(Event::HybridLarge);
+            return Event::HybridLarge;
         }
         if stream {
-            return Some(Event::HybridStream);
+            return Event::HybridStream;
         }
         let reused = self.reuse(range);
         if has_pages(source, range) {
-            Some(Event::HybridResident)
+            Event::HybridResident
         } else if reused {
-            Some(Event::HybridReread)
+            Event::HybridReread
         } else {
-            None
+            Event::HybridFirst
         }
     }
 
     /// The same of a write. Small ones of what is in the page cache, or was used before, stay there: they are read or
     /// written again.
-    pub(super) fn of_write(
-        &self,
-        source: BorrowedFd<'_>,
-        range: &Range<u64>,
-        from: u64,
-        stream: bool,
-    ) -> Option<Event> {
+    pub(super) fn of_write(&self, source: BorrowedFd<'_>, range: &Range<u64>, from: u64, stream: bool) -> Event {
         match self.of_read(source, range, from, stream) {
-            Some(Event::HybridReread) => Some(Event::HybridSmall),
+            Event::HybridReread => Event::HybridSmall,
             other => other,
         }
     }
 }
 
 /// Whether the reason for a choice speaks for the page cache.
-pub(super) fn through_cache(event: Option<Event>) -> bool {
-    matches!(event, Some(Event::HybridResident | Event::HybridReread | Event::HybridSmall))
+pub(super) fn through_cache(event: Event) -> bool {
+    matches!(event, Event::HybridResident | Event::HybridReread | Event::HybridSmall)
 }
 
 /// Whether any page of the range is in the page cache.
@@ -88,13 +82,13 @@ mod tests {
         let file = tempfile::tempfile_in("/var/tmp").unwrap();
         let habits = Habits::default();
         let read = |range: Range<u64>, stream| habits.of_read(file.as_fd(), &range, 1 << 20, stream);
-        assert_eq!(read(0..4096, false), None);
-        assert_eq!(read(0..4096, false), Some(Event::HybridReread));
-        assert_eq!(read(1 << 20..(1 << 20) + 4096, true), Some(Event::HybridStream));
-        assert_eq!(read(0..1 << 20, false), Some(Event::HybridLarge));
+        assert_eq!(read(0..4096, false), Event::HybridFirst);
+        assert_eq!(read(0..4096, false), Event::HybridReread);
+        assert_eq!(read(1 << 20..(1 << 20) + 4096, true), Event::HybridStream);
+        assert_eq!(read(0..1 << 20, false), Event::HybridLarge);
         file.write_all_at(&[1; 4096], 64 << 10).unwrap();
-        assert_eq!(read(64 << 10..(64 << 10) + 10, false), Some(Event::HybridResident));
-        assert!(!through_cache(None) && !through_cache(Some(Event::HybridLarge)));
+        assert_eq!(read(64 << 10..(64 << 10) + 10, false), Event::HybridResident);
+        assert!(!through_cache(Event::HybridFirst) && !through_cache(Event::HybridLarge));
     }
 
     #[test]

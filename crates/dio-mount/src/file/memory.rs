@@ -133,6 +133,11 @@ impl Chunk {
         self.block().filled()
     }
 
+    /// Its size in bytes.
+    pub(super) fn room(&self) -> usize {
+        self.block().capacity()
+    }
+
     /// All of it, for writing.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         self.block.as_mut().expect("a chunk has its block until it is dropped").bytes_mut()

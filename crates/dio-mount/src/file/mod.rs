@@ -7,6 +7,7 @@
 //! | `descriptors` | the server's own opens of an inode |
 //! | `requests`, `operations` | reads, writes and syncs; everything else |
 //! | `ahead`, `behind`, `scatter` | read-ahead and write-behind, in order and out of order, with `changes` to know what is stale and `errors` to tell |
+//! | `turns` | writers of a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice for one request |
 //! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
@@ -26,6 +27,7 @@ mod scatter;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::HashMap;
 use std::io;
@@ -197,12 +199,21 @@ impl Files {
         }
     }
 
-    /// Writes all of `bytes`.
-    ///
-    /// # Errors
-    /// Those of `pwrite(2)`; or that of an earlier write that had been acknowledged, once for each handle.
-    pub fn write(&self, handle: u64, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
-        self.0.handle(handle)?.write(offset, bytes, how)
+    /// Writes all of `bytes` and gives their number, or the error, to `give`: in this thread, or, where the writers of a file
+    /// take turns, in that of another of them. The error is one of `pwrite(2)`, or that of an earlier write that had been
+    /// acknowledged, once for each handle.
+    pub fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+        give: impl FnOnce(Result<u32>) + Send + 'static,
+    ) {
+        match self.0.handle(handle) {
+            Ok(handle) => handle.write_in_turn(offset, bytes, how, give),
+            Err(errno) => give(Err(errno)),
+        }
     }
 
     /// A descriptor of the handle was closed: what was acknowledged is written now.
@@ -439,7 +450,7 @@ impl Inner {
             shared.drop_mapped();
         }
         if filled {
-            shared.about.figures.count(Event::BecameDirect, 0);
+            shared.about.figures.count(Event::DroppedCache, 0);
             self.common.kernel.drop_pages(shared.ino, 0..0);
         }
     }

@@ -76,14 +76,10 @@ impl Wish {
     /// What the kernel is told, but for `FOPEN_PASSTHROUGH`, which goes with the backing file. `unchanged` says that what the
     /// kernel has cached of the inode still is what the source holds.
     ///
-    /// With file locks the kernel lets in one writer of an inode at a time: that way those who wait occupy no thread of the
-    /// server, and other files go on.
+    /// With file locks too the kernel lets in all writers that make the file no longer: here it is seen who waits (`turns`).
     pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
         match way {
-            Way::Requests if !self.excludes_all() => {
-                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-            }
-            Way::Requests => FopenFlags::FOPEN_DIRECT_IO,
+            Way::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             Way::Cache | Way::Source => FopenFlags::empty(),
         }
@@ -137,17 +133,5 @@ mod tests {
         for flags in [OFlags::RDWR, OFlags::WRONLY, OFlags::RDONLY | OFlags::DIRECT] {
             assert_eq!(gather(flags, false), Way::Requests);
         }
-    }
-
-    #[test]
-    fn only_file_locks_leave_writers_to_the_kernel() {
-        let parallel = |mode, policy| {
-            let flags = Wish { policy, ..wish(mode, OFlags::RDWR) }.flags(Way::Requests, false);
-            assert!(flags.contains(FopenFlags::FOPEN_DIRECT_IO));
-            flags.contains(FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES)
-        };
-        assert!(parallel(Mode::Direct, LockPolicy::Range));
-        assert!(!parallel(Mode::Direct, LockPolicy::WholeFile));
-        assert!(parallel(Mode::Concurrent, LockPolicy::WholeFile));
     }
 }

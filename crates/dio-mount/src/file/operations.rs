@@ -12,6 +12,7 @@ use rustix::io::{Errno, Result};
 
 use super::descriptors::{Descriptors, open_for};
 use super::shared::{Handle, Routes, Shared, file_of};
+use crate::errno::errno_of;
 use crate::stats::Event;
 
 /// Bytes that the kernel copies at a time, so that others get at the file in between, and little of it is in the page cache.
@@ -178,8 +179,7 @@ fn with_pages_dropped<T>(
     let before = Picture::take(fd, size);
     let done = work(fd)?;
     if descriptors.is_writable() {
-        let errno = |error| Errno::from_io_error(&std::io::Error::from(error)).unwrap_or(Errno::IO);
-        write_back(fd, range.clone()).map_err(errno)?;
+        write_back(fd, range.clone()).map_err(errno_of)?;
     }
     if let Ok(before) = before {
         let size = rustix::fs::fstat(fd)?.st_size as u64;

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use dio::lock::waited_here;
 use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -34,13 +35,20 @@ pub struct How {
 struct Answer<'a, G> {
     figures: &'a FileStats,
     began: Instant,
+    /// How long the thread had waited for locks by then.
+    locked: Duration,
     give: G,
 }
 
 impl<G: FnOnce(Result<&[u8]>)> Answer<'_, G> {
-    fn bytes(self, class: Class, bytes: &[u8]) {
+    /// `waited`: for the device, to get at them.
+    fn bytes(self, class: Class, waited: bool, bytes: &[u8]) {
         (self.give)(Ok(bytes));
-        self.figures.read(class, bytes.len() as u64, self.began.elapsed());
+        let took = self.began.elapsed();
+        self.figures.read(class, bytes.len() as u64, took);
+        if waited {
+            self.figures.waited_for_device(took, self.locked);
+        }
     }
 
     fn fail(self, errno: Errno) {
@@ -54,7 +62,7 @@ impl Handle {
     /// mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let shared = &self.shared;
-        let answer = Answer { figures: &shared.about.figures, began: Instant::now(), give };
+        let answer = Answer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
         if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
             shared.about.figures.count(Event::BecameCached, 0);
         }
@@ -95,7 +103,7 @@ impl Handle {
             } else {
                 habits.of_read(source, range, from, self.ahead.is_stream(range))
             };
-            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, event)
+            (if through_cache(event) { Manner::Cached } else { Manner::Direct }, Some(event))
         } else {
             (self.wish.manner(), None)
         };
@@ -113,7 +121,7 @@ impl Handle {
             && (bytes.len() as u64 == len || last && ends_by(file, range.start + bytes.len() as u64))
         {
             answer.figures.count(Event::ReadAheadHit, bytes.len() as u64);
-            return answer.bytes(Class::Bounced, bytes);
+            return answer.bytes(Class::Bounced, false, bytes);
         }
         let figures = answer.figures;
         with_answer(len as usize, answer, |buffer| {
@@ -127,20 +135,24 @@ impl Handle {
             }
             if done == buffer.len() || at_end {
                 figures.count(Event::ReadAheadHit, done as u64);
-                return Ok((Class::Bounced, done));
+                return Ok((Class::Bounced, false, done));
             }
             let more = file.read_at(&mut buffer[done..], range.start + done as u64);
-            Ok((file.read_class().0, done + more.map_err(|error| error.errno())?))
+            Ok((file.read_class().0, true, done + more.map_err(|error| error.errno())?))
         });
     }
 
-    /// Writes all of `bytes`.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
-        let began = Instant::now();
+    /// Writes all of `bytes`, having been `blocked` for so long since they came.
+    pub(super) fn write(&self, offset: u64, bytes: &[u8], how: How, blocked: Duration) -> Result<u32> {
+        let (began, locked) = (Instant::now(), waited_here());
         let figures = &self.shared.about.figures;
         match self.write_by(offset, bytes, how) {
-            Ok(class) => {
-                figures.written(class, bytes.len() as u64, began.elapsed());
+            Ok((class, waited)) => {
+                let took = began.elapsed();
+                figures.written(class, bytes.len() as u64, blocked + took);
+                if waited {
+                    figures.waited_for_device(took, locked);
+                }
                 Ok(bytes.len() as u32)
             }
             Err(errno) => {
@@ -150,7 +162,8 @@ impl Handle {
         }
     }
 
-    fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<Class> {
+    /// Returns how most of the bytes travelled, and whether they waited for the device.
+    fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<(Class, bool)> {
         let shared = &self.shared;
         self.told()?;
         let routes = shared.routes();
@@ -171,13 +184,13 @@ impl Handle {
             if streams {
                 shared.scattered.wait_for(&(offset..end));
                 if from == offset && shared.take_in(&target, offset, bytes, most) {
-                    return Ok(Class::Bounced);
+                    return Ok((Class::Bounced, false));
                 }
             }
             if !self.wish.excludes_all() {
                 shared.make_way(&(offset..end));
                 if shared.scatter(&target, offset, bytes, most) {
-                    return Ok(Class::Bounced);
+                    return Ok((Class::Bounced, false));
                 }
             }
         }
@@ -187,7 +200,7 @@ impl Handle {
         let file = file_of(descriptors, mode, how.flags)?;
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
-        Ok(if mode == Manner::Cached { Class::Cached } else { file.write_class().0 })
+        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
     }
 
     /// Where a write goes. What is appended goes to the end as it is now, which the kernel does not know where the file has
@@ -216,7 +229,7 @@ impl Handle {
 
     /// Makes what was acknowledged durable.
     pub(super) fn sync(&self, data_only: bool) -> Result<()> {
-        let began = Instant::now();
+        let (began, locked) = (Instant::now(), waited_here());
         let shared = &self.shared;
         shared.settle();
         let routes = shared.routes();
@@ -227,7 +240,11 @@ impl Handle {
         drop(routes);
         let outcome = shared.errors.tell(&self.told);
         match outcome {
-            Ok(()) => shared.about.figures.synced(began.elapsed()),
+            Ok(()) => {
+                let took = began.elapsed();
+                shared.about.figures.synced(took);
+                shared.about.figures.waited_for_device(took, locked);
+            }
             Err(_) => shared.about.figures.error(Kind::Sync),
         }
         outcome
@@ -296,8 +313,8 @@ fn read_straight(file: &File, range: &Range<u64>, answer: Answer<'_, impl FnOnce
     let len = (range.end - range.start) as usize;
     with_answer(len, answer, |buffer| {
         let count = file.read_at(buffer, range.start).map_err(|error| error.errno())?;
-        let class = if file.mode() == Manner::Cached { Class::Cached } else { file.read_class().0 };
-        Ok((class, count))
+        let cached = file.mode() == Manner::Cached;
+        Ok((if cached { Class::Cached } else { file.read_class().0 }, !cached, count))
     });
 }
 
@@ -305,14 +322,14 @@ fn read_straight(file: &File, range: &Range<u64>, answer: Answer<'_, impl FnOnce
 fn with_answer<G: FnOnce(Result<&[u8]>)>(
     len: usize,
     answer: Answer<'_, G>,
-    read: impl FnOnce(&mut [u8]) -> Result<(Class, usize)>,
+    read: impl FnOnce(&mut [u8]) -> Result<(Class, bool, usize)>,
 ) {
     let mut answer = Some(answer);
     let lent = with_buffer(len, |buffer| {
         let outcome = read(buffer);
         let answer = answer.take().expect("it is given once");
         match outcome {
-            Ok((class, count)) => answer.bytes(class, &buffer[..count]),
+            Ok((class, waited, count)) => answer.bytes(class, waited, &buffer[..count]),
             Err(errno) => answer.fail(errno),
         }
     });

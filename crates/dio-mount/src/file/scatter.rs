@@ -206,7 +206,7 @@ impl Shared {
             return false;
         }
         self.scattered.enter(&range, most);
-        let Some(mut block) = writer.post.block(|waited| self.about.figures.waited(Wait::Queue, waited)) else {
+        let Some(mut block) = writer.post.block(|waited| self.about.figures.waited(Wait::Room, waited)) else {
             self.scattered.leave(&range);
             return false;
         };

@@ -22,6 +22,8 @@ use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::scatter::{Scattered, Writer};
+use super::turns::Turns;
+use crate::errno::errno_of;
 use crate::names::InodeId;
 use crate::options::{Live, Mode};
 use crate::stats::Event;
@@ -129,6 +131,7 @@ pub(super) struct Shared {
     pub(super) behind: Behind,
     pub(super) scattered: Scattered,
     pub(super) errors: Errors,
+    pub(super) turns: Turns,
     habits: OnceLock<Habits>,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
@@ -146,6 +149,7 @@ impl Shared {
             behind: Behind::default(),
             scattered: Scattered::default(),
             errors: Errors::default(),
+            turns: Turns::default(),
             habits: OnceLock::new(),
             known_end: AtomicU64::new(0),
         }
@@ -245,11 +249,9 @@ impl Shared {
 
 /// Writes back what is dirty and drops the pages that were not in the picture; returns the bytes that went.
 fn drop_pages(descriptors: &Descriptors, picture: Option<&Picture>) -> Result<u64> {
-    let errno =
-        |error: dio::residency::ResidencyError| Errno::from_io_error(&std::io::Error::from(error)).unwrap_or(Errno::IO);
     let fd = descriptors.base();
-    let length = length_of(fd).map_err(errno)?;
-    write_back(fd, 0..i64::MAX as u64).map_err(errno)?;
+    let length = length_of(fd).map_err(errno_of)?;
+    write_back(fd, 0..i64::MAX as u64).map_err(errno_of)?;
     let pages = picture.map_or(0, |picture| picture.drop_new(fd, 0..length).unwrap_or(0));
     Ok(pages * rustix::param::page_size() as u64)
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, StatxFlags, openat, statx};
 use rustix::io::Errno;
 
-use super::{RunError, errno_of};
+use super::RunError;
+use crate::errno::errno_of;
 
 /// A directory that is to be mounted over itself.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Directory {
 impl Directory {
     fn open(given: &Path) -> Result<Directory, RunError> {
         let failed = |errno| RunError::Directory { path: given.to_owned(), errno };
-        let path = std::fs::canonicalize(given).map_err(|error| failed(errno_of(&error)))?;
+        let path = std::fs::canonicalize(given).map_err(|error| failed(errno_of(error)))?;
         if path.parent().is_none() {
             return Err(RunError::Root);
         }
@@ -53,7 +54,7 @@ impl Directory {
     }
 
     /// The one before it in the list that is the same directory by another path.
-    pub(super) fn twin(&self) -> Option<usize> {
+    pub fn twin(&self) -> Option<usize> {
         self.twin
     }
 

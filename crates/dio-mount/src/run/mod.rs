@@ -21,7 +21,6 @@ mod line;
 mod namespace;
 
 use std::ffi::OsStr;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +28,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::Options;
+use crate::control;
+use crate::errno::errno_of;
 
 pub use directory::{Directory, directories};
 pub use line::Line;
@@ -105,10 +106,6 @@ fn words(errno: &Errno) -> String {
     dio::file::words(*errno)
 }
 
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// Takes this process, which must have one thread, to mounts of its own: `directories`, each served by the server at the
 /// other end of `line`. The working directory is then that of the same name, through the mount where it lies in one.
 ///
@@ -126,7 +123,7 @@ pub fn enter(directories: &[Directory], options: &Options, line: &Line) -> Resul
     let inside = |path: &PathBuf| directories.iter().any(|directory| path.starts_with(directory.path()));
     if let Some(path) = here.filter(inside) {
         std::env::set_current_dir(&path)
-            .map_err(|error| RunError::WorkingDirectory { path, errno: errno_of(&error) })?;
+            .map_err(|error| RunError::WorkingDirectory { path, errno: errno_of(error) })?;
     }
     Ok(owner)
 }
@@ -136,7 +133,8 @@ fn mount(directory: &Directory, options: &Options, owner: Owner, line: &Line) ->
     let device = device::open()?;
     device::mount(&device, directory, options, owner)?;
     let path = directory.path().to_owned();
-    line.send(&message(owner, &path), &[directory.source(), &device]).map_err(RunError::Server)?;
+    let number = control::device_of(&path).map_err(|errno| RunError::Mount { path: path.clone(), errno })?;
+    line.send(&message(owner, &number, &path), &[directory.source(), &device]).map_err(RunError::Server)?;
     // From here on the server alone holds the connection.
     drop(device);
     match line.receive().map_err(RunError::Server)? {
@@ -161,13 +159,14 @@ fn bind(twin: &Directory, directory: &Directory) -> Result<(), RunError> {
 /// The server's answer when it serves a directory; any other says why it does not.
 const SERVED: &[u8] = b"served";
 
-/// What the server needs to know of a directory: first byte the owner of the mounts, then the path.
-fn message(owner: Owner, path: &Path) -> Vec<u8> {
-    let first = match owner {
-        Owner::System => b's',
-        Owner::User => b'u',
+/// What the server needs to know of a directory: first byte the owner of the mounts, then the device number and the path, which
+/// begins with the first slash.
+fn message(owner: Owner, number: &str, path: &Path) -> Vec<u8> {
+    let first: &[u8] = match owner {
+        Owner::System => b"s",
+        Owner::User => b"u",
     };
-    std::iter::once(first).chain(path.as_os_str().as_bytes().iter().copied()).collect()
+    [first, number.as_bytes(), path.as_os_str().as_bytes()].concat()
 }
 
 /// A directory that the server is to serve.
@@ -175,6 +174,8 @@ fn message(owner: Owner, path: &Path) -> Vec<u8> {
 pub struct Request {
     /// Where it is mounted, in the namespace of the command.
     pub path: PathBuf,
+    /// The device number of the mount, `MAJ:MIN`.
+    pub number: String,
     /// The directory below the mount, open as `O_PATH`.
     pub source: OwnedFd,
     /// The connection: `/dev/fuse`, mounted and not yet initialised.
@@ -206,12 +207,14 @@ pub fn receive<T>(line: &Line, mut start: impl FnMut(Request) -> Result<T, Strin
 }
 
 fn request(text: &[u8], descriptors: Vec<OwnedFd>) -> rustix::io::Result<Request> {
-    let (first, path) = text.split_first().ok_or(Errno::PROTO)?;
+    let (first, rest) = text.split_first().ok_or(Errno::PROTO)?;
+    let (number, path) = rest.split_at(rest.iter().position(|byte| *byte == b'/').ok_or(Errno::PROTO)?);
+    let number = String::from_utf8(number.to_vec()).map_err(|_| Errno::PROTO)?;
     let owner = match first {
         b's' => Owner::System,
         b'u' => Owner::User,
         _ => return Err(Errno::PROTO),
     };
     let [source, device] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| Errno::PROTO)?;
-    Ok(Request { path: PathBuf::from(OsStr::from_bytes(path)), source, device, owner })
+    Ok(Request { path: PathBuf::from(OsStr::from_bytes(path)), number, source, device, owner })
 }

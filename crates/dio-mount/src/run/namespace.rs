@@ -4,7 +4,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
 
-use super::{RunError, errno_of};
+use super::RunError;
+use crate::errno::errno_of;
 
 /// Whose the private mounts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,13 +36,13 @@ pub(super) fn enter() -> Result<Owner, RunError> {
 }
 
 fn unshare(user: bool) -> Result<(), Errno> {
-    dio::sys::unshare_mounts(user).map_err(|error| errno_of(&error))
+    dio::sys::unshare_mounts(user).map_err(errno_of)
 }
 
 /// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no setgroups).
 fn map(user: u32, group: u32) -> Result<(), RunError> {
     let write = |file: &'static str, text: String| {
-        std::fs::write(file, text).map_err(|error| RunError::Map { file, errno: errno_of(&error) })
+        std::fs::write(file, text).map_err(|error| RunError::Map { file, errno: errno_of(error) })
     };
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;

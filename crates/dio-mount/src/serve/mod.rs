@@ -21,7 +21,7 @@ use rustix::io::{Errno, Result};
 use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
-use crate::stats::{Operation, Stats, Timer};
+use crate::stats::{Operation, Stats, Timer, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
 
 /// Largest write, and largest read, of one request.
@@ -161,6 +161,10 @@ impl Filesystem for Mount {
 
     fn destroy(&mut self) {
         self.files.settle_all();
+    }
+
+    fn queued(&self) {
+        self.stats.was_blocked(Wait::Queue);
     }
 
     fn lookup(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -335,13 +339,15 @@ impl Filesystem for Mount {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let mut timer = self.stats.begin(Operation::Write);
+        let mut timer = self.stats.begin_long(Operation::Write);
         let how = How {
             flags: flags_of(open.0),
             cache: flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             kill_privileges: flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
-        answer!(timer, reply, self.files.write(handle.0, offset, bytes, how), written => reply.written(written));
+        self.files.write(handle.0, offset, bytes, how, move |written| {
+            answer!(timer, reply, written, written => reply.written(written));
+        });
     }
 
     fn flush(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -15,6 +15,7 @@ use rustix::process::{geteuid, getgid, getuid};
 
 use super::table::KIND;
 use super::{MountError, Place, flags};
+use crate::errno::errno_of;
 use crate::options::Options;
 
 const DEVICE: &str = "/dev/fuse";
@@ -68,7 +69,7 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
 fn by_fusermount(place: &Place, options: &Options) -> Result<OwnedFd, MountError> {
     let list = flags::for_users(options)?;
     let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
-    let (ours, theirs) = UnixStream::pair().map_err(|error| failed(errno_of(&error)))?;
+    let (ours, theirs) = UnixStream::pair().map_err(|error| failed(errno_of(error)))?;
     let said = fusermount(|command| {
         let theirs = theirs.try_clone()?;
         command.args(["-o", &list, "--"]).arg(&place.mountpoint);
@@ -105,10 +106,10 @@ fn fusermount(mut prepare: impl FnMut(&mut Command) -> io::Result<()>) -> Result
     for program in FUSERMOUNT {
         let mut command = Command::new(program);
         command.env("LC_ALL", "C").stdout(Stdio::null()).stderr(Stdio::piped());
-        prepare(&mut command).map_err(|error| errno_of(&error))?;
+        prepare(&mut command).map_err(errno_of)?;
         match command.output() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            other => return other.map_err(|error| errno_of(&error)),
+            other => return other.map_err(errno_of),
         }
     }
     Err(Errno::NOENT)
@@ -135,8 +136,4 @@ fn received(socket: &UnixStream) -> Result<OwnedFd, Errno> {
         _ => None,
     });
     passed.ok_or(Errno::PROTO)
-}
-
-fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

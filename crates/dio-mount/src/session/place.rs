@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::MountError;
 use super::table::{self, KIND};
+use crate::errno::errno_of;
 
 /// A directory to serve and one to mount it on, both open. They may be the same.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ fn unsuitable(mountpoint: &Path, errno: Errno) -> MountError {
 
 /// Opens a directory and finds its name without links.
 fn directory(path: &Path) -> Result<(OwnedFd, PathBuf), Errno> {
-    let name = path.canonicalize().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let name = path.canonicalize().map_err(errno_of)?;
     let fd = open(&name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok((fd, name))
 }
@@ -113,7 +114,7 @@ fn up(fd: impl AsFd) -> Result<OwnedFd, Errno> {
 pub(super) fn name_of_mountpoint(path: &Path) -> Result<PathBuf, Errno> {
     let errno = match path.canonicalize() {
         Ok(name) => return Ok(name),
-        Err(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        Err(error) => errno_of(error),
     };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(errno) };
     if errno == Errno::NOENT || rustix::fs::readlinkat(CWD, path, Vec::new()).is_ok() {

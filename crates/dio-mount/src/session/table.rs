@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dev, makedev};
+use rustix::process::Pid;
 
 /// The type of dio's mounts in the table.
 pub const KIND: &str = "fuse.dio";
@@ -33,8 +34,29 @@ pub struct Entry {
 /// # Errors
 /// `/proc` is not there.
 pub fn mounts() -> io::Result<Vec<Entry>> {
-    let table = fs::read("/proc/self/mountinfo")?;
+    mounts_of(None)
+}
+
+/// All mounts that a process can see.
+///
+/// # Errors
+/// There is no such process, or no `/proc`.
+pub(crate) fn mounts_of(process: Option<Pid>) -> io::Result<Vec<Entry>> {
+    let table = fs::read(table_of(process))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
+}
+
+/// The table of mounts that a process, or this one, can see.
+pub(crate) fn table_of(process: Option<Pid>) -> String {
+    process.map_or_else(|| "/proc/self/mountinfo".to_owned(), |pid| format!("/proc/{}/mountinfo", pid.as_raw_nonzero()))
+}
+
+/// The mount on which `path`, an absolute name without links, lies.
+pub(crate) fn holding(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
+    let at = mounts.iter().map(|entry| &entry.at).filter(|at| path.starts_with(at));
+    // All of them are on one way down, so the longest is the last.
+    let at = at.max_by_key(|at| at.components().count())?.clone();
+    top(mounts, &at)
 }
 
 /// What is mounted on `path`, an absolute name without links: of several the one on top.
@@ -53,7 +75,7 @@ fn top(mounts: Vec<Entry>, path: &Path) -> Option<Entry> {
 }
 
 /// `36 35 98:0 /root /at options tag:1 - type source options`.
-fn entry(line: &[u8]) -> Option<Entry> {
+pub(crate) fn entry(line: &[u8]) -> Option<Entry> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = number(fields.next()?)?;
     let parent = number(fields.next()?)?;
@@ -118,7 +140,10 @@ mod tests {
             vec![line(30, 1, "/a", "x"), line(42, 41, "/a", "z"), line(41, 30, "/a", "y"), line(50, 42, "/a/b", "w")];
         assert_eq!(top(table.clone(), Path::new("/a")).unwrap().kind, "z");
         assert_eq!(top(table.clone(), Path::new("/a/b")).unwrap().kind, "w");
-        assert_eq!(top(table, Path::new("/b")), None);
+        assert_eq!(top(table.clone(), Path::new("/b")), None);
+        assert_eq!(holding(table.clone(), Path::new("/a/b/c")).unwrap().kind, "w");
+        assert_eq!(holding(table.clone(), Path::new("/a/bc")).unwrap().kind, "z");
+        assert_eq!(holding(table, Path::new("/b")), None);
     }
 
     #[test]

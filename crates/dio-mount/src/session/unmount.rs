@@ -9,6 +9,7 @@ use rustix::mount::UnmountFlags;
 
 use super::table::{self, Entry, KIND};
 use super::{MountError, kernel, place};
+use crate::errno::errno_of;
 
 /// How thoroughly to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,19 +33,19 @@ impl Unmounter {
     /// # Errors
     /// It is busy (not with [`Unmount::Lazy`]), or another file system lies over it.
     pub fn unmount(&self, how: Unmount) -> Result<(), MountError> {
-        let mounts = table::mounts().map_err(|error| self.failed(&error))?;
+        let mounts = table::mounts().map_err(|error| self.failed(error))?;
         if !mounts.iter().any(|mount| mount.device == self.device && mount.at == self.mountpoint) {
             return Ok(());
         }
-        match table::mounted_on(&self.mountpoint).map_err(|error| self.failed(&error))? {
+        match table::mounted_on(&self.mountpoint).map_err(|error| self.failed(error))? {
             Some(top) if top.device == self.device => take_down(&self.mountpoint, how),
             Some(top) => Err(MountError::NotOurs { path: self.mountpoint.clone(), kind: top.kind }),
             None => Ok(()),
         }
     }
 
-    fn failed(&self, error: &io::Error) -> MountError {
-        MountError::unmount(&self.mountpoint, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    fn failed(&self, error: io::Error) -> MountError {
+        MountError::unmount(&self.mountpoint, errno_of(error))
     }
 }
 
@@ -55,7 +56,7 @@ impl Unmounter {
 pub fn find(path: &Path) -> Result<Entry, MountError> {
     let failed = |errno| MountError::unmount(path, errno);
     let name = place::name_of_mountpoint(path).map_err(failed)?;
-    let top = table::mounted_on(&name).map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    let top = table::mounted_on(&name).map_err(|error| failed(errno_of(error)))?;
     match top {
         Some(mount) if mount.kind == KIND => Ok(mount),
         Some(mount) => Err(MountError::NotOurs { path: name, kind: mount.kind }),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dio::lock::LockStats;
+use dio::lock::{LockStats, waited_here};
 use dio::{Class, Counters, File};
 
 use super::figures::{Counts, Figures};
@@ -102,6 +102,20 @@ impl FileStats {
     pub fn waited(&self, wait: Wait, duration: Duration) {
         self.cells.counts.waits.add(wait, 1);
         self.cells.counts.waited.add(wait, nanos(duration));
+    }
+
+    /// Does what waits for the device, and counts that, without the time that it waits for locks.
+    pub fn on_device<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (since, locked) = (Instant::now(), waited_here());
+        let done = work();
+        self.waited_for_device(since.elapsed(), locked);
+        done
+    }
+
+    /// A request of this thread waited for the device, all of the time but for what it waited for locks, which had come to
+    /// `locked` ([`waited_here`]) when it began.
+    pub fn waited_for_device(&self, took: Duration, locked: Duration) {
+        self.waited(Wait::Device, took.saturating_sub(waited_here().saturating_sub(locked)));
     }
 
     /// Bytes that did not pass through an attached source, by class and reason (for what reads and writes by descriptor).

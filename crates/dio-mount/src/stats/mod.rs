@@ -11,7 +11,7 @@
 //!                                                                by class; dropped together with the file
 //!         figures.read(Class::Direct, bytes, latency);           each request of a program: read, written, synced, error
 //!         figures.count(Event::ReadAheadHit, bytes);             what else happened
-//!         figures.waited(Wait::Queue, duration);                 waits that the dio::File does not know of
+//!         figures.waited(Wait::Room, duration);                  waits that the dio::File does not know of
 //! names   stats.gauge(Gauge::Inodes, move || names.known());     what is asked when a snapshot is taken
 //! ```
 //!
@@ -29,8 +29,9 @@ mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -56,6 +57,8 @@ const ERRNOS: usize = 256;
 
 type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
 
+type Tell = Box<dyn Fn(Errno) + Send + Sync>;
+
 /// Everything that is counted of one mount.
 pub struct Stats {
     began: Instant,
@@ -63,11 +66,14 @@ pub struct Stats {
     started: u64,
     about: Mutex<BTreeMap<String, String>>,
     latencies: Recorder,
+    /// Timers that run.
+    in_hand: AtomicU64,
     errnos: Box<[AtomicU64]>,
     book: Arc<Book>,
     /// Waits that belong to no file.
     loose: figures::Counts,
     gauges: Mutex<Vec<(Gauge, Ask)>>,
+    first_error: OnceLock<Tell>,
 }
 
 impl fmt::Debug for Stats {
@@ -86,10 +92,12 @@ impl Stats {
             started: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             about: Mutex::default(),
             latencies: Recorder::new(),
+            in_hand: AtomicU64::new(0),
             errnos: (0..ERRNOS).map(|_| AtomicU64::new(0)).collect(),
             book: Book::new(began, KEPT),
             loose: figures::Counts::default(),
             gauges: Mutex::default(),
+            first_error: OnceLock::new(),
         })
     }
 
@@ -100,10 +108,15 @@ impl Stats {
 
     /// A request has arrived. Its latency is recorded when the timer is dropped.
     pub fn begin(&self, operation: Operation) -> Timer<'_> {
-        Timer { stats: self, operation, began: Instant::now(), failed: false }
+        Timing::new(self, operation)
     }
 
-    /// A request was answered by other means than a [`Timer`]: where it is not answered by the function that took it in.
+    /// The same of a request that another function, or thread, may answer than the one that took it in.
+    pub fn begin_long(self: &Arc<Self>, operation: Operation) -> LongTimer {
+        Timing::new(Arc::clone(self), operation)
+    }
+
+    /// A request was answered that had no [`Timer`].
     pub fn record(&self, operation: Operation, took: Duration, error: Option<Errno>) {
         self.latencies.record(operation, took, error.is_some());
         if let Some(errno) = error {
@@ -113,7 +126,16 @@ impl Stats {
 
     fn count_errno(&self, errno: Errno) {
         let number = usize::try_from(errno.raw_os_error()).unwrap_or(0).min(ERRNOS - 1);
-        self.errnos[number].fetch_add(1, Ordering::Relaxed);
+        if self.errnos[number].fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(tell) = self.first_error.get()
+        {
+            tell(errno);
+        }
+    }
+
+    /// Has `tell` called with each error number when it is counted for the first time. Only the first call of this counts.
+    pub fn on_first_error(&self, tell: impl Fn(Errno) + Send + Sync + 'static) {
+        let _ = self.first_error.set(Box::new(tell));
     }
 
     /// The figures of an inode, for as long as it is open. `path` is how it was opened; of an inode that is open already it
@@ -126,6 +148,16 @@ impl Stats {
     pub fn waited(&self, wait: Wait, duration: Duration) {
         self.loose.waits.add(wait, 1);
         self.loose.waited.add(wait, nanos(duration));
+    }
+
+    /// A request was blocked as [`Stats::waited`] says, nobody knows how long.
+    pub fn was_blocked(&self, wait: Wait) {
+        self.loose.waits.add(wait, 1);
+    }
+
+    /// Requests that have a [`Timer`] and are not yet answered.
+    pub fn in_hand(&self) -> u64 {
+        self.in_hand.load(Ordering::Relaxed)
     }
 
     /// From now on every snapshot asks this. Several answers for one gauge are added up. It must not ask for a
@@ -160,6 +192,7 @@ impl Stats {
         self.loose.add_to(&mut snapshot.total);
         snapshot.open_files = reading.open;
         snapshot.files = reading.files;
+        snapshot.gauges.insert(Gauge::Requests.name().to_owned(), self.in_hand());
         for (gauge, ask) in self.gauges.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             *snapshot.gauges.entry(gauge.name().to_owned()).or_default() += ask();
         }
@@ -171,14 +204,25 @@ impl Stats {
 /// A request in hand.
 #[derive(Debug)]
 #[must_use = "the latency is recorded when this is dropped"]
-pub struct Timer<'a> {
-    stats: &'a Stats,
+pub struct Timing<S: Deref<Target = Stats>> {
+    stats: S,
     operation: Operation,
     began: Instant,
     failed: bool,
 }
 
-impl Timer<'_> {
+/// A request that is answered by the function that took it in.
+pub type Timer<'a> = Timing<&'a Stats>;
+
+/// A request that is answered elsewhere.
+pub type LongTimer = Timing<Arc<Stats>>;
+
+impl<S: Deref<Target = Stats>> Timing<S> {
+    fn new(stats: S, operation: Operation) -> Timing<S> {
+        stats.in_hand.fetch_add(1, Ordering::Relaxed);
+        Timing { stats, operation, began: Instant::now(), failed: false }
+    }
+
     /// The request failed, for this reason.
     pub fn fail(&mut self, errno: Errno) {
         self.failed = true;
@@ -198,9 +242,10 @@ impl Timer<'_> {
     }
 }
 
-impl Drop for Timer<'_> {
+impl<S: Deref<Target = Stats>> Drop for Timing<S> {
     fn drop(&mut self) {
         self.stats.latencies.record(self.operation, self.began.elapsed(), self.failed);
+        self.stats.in_hand.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -166,15 +166,17 @@ pub enum Wait {
     File,
     /// The lock of a range of bytes.
     Range,
-    /// A place in the queue of requests: all requests in flight, or all threads or write-behind in use.
+    /// The request queue: a thread of the server, while all were busy. How long is not known.
     Queue,
-    /// The device: a transfer that a program waits for, none of which was read ahead.
+    /// Room among the bytes that are acknowledged and not yet written.
+    Room,
+    /// The device: a transfer past the page cache, or a sync, that a program waits for.
     Device,
 }
 
 impl Wait {
     /// All of them, in the order of the tables.
-    pub const ALL: [Wait; 4] = [Wait::File, Wait::Range, Wait::Queue, Wait::Device];
+    pub const ALL: [Wait; 5] = [Wait::File, Wait::Range, Wait::Queue, Wait::Room, Wait::Device];
 
     /// The word for it in reports.
     pub fn name(self) -> &'static str {
@@ -182,6 +184,7 @@ impl Wait {
             Wait::File => "file",
             Wait::Range => "range",
             Wait::Queue => "queue",
+            Wait::Room => "room",
             Wait::Device => "device",
         }
     }
@@ -206,6 +209,8 @@ pub enum Event {
     HybridLarge,
     /// Served by the hybrid mode past the page cache: the request continues a stream.
     HybridStream,
+    /// Served by the hybrid mode past the page cache: it is small, and nothing like it has been seen lately.
+    HybridFirst,
     /// Served by the hybrid mode through the page cache: the request is small.
     HybridSmall,
     /// Served by the hybrid mode through the page cache: its pages are there already.
@@ -218,11 +223,14 @@ pub enum Event {
     BecameCached,
     /// The file was flushed, its pages were dropped and its I/O is direct again; the bytes that were dropped.
     BecameDirect,
+    /// The kernel was asked to drop its cache of the mount, with the last mapping or cached handle that has filled it; how much
+    /// that is the kernel does not tell.
+    DroppedCache,
 }
 
 impl Event {
     /// All of them, in the order of the tables.
-    pub const ALL: [Event; 14] = [
+    pub const ALL: [Event; 16] = [
         Event::Extend,
         Event::ReadAhead,
         Event::ReadAheadHit,
@@ -231,12 +239,14 @@ impl Event {
         Event::WriteBehindWritten,
         Event::HybridLarge,
         Event::HybridStream,
+        Event::HybridFirst,
         Event::HybridSmall,
         Event::HybridResident,
         Event::HybridReread,
         Event::HybridShared,
         Event::BecameCached,
         Event::BecameDirect,
+        Event::DroppedCache,
     ];
 
     /// The word for it in reports.
@@ -250,12 +260,14 @@ impl Event {
             Event::WriteBehindWritten => "write_behind_written",
             Event::HybridLarge => "hybrid_large",
             Event::HybridStream => "hybrid_stream",
+            Event::HybridFirst => "hybrid_first",
             Event::HybridSmall => "hybrid_small",
             Event::HybridResident => "hybrid_resident",
             Event::HybridReread => "hybrid_reread",
             Event::HybridShared => "hybrid_shared",
             Event::BecameCached => "became_cached",
             Event::BecameDirect => "became_direct",
+            Event::DroppedCache => "dropped_cache",
         }
     }
 }
@@ -273,19 +285,22 @@ pub enum Gauge {
     BlockMemory,
     /// Bytes acknowledged and not yet written.
     WriteBehindPending,
-    /// Requests in hand.
+    /// Requests that the server has taken and not yet answered.
     Requests,
+    /// Requests that lie in the kernel's queue, since no thread of the server has taken them yet.
+    Queued,
 }
 
 impl Gauge {
     /// All of them, in the order of the tables.
-    pub const ALL: [Gauge; 6] = [
+    pub const ALL: [Gauge; 7] = [
         Gauge::Inodes,
         Gauge::Handles,
         Gauge::InodeMemory,
         Gauge::BlockMemory,
         Gauge::WriteBehindPending,
         Gauge::Requests,
+        Gauge::Queued,
     ];
 
     /// The word for it in reports.
@@ -297,6 +312,7 @@ impl Gauge {
             Gauge::BlockMemory => "block_memory_bytes",
             Gauge::WriteBehindPending => "write_behind_pending_bytes",
             Gauge::Requests => "requests_in_hand",
+            Gauge::Queued => "requests_queued",
         }
     }
 }

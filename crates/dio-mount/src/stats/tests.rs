@@ -6,6 +6,19 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
+fn each_error_is_told_when_it_is_first_seen() {
+    let stats = Stats::new();
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    stats.record(Operation::Read, Duration::ZERO, Some(Errno::IO));
+    stats.on_first_error(move |errno| list.lock().unwrap().push(errno));
+    for errno in [Errno::IO, Errno::MFILE, Errno::NOENT, Errno::MFILE, Errno::NOENT] {
+        stats.record(Operation::Open, Duration::ZERO, Some(errno));
+    }
+    assert_eq!(*told.lock().unwrap(), [Errno::MFILE, Errno::NOENT]);
+}
+
+#[test]
 fn a_timer_records_when_it_is_dropped() {
     let stats = Stats::new();
     let mut timer = stats.begin(Operation::Lookup);
@@ -31,7 +44,13 @@ fn gauges_are_asked_each_time() {
     stats.gauge(Gauge::Inodes, || 100);
     assert_eq!(stats.snapshot().gauges["inodes"], 103);
     inodes.store(5, Ordering::Relaxed);
-    assert_eq!(stats.snapshot().gauges, BTreeMap::from([("inodes".to_owned(), 105)]));
+    let timer = stats.begin(Operation::Read);
+    let told = |requests| BTreeMap::from([("inodes".to_owned(), 105), ("requests_in_hand".to_owned(), requests)]);
+    assert_eq!(stats.snapshot().gauges, told(1));
+    let long = stats.begin_long(Operation::Write);
+    drop(timer);
+    std::thread::scope(|scope| scope.spawn(|| drop(long)).join().unwrap());
+    assert_eq!(stats.snapshot().gauges, told(0));
 }
 
 #[test]

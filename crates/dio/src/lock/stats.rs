@@ -1,5 +1,6 @@
 //! How often a file's lock was taken and waited for, by class of request.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -70,6 +71,15 @@ impl LockStats {
     }
 }
 
+thread_local! {
+    static WAITED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// How long this thread has waited for locks since it began: the difference around a call says what of its time was that.
+pub fn waited_here() -> Duration {
+    WAITED.get()
+}
+
 /// The live counters of one class.
 #[derive(Debug, Default)]
 struct Counter {
@@ -96,6 +106,7 @@ impl Counters {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         let counter = &self.0[class as usize];
         counter.wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+        WAITED.set(WAITED.get() + waited);
     }
 
     pub(super) fn snapshot(&self) -> LockStats {

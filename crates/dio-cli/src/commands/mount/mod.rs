@@ -80,6 +80,8 @@ mod status {
     pub(crate) const FAILED: u8 = 32;
 }
 
+pub(crate) use notice::Notices;
+pub(crate) use server::commands;
 pub(crate) use status::{FAILED, SYSTEM, USAGE};
 
 impl MountArgs {

@@ -6,6 +6,11 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+use dio_mount::stats::Stats;
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Tells the service manager that waits for it (`sd_notify(3)`); without one it is nothing.
 pub(super) fn service_manager(state: &str) {
@@ -29,7 +34,7 @@ fn send(socket: &OsStr, message: &[u8]) -> io::Result<()> {
 
 /// Where messages go.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Notices {
+pub(crate) enum Notices {
     /// To standard error, behind the name of the command.
     Terminal(&'static str),
     /// To the system log, `syslog(3)`.
@@ -39,15 +44,40 @@ pub(super) enum Notices {
 impl Notices {
     /// Tells something that an administrator should know.
     pub(super) fn tell(self, message: &str) {
-        match self {
-            Notices::Terminal(name) => eprintln!("{name}: {message}"),
-            Notices::Log => {
+        self.tell_through(UnixDatagram::unbound().ok().as_ref(), message);
+    }
+
+    fn tell_through(self, socket: Option<&UnixDatagram>, message: &str) {
+        match (self, socket) {
+            (Notices::Terminal(name), _) => eprintln!("{name}: {message}"),
+            (Notices::Log, Some(socket)) => {
                 // Facility daemon (3), severity warning (4), as RFC 3164 packs them.
                 let line = format!("<{}>dio[{}]: {message}", 3 << 3 | 4, std::process::id());
                 // There is no other place left to tell that there is no log.
-                let _ = send(OsStr::new("/dev/log"), line.as_bytes());
+                let _ = address(OsStr::new("/dev/log")).and_then(|log| socket.send_to_addr(line.as_bytes(), &log));
             }
+            (Notices::Log, None) => {}
         }
+    }
+
+    /// Tells it once when a mount's server runs out of descriptors: programs only see that they cannot open files.
+    pub(crate) fn watch_descriptors(self, stats: &Stats, mountpoint: &Path) {
+        // When it comes to that, no socket could be made any more.
+        let (socket, at) = (UnixDatagram::unbound().ok(), mountpoint.display().to_string());
+        stats.on_first_error(move |errno| {
+            let why = match errno {
+                Errno::MFILE => {
+                    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+                    format!(
+                        "the server may have {limit} descriptors, and needs two or three for each open file; raise the \
+                         hard limit (ulimit -Hn, LimitNOFILE= of systemd) and mount again"
+                    )
+                }
+                Errno::NFILE => "the system has no descriptors left (sysctl fs.file-max)".to_owned(),
+                _ => return,
+            };
+            self.tell_through(socket.as_ref(), &format!("{at}: files cannot be opened: {why}"));
+        });
     }
 }
 

@@ -3,10 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread;
 
 use dio_mount::control::{self, Commands, Control, Exports};
+use dio_mount::options::Live;
 use dio_mount::session::{Place, Unmount, Unmounter};
+use dio_mount::stats::Stats;
 use dio_mount::{MountError, Mounted, Options};
 use rustix::fs::Mode;
 use signal_hook::low_level::pipe;
@@ -26,6 +29,7 @@ pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports:
     let mounted = dio_mount::mount(place, options)?;
     let (session, unmounter) = (&mounted.session, mounted.session.unmounter());
     let notices = if args.started { Notices::Log } else { Notices::Terminal(args.name()) };
+    notices.watch_descriptors(&mounted.stats, session.mountpoint());
     let begin = || {
         let control = listen(args, &mounted, exports)?;
         if args.verbose {
@@ -51,16 +55,22 @@ pub(super) fn serve(args: &MountArgs, place: &Place, options: &Options, exports:
     })
 }
 
-/// Lets other programs ask and change the mount. It can do without unless somebody asked for statistics.
-fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
-    let (told, changed) = (mounted.live.clone(), mounted.live.clone());
+/// What other programs can ask of a mount with these settings.
+pub(crate) fn commands(live: &Live, stats: &Arc<Stats>) -> Commands {
+    let (told, changed, stats) = (live.clone(), live.clone(), Arc::clone(stats));
     let set = move |text: &str| {
         let settings = parse_change(text, &changed.get()).map_err(|error| error.to_string())?;
+        stats.describe("mode", settings.rules.default.name());
         changed.set(settings);
         Ok(())
     };
-    let commands = Commands { settings: Box::new(move || text_of(&told.get())), set: Box::new(set) };
-    match control::start(mounted.session.mountpoint(), &mounted.stats, commands, exports) {
+    Commands { settings: Box::new(move || text_of(&told.get())), set: Box::new(set) }
+}
+
+/// Lets other programs ask and change the mount. It can do without unless somebody asked for statistics.
+fn listen(args: &MountArgs, mounted: &Mounted, exports: &Exports) -> Result<Option<Control>, Failure> {
+    match control::start(mounted.session.mountpoint(), &mounted.stats, commands(&mounted.live, &mounted.stats), exports)
+    {
         Ok(control) => Ok(Some(control)),
         Err(error) if *exports == Exports::default() => {
             if args.verbose {

@@ -8,9 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
+use dio_mount::control::Exports;
 use dio_mount::run::{Directory, Line, RunError};
 use rustix::io::Errno;
 
+use super::mount::options::{self, Origin};
 use crate::quote::{quoted, words};
 
 pub use server::{ServerArgs, serve};
@@ -65,10 +67,14 @@ pub fn run(args: RunArgs) -> ExitCode {
 
 /// Mounts the directories for this process.
 fn prepare(text: &str, directories: &[PathBuf]) -> Result<(), String> {
-    let options = super::mount::options::parse(text).map_err(|error| error.to_string())?;
+    let given = options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
     let directories = dio_mount::run::directories(directories).map_err(|error| error.to_string())?;
+    let mounts = directories.iter().filter(|directory| directory.twin().is_none()).count();
+    if mounts > 1 && given.exports != Exports::default() {
+        return Err("stats_file= and stats_socket= are for one directory, whose figures they hold".to_owned());
+    }
     let line = start(text, &directories)?;
-    dio_mount::run::enter(&directories, &options, &line).map_err(|error: RunError| error.to_string())?;
+    dio_mount::run::enter(&directories, &given.options, &line).map_err(|error: RunError| error.to_string())?;
     Ok(())
 }
 

@@ -6,9 +6,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use dio_mount::run::Line;
+use dio_mount::Serving;
+use dio_mount::control::{self, Control, Exports};
+use dio_mount::run::{Line, Request};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
+
+use crate::commands::mount::Notices;
+use crate::commands::mount::options::{self, Given, Origin};
 
 /// The command by which the program is called again.
 pub(super) const NAME: &str = "run-server";
@@ -57,12 +62,30 @@ fn leave(args: &ServerArgs) -> ExitCode {
 
 fn server(text: &str) -> Result<(), String> {
     live_on()?;
-    let options = crate::commands::mount::options::parse(text).map_err(|error| error.to_string())?;
+    let given = options::read(&[text.to_owned()], Origin::User).map_err(|error| error.to_string())?;
     let end = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned().map_err(|error| error.to_string())?;
     let line = Line::from_end(end);
-    let start = |request| dio_mount::serve(request, &options).map_err(|error| error.to_string());
-    let started = dio_mount::run::receive(&line, start).map_err(|error| error.to_string())?;
-    started.into_iter().try_for_each(|serving| serving.wait().map_err(|error| error.to_string()))
+    let started =
+        dio_mount::run::receive(&line, |request| start(request, &given)).map_err(|error| error.to_string())?;
+    started.into_iter().try_for_each(|(serving, control)| {
+        let result = serving.wait().map_err(|error| error.to_string());
+        drop(control);
+        result
+    })
+}
+
+/// Serves a directory, and lets `dio stat` ask for it by the number of its mount: its mount point is in another namespace.
+/// It can do without unless somebody asked for statistics.
+fn start(request: Request, given: &Given) -> Result<(Serving, Option<Control>), String> {
+    let (number, path) = (request.number.clone(), request.path.clone());
+    let mounted = dio_mount::serve(request, &given.options).map_err(|error| error.to_string())?;
+    Notices::Log.watch_descriptors(&mounted.stats, &path);
+    let commands = crate::commands::mount::commands(&mounted.live, &mounted.stats);
+    match control::start_for(&number, &mounted.stats, commands, &given.exports) {
+        Ok(control) => Ok((mounted.session, Some(control))),
+        Err(_) if given.exports == Exports::default() => Ok((mounted.session, None)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Ends with its mounts, not by what ends or limits the command: Ctrl-C, a closed terminal, a service manager that tells every

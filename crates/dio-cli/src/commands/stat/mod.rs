@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use dio_mount::control::{self, Client, ControlError};
 use dio_mount::stats::{Interval, Snapshot, prometheus};
 
+use rustix::process::Pid;
+
 use super::words;
 
 /// Longest interval, in seconds: a year.
@@ -24,8 +26,12 @@ const LONGEST: f64 = 365.0 * 86_400.0;
 #[derive(Debug, clap::Args)]
 pub struct StatArgs {
     /// A dio mount, or a path below it
-    #[arg(value_name = "MOUNTPOINT")]
-    mountpoint: PathBuf,
+    #[arg(value_name = "MOUNTPOINT", required_unless_present = "pid")]
+    mountpoint: Option<PathBuf>,
+
+    /// A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several
+    #[arg(short, long, value_name = "PID", value_parser = parse_pid)]
+    pid: Option<Pid>,
 
     /// Report what happens every so many seconds (1, unless given, with --count)
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_interval)]
@@ -61,6 +67,10 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+fn parse_pid(text: &str) -> Result<Pid, String> {
+    text.parse().ok().filter(|pid| *pid > 0).and_then(Pid::from_raw).ok_or_else(|| "a process is a number".to_owned())
+}
+
 /// Why the command ends early.
 #[derive(Debug, thiserror::Error)]
 enum StatError {
@@ -74,10 +84,11 @@ enum StatError {
 
 /// Asks the mount and reports; status 1 if it cannot be asked, or ends.
 pub fn run(args: StatArgs) -> ExitCode {
-    match control::connect(&args.mountpoint)
-        .map_err(StatError::from)
-        .and_then(|client| Session::new(&args, client).run())
-    {
+    let client = match (&args.pid, &args.mountpoint) {
+        (Some(pid), path) => control::connect_of(*pid, path.as_deref()),
+        (None, path) => control::connect(path.as_deref().unwrap_or(Path::new("."))),
+    };
+    match client.map_err(StatError::from).and_then(|client| Session::new(&args, client).run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if matches!(&error, StatError::Standard(error) if error.kind() == io::ErrorKind::BrokenPipe) {

@@ -109,5 +109,5 @@ fn means(nanos: &Tally<Kind>, requests: &Tally<Kind>) -> Value {
 
 /// Blocks on the lock of the file and of ranges, and in the queue: what requests do to each other.
 pub(super) fn blocks(figures: &Figures) -> u64 {
-    [Wait::File, Wait::Range, Wait::Queue].into_iter().map(|wait| figures.waits.get(wait)).sum()
+    [Wait::File, Wait::Range, Wait::Room].into_iter().map(|wait| figures.waits.get(wait)).sum()
 }

@@ -127,6 +127,7 @@ fn gauge_text(gauge: Gauge, value: u64) -> String {
         Gauge::BlockMemory => format!("{} for blocks", units::size(value)),
         Gauge::WriteBehindPending => format!("{} to be written", units::size(value)),
         Gauge::Requests => format!("{value} requests in hand"),
+        Gauge::Queued => format!("{value} queued"),
     }
 }
 
@@ -191,7 +192,8 @@ fn waits(text: &mut String, interval: &Interval) {
     for wait in Wait::ALL {
         let (count, nanos) = (total.waits.get(wait), total.waited.get(wait));
         // Seconds of waiting in a second: so many requests were blocked at a time, on average.
-        let blocked = format!("{:.2}", interval.rate(nanos) / 1e9);
+        let unknown = wait == Wait::Queue && count > 0;
+        let blocked = if unknown { "-".to_owned() } else { format!("{:.2}", interval.rate(nanos) / 1e9) };
         row(text, wait.name(), &[rate(interval, count), mean(nanos, count), blocked]);
     }
 }
@@ -262,7 +264,7 @@ fn file_name(file: &FileFigures) -> String {
 }
 
 fn file_row(text: &mut String, interval: &Interval, figures: &Figures, name: &str) {
-    let waited: u64 = [Wait::File, Wait::Range, Wait::Queue].into_iter().map(|wait| figures.waited.get(wait)).sum();
+    let waited: u64 = [Wait::File, Wait::Range, Wait::Room].into_iter().map(|wait| figures.waited.get(wait)).sum();
     let cells = [
         rate(interval, figures.requests.get(Kind::Read)),
         rate(interval, figures.requests.get(Kind::Write)),

@@ -176,7 +176,7 @@ fn the_kernel_drops_what_a_gathering_reader_has_passed() {
     let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
     assert_eq!(bench.way(reader), Way::Cache);
     for step in 0..200u64 {
-        bench.files.read(reader, step * 37 % 64 << 20, 64 << 10, true, |result| assert!(result.is_ok()));
+        bench.files.read(reader, (step * 37 % 64) << 20, 64 << 10, true, |result| assert!(result.is_ok()));
     }
     assert_eq!(receive.recv_timeout(patience), Ok(0..0));
     assert!(receive.try_recv().is_err(), "not each time");
@@ -232,4 +232,20 @@ fn memory_goes_back_when_nothing_happens() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     bench.files.release(handle);
+}
+
+/// A mapping fills the kernel's cache of the mount, which is dropped with its handle; nothing is said of pages of the source.
+#[test]
+fn what_a_mapping_brought_in_is_asked_to_go() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), [1; 8192]).unwrap();
+    let handle = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    for offset in [0, 4096] {
+        bench.files.read(handle, offset, 4096, true, |bytes| assert_eq!(bytes, Ok(&[1; 4096][..])));
+    }
+    let events = || [Event::BecameCached, Event::DroppedCache, Event::BecameDirect].map(|event| bench.events(event));
+    assert_eq!(events(), [1, 0, 0]);
+    bench.files.release(handle);
+    assert_eq!(events(), [1, 1, 0]);
 }

@@ -98,7 +98,9 @@ impl Bench {
             file.write_all_at(bytes, offset).unwrap();
             return Ok(bytes.len() as u32);
         }
-        self.files.write(handle, offset, bytes, how)
+        let (tell, told) = std::sync::mpsc::channel();
+        self.files.write(handle, offset, bytes, how, move |outcome| tell.send(outcome).unwrap());
+        told.recv().expect("every write is answered")
     }
 
     fn events(&self, event: Event) -> u64 {

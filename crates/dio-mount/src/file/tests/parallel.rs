@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dio_test::{Rng, Seed, file_systems};
 
 use super::*;
+use crate::stats::{Kind, Wait};
 
 const RECORD: u64 = 4096;
 const RECORDS: u64 = 256;
@@ -72,6 +73,77 @@ fn read_records(bench: &Bench, rng: &mut Rng, in_order: bool) {
         }
         bench.files.release(handle);
     }
+}
+
+/// Writers of one file that is locked as a whole come one after the other, and who waits is counted; with ranges nobody waits.
+#[test]
+fn who_waits_for_the_file_is_counted() {
+    const WRITERS: u64 = 6;
+    let counted = |policy| {
+        let directory = file_systems()[0].dir();
+        let bench = Bench::new(directory.path(), settings(), policy, false);
+        let file = std::fs::File::create(bench.path(1)).unwrap();
+        file.write_all_at(&vec![0; (WRITERS * RECORD) as usize], 0).unwrap();
+        file.sync_all().unwrap();
+        let gate = std::sync::Barrier::new(WRITERS as usize);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (bench, gate) = (&bench, &gate);
+                scope.spawn(move || {
+                    let handle = bench.open(1, OFlags::RDWR | OFlags::DIRECT, Mode::Direct).unwrap();
+                    gate.wait();
+                    for round in 0..100 {
+                        bench.write(handle, 1, writer * RECORD, &record(writer, round), PLAIN).unwrap();
+                    }
+                    bench.files.release(handle);
+                });
+            }
+        });
+        let all = std::fs::read(bench.path(1)).unwrap();
+        let records = all.chunks(RECORD as usize).zip(0..);
+        records.for_each(|(bytes, number)| assert_eq!(bytes, record(number, 99)));
+        bench.stats.snapshot().total
+    };
+    let whole = counted(LockPolicy::WholeFile);
+    let (waits, requests) = (whole.waits.get(Wait::File), whole.requests.get(Kind::Write));
+    assert_eq!(requests, WRITERS * 100);
+    assert!(waits > requests / 4 && waits <= requests, "{whole:?}");
+    assert!(
+        whole.waited.get(Wait::File) <= whole.nanos.get(Kind::Write),
+        "the time of a request has that in it: {whole:?}"
+    );
+    let ranges = counted(LockPolicy::Range);
+    assert_eq!((ranges.waits.get(Wait::File), ranges.waits.get(Wait::Range)), (0, 0), "{ranges:?}");
+}
+
+/// Each request that a program waits for until the device has done it is blocked on that once; what is acknowledged before, or
+/// was there already, is not.
+#[test]
+fn who_waits_for_the_device_is_counted() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    std::fs::write(bench.path(1), vec![1; 1 << 20]).unwrap();
+    let waits = || bench.stats.snapshot().total.waits.get(Wait::Device);
+    let direct = bench.open(1, OFlags::RDWR | OFlags::DIRECT, Mode::Direct).unwrap();
+    for step in 0..5 {
+        bench.read(direct, 1, step * 8192, 4096).unwrap();
+        bench.write(direct, 1, step * 8192, &[2; 4096], PLAIN).unwrap();
+    }
+    bench.files.sync(direct, true).unwrap();
+    assert_eq!(waits(), 11);
+    bench.files.release(direct);
+    std::fs::write(bench.path(2), b"").unwrap();
+    let behind = bench.open(2, OFlags::RDWR, Mode::Direct).unwrap();
+    (0..16).for_each(|step| assert_eq!(bench.write(behind, 2, step * 4096, &[3; 4096], PLAIN), Ok(4096)));
+    assert_eq!(waits(), 11, "they were acknowledged before they were written");
+    bench.files.sync(behind, true).unwrap();
+    assert_eq!(waits(), 12);
+    let ahead = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    (0..256).for_each(|step| drop(bench.read(ahead, 1, step * 4096, 4096).unwrap()));
+    assert!((13..100).contains(&waits()), "most were read ahead: {}", waits());
+    let total = bench.stats.snapshot().total;
+    let taken: u64 = Kind::ALL.into_iter().map(|kind| total.nanos.get(kind)).sum();
+    assert!(total.waited.get(Wait::Device) > 0 && total.waited.get(Wait::Device) <= taken, "{total:?}");
 }
 
 /// Writers of several files in order, while others open and close cached handles, sync, and read what was acknowledged.

@@ -1,0 +1,159 @@
+//! Writers of an inode whose whole file is locked, one after the other.
+//!
+//! The file's own lock keeps them apart in any case. But who waits for that occupies a thread of the server, and some dozens of
+//! writers of one file would occupy all of them while other files wait too. So a write that comes while another one is under
+//! way is put aside, and its thread serves others; whoever has the turn does what has been put aside before he gives it up.
+//! The kernel's inode lock could do the same (without `FOPEN_PARALLEL_DIRECT_WRITES`), but there nobody can count who waits.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Result;
+
+use super::memory::Chunk;
+use super::modes::Way;
+use super::requests::How;
+use super::shared::Handle;
+use crate::stats::Wait;
+
+/// Who writes an inode, and who is to write next.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// A thread has the turn; it does all that waits before it gives it up.
+    taken: bool,
+    /// Invariant: empty while the turn is free.
+    waiting: VecDeque<Aside>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "taken: {}, {} wait", self.taken, self.waiting.len())
+    }
+}
+
+/// A write that was put aside; it is told how long it has waited.
+struct Aside {
+    since: Instant,
+    write: Box<dyn FnOnce(Duration) + Send>,
+}
+
+impl Turns {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the turn if it is free.
+    fn take(&self) -> bool {
+        !std::mem::replace(&mut self.state().taken, true)
+    }
+
+    /// Puts a write aside; gives it back where the turn has become free, which then is the caller's.
+    fn put_aside(&self, aside: Aside) -> Option<Aside> {
+        let mut state = self.state();
+        if state.taken {
+            state.waiting.push_back(aside);
+            return None;
+        }
+        state.taken = true;
+        Some(aside)
+    }
+
+    /// Does `first`, then what waits, and gives up the turn. A panic goes on when that is done: those who wait are not to
+    /// blame.
+    fn spend(&self, first: impl FnOnce()) {
+        let mut panic = catch_unwind(AssertUnwindSafe(first)).err();
+        loop {
+            let mut state = self.state();
+            let Some(next) = state.waiting.pop_front() else {
+                state.taken = false;
+                break;
+            };
+            drop(state);
+            let waited = next.since.elapsed();
+            panic = catch_unwind(AssertUnwindSafe(|| (next.write)(waited))).err().or(panic);
+        }
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Handle {
+    /// Whether its writes take turns with those of the inode's other handles.
+    fn takes_turns(&self) -> bool {
+        self.wish.excludes_all() && self.way == Way::Requests
+    }
+
+    /// Writes all of `bytes` and gives how that went to `give`: now, or when it is this write's turn.
+    pub(super) fn write_in_turn(
+        self: &Arc<Self>,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+        give: impl FnOnce(Result<u32>) + Send + 'static,
+    ) {
+        if !self.takes_turns() {
+            return give(self.write(offset, bytes, how, Duration::ZERO));
+        }
+        let turns = &self.shared.turns;
+        if turns.take() {
+            return turns.spend(|| give(self.write(offset, bytes, how, Duration::ZERO)));
+        }
+        // Without memory to put it aside, it waits for the file's lock in this thread.
+        let Some(copy) = self.copy_of(bytes) else {
+            return give(self.write(offset, bytes, how, Duration::ZERO));
+        };
+        let (handle, len) = (Arc::clone(self), bytes.len());
+        let write = move |waited| {
+            handle.shared.about.figures.waited(Wait::File, waited);
+            give(handle.write(offset, &copy.bytes()[..len], how, waited));
+        };
+        if let Some(aside) = turns.put_aside(Aside { since: Instant::now(), write: Box::new(write) }) {
+            turns.spend(|| (aside.write)(Duration::ZERO));
+        }
+    }
+
+    fn copy_of(&self, bytes: &[u8]) -> Option<Chunk> {
+        let mut chunk = self.shared.common.memory.take(bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
+        chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        Some(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn whoever_has_the_turn_does_what_was_put_aside_in_order() {
+        let turns = Turns::default();
+        let (tell, told) = mpsc::channel();
+        let aside = |number: u32, panics: bool| {
+            let tell = tell.clone();
+            let write = move |waited: Duration| {
+                tell.send((number, waited, thread::current().id())).unwrap();
+                assert!(!panics, "as wanted");
+            };
+            Aside { since: Instant::now(), write: Box::new(write) }
+        };
+        assert!(turns.take() && !turns.take());
+        let outcome = thread::scope(|scope| {
+            (0..5).for_each(|number| assert!(turns.put_aside(aside(number, number == 2)).is_none()));
+            scope.spawn(|| turns.spend(|| thread::sleep(Duration::from_millis(20)))).join()
+        });
+        assert!(outcome.is_err(), "the panic went on");
+        let done: Vec<_> = told.try_iter().collect();
+        assert_eq!(done.iter().map(|done| done.0).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        assert!(done.iter().all(|done| done.1 >= Duration::from_millis(20) && done.2 != thread::current().id()));
+        assert!(turns.put_aside(aside(5, false)).is_some(), "it was free, and is the caller's now");
+        assert!(!turns.take());
+    }
+}
