@@ -391,7 +391,7 @@ impl Inner {
         let descriptors = Arc::clone(shared.routes().any()?);
         let mut book = shared.book();
         if matches!(book.joined, Joined::Undecided) {
-            let backing = (self.passthrough && wish.mode == Mode::Cached).then(|| make(descriptors.base()));
+            let backing = (self.passthrough && wish.wants_backing()).then(|| make(descriptors.base()));
             // A refusal (a file system stacked too deep, no privilege) leaves the other way.
             book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
         }
@@ -400,14 +400,17 @@ impl Inner {
             _ => None,
         };
         let way = wish.way(Company { backed: backing.is_some(), writers: book.writers > 0 });
-        book.through_source += u32::from(way == Way::Source);
+        book.enter(way, wish);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
             shared.alone().back();
         }
         if let Err(errno) = shared.reconcile() {
-            shared.book().through_source -= u32::from(way == Way::Source);
+            shared.book().leave(way, wish);
             return Err(errno);
+        }
+        if wish.streams() && way == Way::Source {
+            self.common.janitor.stir();
         }
         Ok((way, backing))
     }
@@ -433,9 +436,7 @@ impl Inner {
         if handle.is_cached() && handle.way == Way::Cache {
             self.remember(shared);
         }
-        if handle.way == Way::Source {
-            shared.book().through_source -= 1;
-        }
+        shared.book().leave(handle.way, handle.wish);
         let last = self.step_out(shared, handle.wish);
         if last && handle.is_cached() {
             // The pages stay, as those of any file do: the mode asks for it.
@@ -480,6 +481,10 @@ impl Place for Inner {
                 self.common.crew.run(true, move || idle.settle());
             }
             left |= shared.behind.bytes() > 0;
+            if shared.book().streams > 0 {
+                left = true;
+                self.common.crew.run(false, move || shared.drop_streamed());
+            }
         }
         let handles: Vec<Arc<Handle>> =
             self.handles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | direct, concurrent, auto | every request comes here | `FOPEN_DIRECT_IO` |
 //! | the same, gathering | the kernel's cache of this mount, dropped behind the reader | none |
+//! | auto, privileged, for writing only | the kernel writes the source itself; dropped behind the writer | `FOPEN_PASSTHROUGH` |
 //! | cached, privileged | the kernel reads, writes and maps the source itself | `FOPEN_PASSTHROUGH` |
 //! | cached otherwise | the kernel's cache of this mount; what it lacks comes from here | none, or `FOPEN_KEEP_CACHE` |
 //!
@@ -59,6 +60,7 @@ impl Wish {
             Mode::Cached if self.flags.contains(OFlags::DIRECT) => Way::Requests,
             Mode::Cached if company.backed => Way::Source,
             Mode::Cached => Way::Cache,
+            _ if self.streams() && company.backed => Way::Source,
             _ if self.gathers() && !company.backed && !company.writers => Way::Cache,
             Mode::Direct | Mode::Concurrent | Mode::Auto => Way::Requests,
         }
@@ -66,6 +68,18 @@ impl Wish {
 
     fn gathers(&self) -> bool {
         self.gather && !self.writes() && self.is_buffered()
+    }
+
+    /// Whether the kernel is to write the source itself where it can.
+    pub(super) fn wants_backing(&self) -> bool {
+        self.mode == Mode::Cached || self.streams()
+    }
+
+    /// Who writes only, and asks for nothing else, writes in order nearly always, and small pieces as often as not: hybrid I/O
+    /// lets the kernel gather them, and drops them behind the writer.
+    pub(super) fn streams(&self) -> bool {
+        let only_writes = self.flags & OFlags::RWMODE == OFlags::WRONLY;
+        self.mode == Mode::Auto && only_writes && self.is_buffered() && !self.flags.intersects(OFlags::DSYNC)
     }
 
     /// Whether the handle is for writing.
@@ -119,8 +133,18 @@ mod tests {
                 let way = wish(mode, OFlags::RDWR).way(company);
                 let expected = [Way::Requests, if backed { Way::Source } else { Way::Cache }][usize::from(cached)];
                 assert_eq!(way, expected, "{mode:?} {backed}");
+                assert_eq!(wish(mode, OFlags::RDWR).wants_backing(), cached);
                 assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), Way::Requests);
             }
+        }
+    }
+
+    #[test]
+    fn hybrid_writers_are_passed_through_unless_they_read_or_sync() {
+        let way = |flags| wish(Mode::Auto, flags).way(Company { backed: true, writers: true });
+        assert_eq!(way(OFlags::WRONLY), Way::Source);
+        for more in [OFlags::RDWR, OFlags::WRONLY | OFlags::DIRECT, OFlags::WRONLY | OFlags::DSYNC, OFlags::RDONLY] {
+            assert_eq!(way(more), Way::Requests);
         }
     }
 

@@ -101,7 +101,23 @@ pub(super) struct Book {
     pub(super) writers: u32,
     /// Those for which the kernel uses the page cache of the source.
     pub(super) through_source: u32,
+    /// Those of them that stream: what they leave there is dropped.
+    pub(super) streams: u32,
     pub(super) joined: Joined,
+}
+
+impl Book {
+    /// Counts a handle for which the kernel takes that way.
+    pub(super) fn enter(&mut self, way: Way, wish: Wish) {
+        self.through_source += u32::from(way == Way::Source);
+        self.streams += u32::from(way == Way::Source && wish.streams());
+    }
+
+    /// The same handle goes.
+    pub(super) fn leave(&mut self, way: Way, wish: Wish) {
+        self.through_source -= u32::from(way == Way::Source);
+        self.streams -= u32::from(way == Way::Source && wish.streams());
+    }
 }
 
 /// How requests are done at present.
@@ -133,6 +149,8 @@ pub(super) struct Shared {
     pub(super) errors: Errors,
     pub(super) turns: Turns,
     habits: OnceLock<Habits>,
+    /// What streams have left in the page cache is being dropped.
+    dropping: AtomicBool,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
 }
@@ -151,6 +169,7 @@ impl Shared {
             errors: Errors::default(),
             turns: Turns::default(),
             habits: OnceLock::new(),
+            dropping: AtomicBool::new(false),
             known_end: AtomicU64::new(0),
         }
     }
@@ -238,6 +257,19 @@ impl Shared {
                 self.errors.record(errno);
             }
         }
+    }
+
+    /// Writes back what streams have left in the page cache of the source and drops it, unless that is being done.
+    pub(super) fn drop_streamed(&self) {
+        if self.dropping.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let routes = self.routes();
+        match routes.any().and_then(|descriptors| drop_pages(descriptors, routes.before.as_ref())) {
+            Ok(dropped) => self.about.figures.count(Event::HybridStream, dropped),
+            Err(errno) => self.errors.record(errno),
+        }
+        self.dropping.store(false, Ordering::Release);
     }
 
     fn drop_pages(&self, routes: &Routes) -> Result<()> {

@@ -249,3 +249,33 @@ fn what_a_mapping_brought_in_is_asked_to_go() {
     bench.files.release(handle);
     assert_eq!(events(), [1, 1, 0]);
 }
+
+#[test]
+fn what_a_hybrid_writer_passes_through_does_not_stay_in_the_page_cache() {
+    for fs in file_systems().iter().filter(|fs| fs.name != "tmpfs") {
+        let directory = fs.dir();
+        let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, true);
+        std::fs::write(bench.path(1), b"").unwrap();
+        let writer = bench.open(1, OFlags::WRONLY, Mode::Auto).unwrap();
+        assert_eq!(bench.way(writer), Way::Source);
+        let block: Vec<u8> = (0..1 << 20).map(|at| (at / 4096) as u8).collect();
+        for at in 0..16u64 {
+            bench.write(writer, 1, at << 20, &block, PLAIN).unwrap();
+        }
+        let pages = || dio::residency::resident_pages(std::fs::File::open(bench.path(1)).unwrap()).unwrap();
+        let begun = std::time::Instant::now();
+        while pages() > 0 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}: {} pages", fs.name, pages());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        // Whoever reads meanwhile sees everything, and takes the same way.
+        bench.write(writer, 1, 5 << 20, &[0xaa; 4096], PLAIN).unwrap();
+        let reader = bench.open(1, OFlags::RDONLY, Mode::Auto).unwrap();
+        assert_eq!(bench.read(reader, 1, 5 << 20, 4096).unwrap(), [0xaa; 4096]);
+        assert_eq!(bench.read(reader, 1, 4096, 4096).unwrap(), [1; 4096]);
+        bench.files.release(writer);
+        assert_eq!(bench.read(reader, 1, 5 << 20, 4096).unwrap(), [0xaa; 4096]);
+        bench.files.release(reader);
+        assert_eq!(pages(), 0, "{}", fs.name);
+    }
+}
