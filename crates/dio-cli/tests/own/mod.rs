@@ -1,6 +1,6 @@
 //! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat, cmp).
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses its part")]
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -317,6 +317,12 @@ impl Mounted {
     #[track_caller]
     pub fn come_back(&self) {
         until("it can be unmounted", || self.unmount());
+        self.mount_again();
+    }
+
+    /// Mounts it after it was unmounted.
+    #[track_caller]
+    pub fn mount_again(&self) {
         self.mount("loop").unwrap();
     }
 
