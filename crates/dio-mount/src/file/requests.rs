@@ -260,7 +260,10 @@ fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> 
     let mode = if routes.is_cached() { Manner::Cached } else { manner };
     let file = file_of(descriptors, mode, OFlags::empty())?;
     let outcome = if data_only { file.sync_data() } else { file.sync_all() };
-    outcome.map_err(|error| descriptors.failed(&file, &error))
+    let outcome = outcome.map_err(|error| descriptors.failed(&file, &error));
+    // Asked in any case, so that it is not told again.
+    let lost = descriptors.lost();
+    outcome.and(lost)
 }
 
 impl Shared {

@@ -240,6 +240,16 @@ impl Shared {
         }
     }
 
+    /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.
+    pub(super) fn settle_files(&self) {
+        let routes = self.routes();
+        for descriptors in [&routes.reading, &routes.writing].into_iter().flatten() {
+            if let Err(errno) = descriptors.settle() {
+                self.errors.record(errno);
+            }
+        }
+    }
+
     fn drop_pages(&self, routes: &Routes) -> Result<()> {
         let dropped = drop_pages(routes.any()?, routes.before.as_ref())?;
         self.about.figures.count(Event::BecameDirect, dropped);
@@ -316,7 +326,7 @@ pub(super) struct Handle {
 impl Handle {
     /// What went wrong with what it may have written, if it has not been told.
     pub(super) fn told(&self) -> Result<()> {
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.tell(&self.told) } else { Ok(()) }
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.mention(&self.told) } else { Ok(()) }
     }
 
     pub(super) fn is_cached(&self) -> bool {
