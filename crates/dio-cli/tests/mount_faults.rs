@@ -1,6 +1,7 @@
 //! Proves what a mount does when something fails below it or in it: errors reach the programs, what was acknowledged as
 //! durable is there after recovery, nothing hangs, and the mount can be taken away. A file system that is full is judged in
-//! `crates/dio-mount/src/file/tests/faults.rs`, PostgreSQL over a killed server in `mount_faults_postgres.rs`.
+//! `crates/dio-mount/src/file/tests/faults.rs`, errors that pass in `mount_faults_eio.rs`, PostgreSQL over a killed server in
+//! `mount_faults_postgres.rs`.
 
 mod fault_support;
 mod own;
@@ -47,7 +48,7 @@ fn after_a_forced_shutdown_everything_synced_is_there_and_every_writer_has_been_
         let mounted = scene.mount();
         let load = Load::start(&mounted.path().join("load"), &scene.name);
         load.run_for_a_while();
-        scene.volume.shut_down();
+        load.shut_down(&scene.volume);
         let written = load.end(&[Errno::IO, Errno::ROFS]);
         mounted.unmount();
         scene.volume.come_back();
@@ -129,6 +130,8 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         synced.write_all(&content(5, 0..3 * MIB + 77)).unwrap();
         synced.sync_all().unwrap();
         let reader = File::open(name("synced")).unwrap();
+        // Others have it in the page cache: then ext4 refuses direct reads, which would write dirty pages back before.
+        drop(fs::read(scene.source().join("synced")).unwrap());
         let (mut one, two) = (pending(&name("one"), 1), pending(&name("two"), 2));
         let device = scene.device();
         let trigger = Path::new("/sys/fs/ext4").join(device.strip_prefix("/dev").unwrap()).join("trigger_fs_error");

@@ -84,7 +84,8 @@ impl Scene {
 
 /// What a file of the test holds: bytes that follow from its number and their offset.
 pub fn content(file: u64, range: Range<u64>) -> Vec<u8> {
-    let word = |at: u64| (at ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93).to_le_bytes();
+    let word =
+        |at: u64| (at ^ file.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93).to_le_bytes();
     let words = (range.start / 8..range.end.div_ceil(8)).flat_map(word);
     words.skip((range.start % 8) as usize).take((range.end - range.start) as usize).collect()
 }
@@ -128,12 +129,18 @@ pub struct Load {
 struct Clock {
     /// Syncs that were answered.
     synced: AtomicU64,
+    /// Answers count no more.
+    late: AtomicBool,
     enough: AtomicBool,
 }
 
 impl Clock {
-    fn tick(&self) -> io::Result<()> {
+    /// A sync was answered; `promised` notes what that means.
+    fn tick(&self, promised: impl FnOnce()) -> io::Result<()> {
         self.synced.fetch_add(1, Ordering::Relaxed);
+        if !self.late.load(Ordering::SeqCst) {
+            promised();
+        }
         if self.enough.load(Ordering::Relaxed) { Err(Errno::CANCELED.into()) } else { Ok(()) }
     }
 }
@@ -179,6 +186,15 @@ impl Load {
         }
     }
 
+    /// Shuts the file system below down. Only what was answered before that is a promise: ext4 by itself, without any mount
+    /// of dio, answers some of the syncs well that are under way when it is shut down, and has lost their bytes (seen in one
+    /// of 25 runs on Linux 6.18). A power cut leaves no time for such an answer.
+    #[track_caller]
+    pub fn shut_down(&self, volume: &Volume) {
+        self.clock.late.store(true, Ordering::SeqCst);
+        volume.shut_down();
+    }
+
     /// Waits until every writer has failed, with one of these errors.
     #[track_caller]
     pub fn end(self, expected: &[Errno]) -> Written {
@@ -219,7 +235,8 @@ impl std::fmt::Debug for Promise {
 }
 
 fn write(number: u64, kind: Kind, file: File, clock: &Clock) -> Promise {
-    let mut promise = Promise { kind, durable: 0, pages: vec![(0, 0); PAGES as usize], error: io::Error::other("none") };
+    let mut promise =
+        Promise { kind, durable: 0, pages: vec![(0, 0); PAGES as usize], error: io::Error::other("none") };
     let outcome = match kind {
         Kind::Pages => overwrite(&file, number, &mut promise.pages, clock),
         _ => append(file, number, kind, &mut promise.durable, clock),
@@ -241,8 +258,7 @@ fn append(mut file: File, number: u64, kind: Kind, durable: &mut u64, clock: &Cl
             Kind::Records => continue,
             Kind::Durable | Kind::Pages => {}
         }
-        *durable = end;
-        clock.tick()?;
+        clock.tick(|| *durable = end)?;
     }
 }
 
@@ -257,8 +273,7 @@ fn overwrite(file: &File, number: u64, pages: &mut [(u64, u64)], clock: &Clock) 
         file.write_all_at(&version.to_le_bytes().repeat(PAGE as usize / 8), page * PAGE)?;
         if version % 2 == 0 {
             file.sync_all()?;
-            pages.iter_mut().for_each(|(durable, tried)| *durable = *tried);
-            clock.tick()?;
+            clock.tick(|| pages.iter_mut().for_each(|(durable, tried)| *durable = *tried))?;
         }
     }
     Ok(())
