@@ -130,30 +130,32 @@ fn a_file_system_that_turns_read_only_refuses_writers_and_serves_readers() {
         synced.write_all(&content(5, 0..3 * MIB + 77)).unwrap();
         synced.sync_all().unwrap();
         let reader = File::open(name("synced")).unwrap();
-        // Others have it in the page cache: then ext4 refuses direct reads, which would write dirty pages back before.
-        drop(fs::read(scene.source().join("synced")).unwrap());
+        // Dirty pages of others: a direct read would write them back before, which ext4 refuses then.
+        let beside = File::options().write(true).open(scene.source().join("synced")).unwrap();
+        beside.write_all_at(&content(5, 0..10_000), 0).unwrap();
         let (mut one, two) = (pending(&name("one"), 1), pending(&name("two"), 2));
         let device = scene.device();
         let trigger = Path::new("/sys/fs/ext4").join(device.strip_prefix("/dev").unwrap()).join("trigger_fs_error");
         fs::write(trigger, "a test").unwrap();
 
+        let same = |file: &File, what: &str| {
+            let mut bytes = vec![0; 3 * MIB as usize + 77];
+            let outcome = file.read_exact_at(&mut bytes, 0);
+            assert!(outcome.is_ok() && bytes == content(5, 0..3 * MIB + 77), "{}: {what}: {outcome:?}", scene.name);
+        };
+        same(&reader, "a reader, at once");
         let refused = [Some(Errno::ROFS), Some(Errno::IO)];
         let told = one.write_all(&content(1, 0..5000)).and_then(|()| one.sync_all());
         assert!(refused.contains(&errno(told)), "{}", scene.name);
         assert!(refused.contains(&errno(two.sync_all())), "{}", scene.name);
         let told = synced.write_all(b"more").and_then(|()| synced.sync_all());
         assert!(refused.contains(&errno(told)), "{}", scene.name);
-        let same = |file: &File, what: &str| {
-            let mut bytes = vec![0; 3 * MIB as usize + 77];
-            let outcome = file.read_exact_at(&mut bytes, 0);
-            assert!(outcome.is_ok() && bytes == content(5, 0..3 * MIB + 77), "{}: {what}: {outcome:?}", scene.name);
-        };
         same(&reader, "a reader");
         same(&synced, "a writer that reads");
         same(&File::open(name("synced")).unwrap(), "a new reader");
         assert_eq!(errno(File::options().write(true).open(name("synced"))), Some(Errno::ROFS), "{}", scene.name);
         assert_eq!(errno(File::create(name("new"))), Some(Errno::ROFS), "{}", scene.name);
-        drop((reader, synced, one, two));
+        drop((reader, synced, one, two, beside));
         mounted.unmount();
 
         scene.volume.come_back();
