@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod postgres;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +18,7 @@ pub struct Stage {
     /// For messages: mode and file system.
     pub name: String,
     pub mounted: Mounted,
+    options: String,
     scratch: TempDir,
 }
 
@@ -27,8 +30,15 @@ impl Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         }
-        let mounted = Mounted::new(DIO, &source, &format!("{mode},allow_other"));
-        Stage { name: format!("{mode} on {}", fs.name), mounted, scratch }
+        let options = format!("{mode},allow_other");
+        let mounted = Mounted::new(DIO, &source, &options);
+        Stage { name: format!("{mode} on {}", fs.name), mounted, options, scratch }
+    }
+
+    /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was taken away.
+    pub fn mount_again(&mut self) {
+        assert_eq!(dio_test::mount_type(self.mounted.path()), None, "{}", self.name);
+        self.mounted = Mounted::new(DIO, self.scratch.path().join("source"), &self.options);
     }
 
     /// A path through the mount.
@@ -116,8 +126,13 @@ pub fn shell(directory: &Path, script: &str, name: &str) -> String {
 
 /// A command whose input is a text.
 pub fn fed(command: &mut Command, text: &str) -> std::process::Child {
+    fed_as_it_is(command.stdout(Stdio::piped()).stderr(Stdio::piped()), text)
+}
+
+/// The same with the outputs that the command has.
+pub fn fed_as_it_is(command: &mut Command, text: &str) -> std::process::Child {
     use std::io::Write;
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, text) = (child.stdin.take().unwrap(), text.to_owned());
     // Beside it, as it may print more than a pipe holds before it has read everything.
     std::thread::spawn(move || stdin.write_all(text.as_bytes()));
