@@ -243,10 +243,8 @@ impl Shared {
     /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.
     pub(super) fn settle_files(&self) {
         let routes = self.routes();
-        for descriptors in [&routes.reading, &routes.writing].into_iter().flatten() {
-            if let Err(errno) = descriptors.settle() {
-                self.errors.record(errno);
-            }
+        if let Some(Err(errno)) = routes.writing.as_ref().map(|descriptors| descriptors.settle()) {
+            self.errors.record(errno);
         }
     }
 
