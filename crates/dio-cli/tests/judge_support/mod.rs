@@ -19,6 +19,7 @@ pub struct Stage {
     pub name: String,
     pub mounted: Mounted,
     options: String,
+    source: PathBuf,
     scratch: TempDir,
 }
 
@@ -27,18 +28,23 @@ impl Stage {
         let scratch = fs.dir();
         let source = scratch.path().join("source");
         std::fs::create_dir(&source).unwrap();
+        Stage::over(source, scratch, format!("{mode} on {}", fs.name), mode)
+    }
+
+    /// On a source that lies elsewhere, with everything else in a scratch directory.
+    pub fn over(source: PathBuf, scratch: TempDir, name: String, mode: &str) -> Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         }
         let options = format!("{mode},allow_other");
-        let mounted = Mounted::new(DIO, &source, &options);
-        Stage { name: format!("{mode} on {}", fs.name), mounted, options, scratch }
+        let mounted = Mounted::within(scratch.path(), DIO, &source, &options);
+        Stage { name, mounted, options, source, scratch }
     }
 
     /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was taken away.
     pub fn mount_again(&mut self) {
         assert_eq!(dio_test::mount_type(self.mounted.path()), None, "{}", self.name);
-        self.mounted = Mounted::new(DIO, self.scratch.path().join("source"), &self.options);
+        self.mounted = Mounted::within(self.scratch.path(), DIO, &self.source, &self.options);
     }
 
     /// A path through the mount.
@@ -48,7 +54,7 @@ impl Stage {
 
     /// The same file below the mount.
     pub fn below(&self, name: &str) -> PathBuf {
-        self.scratch.path().join("source").join(name)
+        self.source.join(name)
     }
 
     /// A directory beside source and mount.
@@ -69,7 +75,7 @@ impl Stage {
     /// Unmounts; what is below is then judged without dio. The scratch directory goes with the value that is returned.
     pub fn unmount(self) -> Below {
         self.mounted.unmount();
-        Below { name: self.name, source: self.scratch.path().join("source"), _scratch: self.scratch }
+        Below { name: self.name, source: self.source, _scratch: self.scratch }
     }
 }
 
