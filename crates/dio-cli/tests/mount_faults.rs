@@ -4,6 +4,7 @@
 //! `mount_faults_postgres.rs`.
 
 mod fault_support;
+#[allow(unused_imports, reason = "each test uses its part")]
 mod own;
 
 use std::fs::{self, File};
@@ -235,7 +236,7 @@ fn files_that_are_open_outlive_their_source() {
         writer.set_len(10).unwrap();
         assert_eq!(writer.metadata().unwrap().len(), 10, "{mode}");
         // One that was opened before, of what the kernel had read by then.
-        listing.for_each(|entry| drop(entry));
+        listing.for_each(drop);
 
         let gone = [Some(Errno::NOENT), Some(Errno::STALE)];
         // The kernel may believe a name for a second.

@@ -2,6 +2,7 @@
 //! tmpfs), and no sync that succeeds afterwards covers bytes that were lost. Each handle is told once, and the file goes on.
 
 mod fault_support;
+#[allow(unused_imports, reason = "each test uses its part")]
 mod own;
 
 use std::fs::{self, File};

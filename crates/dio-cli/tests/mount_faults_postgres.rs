@@ -2,6 +2,7 @@
 //! mount it recovers every transaction whose end was told to a client. The same when the file system below is shut down.
 
 mod judge_support;
+#[allow(unused_imports, reason = "each test uses its part")]
 mod own;
 
 use std::collections::BTreeSet;
