@@ -127,10 +127,11 @@ fn an_error_that_passes_is_told_to_each_writer_once() {
 #[test]
 fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
     each_mode(|pool, scene, at| {
-        let names = ["open", "closed"];
+        let names = ["open", "closed", "scattered"];
         for name in names {
             fs::write(scene.source().join(name), "").unwrap();
         }
+        File::options().write(true).open(scene.source().join("scattered")).unwrap().set_len(300_000).unwrap();
         pool.fill(scene);
         let write = |name: &str, number: u64| {
             let mut file = File::options().read(true).write(true).open(at.join(name)).unwrap();
@@ -142,6 +143,12 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         };
         let _open = write("open", 0);
         drop(write("closed", 1));
+        let scattered = File::options().read(true).write(true).open(at.join("scattered")).unwrap();
+        for (place, part) in
+            (0..).step_by(8192).zip(content(2, 0..300_000).chunks(8192)).collect::<Vec<_>>().iter().rev()
+        {
+            let _ = scattered.write_all_at(part, *place);
+        }
         // What is pending is written by then.
         std::thread::sleep(Duration::from_millis(1200));
         pool.make_room();
