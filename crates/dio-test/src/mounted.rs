@@ -28,10 +28,20 @@ impl Mounted {
     #[track_caller]
     #[must_use]
     pub fn new(dio: impl AsRef<Path>, source: impl AsRef<Path>, options: &str) -> Mounted {
+        let parent = source.as_ref().parent().expect("a source has a directory above it");
+        Mounted::within(parent, dio, &source, options)
+    }
+
+    /// The same on a directory within `place`, for a source whose file system will fail.
+    ///
+    /// # Panics
+    /// As [`Mounted::new`].
+    #[track_caller]
+    #[must_use]
+    pub fn within(place: &Path, dio: impl AsRef<Path>, source: impl AsRef<Path>, options: &str) -> Mounted {
         let source = source.as_ref();
-        let parent = source.parent().expect("a source has a directory above it");
         let mountpoint =
-            tempfile::Builder::new().prefix("mnt-").tempdir_in(parent).expect("a place for the mount point");
+            tempfile::Builder::new().prefix("mnt-").tempdir_in(place).expect("a place for the mount point");
         fs::set_permissions(mountpoint.path(), fs::Permissions::from_mode(0o755)).expect("a directory of our own");
         let server = Command::new(dio.as_ref())
             .args(["mount", "-f", "-o", options])
@@ -63,6 +73,18 @@ impl Mounted {
     #[must_use]
     pub fn server(&self) -> u32 {
         self.server.as_ref().map_or(0, Child::id)
+    }
+
+    /// Kills the server (SIGKILL) and waits until it is gone. The mount stays, without anybody who answers.
+    ///
+    /// # Panics
+    /// When it had ended before.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        assert!(self.ended().is_none(), "-o {}: the server had ended", self.options);
+        let mut server = self.server.take().expect("it is killed once");
+        server.kill().expect("a child of ours");
+        server.wait().expect("a child of ours");
     }
 
     /// Unmounts with umount(8) and waits for the server.

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod postgres;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +18,8 @@ pub struct Stage {
     /// For messages: mode and file system.
     pub name: String,
     pub mounted: Mounted,
+    options: String,
+    source: PathBuf,
     scratch: TempDir,
 }
 
@@ -24,11 +28,23 @@ impl Stage {
         let scratch = fs.dir();
         let source = scratch.path().join("source");
         std::fs::create_dir(&source).unwrap();
+        Stage::over(source, scratch, format!("{mode} on {}", fs.name), mode)
+    }
+
+    /// On a source that lies elsewhere, with everything else in a scratch directory.
+    pub fn over(source: PathBuf, scratch: TempDir, name: String, mode: &str) -> Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         }
-        let mounted = Mounted::new(DIO, &source, &format!("{mode},allow_other"));
-        Stage { name: format!("{mode} on {}", fs.name), mounted, scratch }
+        let options = format!("{mode},allow_other");
+        let mounted = Mounted::within(scratch.path(), DIO, &source, &options);
+        Stage { name, mounted, options, source, scratch }
+    }
+
+    /// Mounts the source once more, elsewhere, after its server was killed and the dead mount was taken away.
+    pub fn mount_again(&mut self) {
+        assert_eq!(dio_test::mount_type(self.mounted.path()), None, "{}", self.name);
+        self.mounted = Mounted::within(self.scratch.path(), DIO, &self.source, &self.options);
     }
 
     /// A path through the mount.
@@ -38,7 +54,7 @@ impl Stage {
 
     /// The same file below the mount.
     pub fn below(&self, name: &str) -> PathBuf {
-        self.scratch.path().join("source").join(name)
+        self.source.join(name)
     }
 
     /// A directory beside source and mount.
@@ -59,7 +75,7 @@ impl Stage {
     /// Unmounts; what is below is then judged without dio. The scratch directory goes with the value that is returned.
     pub fn unmount(self) -> Below {
         self.mounted.unmount();
-        Below { name: self.name, source: self.scratch.path().join("source"), _scratch: self.scratch }
+        Below { name: self.name, source: self.source, _scratch: self.scratch }
     }
 }
 
@@ -116,8 +132,13 @@ pub fn shell(directory: &Path, script: &str, name: &str) -> String {
 
 /// A command whose input is a text.
 pub fn fed(command: &mut Command, text: &str) -> std::process::Child {
+    fed_as_it_is(command.stdout(Stdio::piped()).stderr(Stdio::piped()), text)
+}
+
+/// The same with the outputs that the command has.
+pub fn fed_as_it_is(command: &mut Command, text: &str) -> std::process::Child {
     use std::io::Write;
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, text) = (child.stdin.take().unwrap(), text.to_owned());
     // Beside it, as it may print more than a pipe holds before it has read everything.
     std::thread::spawn(move || stdin.write_all(text.as_bytes()));

@@ -279,7 +279,12 @@ impl Mounted {
             skip!("mounting {} needs root", format[0]);
             return None;
         }
-        let dir = file_systems()[0].dir();
+        Mounted::within(file_systems()[0].dir(), format, size)
+    }
+
+    /// The same with the image in this directory; takes root.
+    #[track_caller]
+    pub fn within(dir: tempfile::TempDir, format: &[&str], size: u64) -> Option<Mounted> {
         let (image, path) = (dir.path().join("image"), dir.path().join("mounted"));
         File::create(&image).unwrap().set_len(size).unwrap();
         std::fs::create_dir(&path).unwrap();
@@ -317,6 +322,12 @@ impl Mounted {
     #[track_caller]
     pub fn come_back(&self) {
         until("it can be unmounted", || self.unmount());
+        self.mount_again();
+    }
+
+    /// Mounts it after it was unmounted.
+    #[track_caller]
+    pub fn mount_again(&self) {
         self.mount("loop").unwrap();
     }
 

@@ -3,10 +3,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::FileError;
 use dio::lock::LockPolicy;
+use dio::residency::write_back;
 use dio::{File, Mode, OpenOptions, SyncMethod};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -57,6 +59,8 @@ pub(super) struct Descriptors {
     writable: bool,
     about: About,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
+    /// A file was given up after an error; what it had in the page cache may be lost with it.
+    given_up: AtomicBool,
 }
 
 impl Descriptors {
@@ -67,7 +71,7 @@ impl Descriptors {
     pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
         let access = rustix::fs::fcntl_getfl(&base)? & OFlags::RWMODE;
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
-        Ok(Arc::new(Descriptors { base, readable, writable, about, slots: Default::default() }))
+        Ok(Arc::new(Descriptors { base, readable, writable, about, slots: Default::default(), given_up: false.into() }))
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -144,7 +148,38 @@ impl Descriptors {
                 *slot = None;
             }
         }
+        self.given_up.store(true, Ordering::Release);
         error.errno()
+    }
+
+    /// Writes back what a file had in the page cache that was given up since this was last asked. The program was told of
+    /// the write that failed, not of one before that had been answered well.
+    ///
+    /// # Errors
+    /// That of writing it, then or since.
+    pub(super) fn lost(&self) -> Result<()> {
+        if !self.given_up.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // This descriptor has been open since before, so the kernel tells it of what others were told.
+        let written = write_back(&self.base, 0..i64::MAX as u64);
+        written.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO))
+    }
+
+    /// Writes back what all files have in the page cache that does not belong there.
+    ///
+    /// # Errors
+    /// That of writing it.
+    pub(super) fn settle(&self) -> Result<()> {
+        let mut outcome = Ok(());
+        for slot in &self.slots {
+            let file = slot.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|slot| Arc::clone(&slot.file));
+            if let Some(file) = file {
+                outcome = outcome.and(file.settle().map_err(|error| self.failed(&file, &error)));
+            }
+        }
+        let lost = self.lost();
+        outcome.and(lost)
     }
 }
 

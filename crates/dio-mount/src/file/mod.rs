@@ -48,6 +48,7 @@ use crate::stats::{Event, Gauge, Stats};
 use ahead::Ahead;
 use crew::Crew;
 use descriptors::About;
+use errors::Waiting;
 use janitor::{Janitor, Place};
 use memory::Memory;
 use modes::{Company, Way, Wish};
@@ -87,6 +88,13 @@ struct Signature {
     changed: (i64, u64),
 }
 
+/// When an inode was born: tells apart those that have had the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Born {
+    seconds: i64,
+    nanoseconds: u32,
+}
+
 /// Inodes whose signatures are remembered.
 const MOST_SIGNATURES: usize = 1 << 16;
 
@@ -101,6 +109,8 @@ struct Inner {
     next: AtomicU64,
     /// What inodes were like when the last of their handles was closed that used the kernel's cache of the mount.
     signatures: Mutex<HashMap<InodeId, Signature>>,
+    /// Taken within `inodes`.
+    waiting: Mutex<Waiting>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -125,6 +135,7 @@ impl Files {
             handles: RwLock::default(),
             next: AtomicU64::new(1),
             signatures: Mutex::default(),
+            waiting: Mutex::default(),
         });
         janitor::employ(&inner);
         let ask = |answer: fn(&Inner) -> u64| {
@@ -323,6 +334,10 @@ impl Inner {
         self.signatures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wish(&self, mode: Mode, flags: OFlags) -> Wish {
         Wish { mode, flags, policy: self.policy, gather: self.common.live.get().gather }
     }
@@ -348,7 +363,11 @@ impl Inner {
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
                 let about = About { path: path.to_owned(), policy: self.policy, figures };
-                Arc::new(Shared::new(ino, about, Arc::clone(&self.common)))
+                let shared = Shared::new(ino, about, Arc::clone(&self.common));
+                if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
+                    shared.errors.record(errno);
+                }
+                Arc::new(shared)
             });
             // Counted before the lock is given up, so that nobody takes the inode away.
             let mut book = shared.book();
@@ -437,22 +456,45 @@ impl Inner {
             self.remember(shared);
         }
         shared.book().leave(handle.way, handle.wish);
+        if shared.book().handles == 1 {
+            // While whoever opens it now is told.
+            shared.settle_files();
+        }
         let last = self.step_out(shared, handle.wish);
-        if last && handle.is_cached() {
-            // The pages stay, as those of any file do: the mode asks for it.
+        // In cached mode the pages stay, as those of any file do.
+        if !(last && handle.is_cached()) {
+            if handle.way == Way::Source
+                && let Err(errno) = shared.reconcile()
+            {
+                shared.errors.record(errno);
+            }
+            if handle.way == Way::Requests {
+                shared.drop_mapped();
+            }
+            if filled {
+                shared.about.figures.count(Event::DroppedCache, 0);
+                self.common.kernel.drop_pages(shared.ino, 0..0);
+            }
+        }
+        if last {
+            shared.settle_files();
+            self.bequeath(shared);
+        }
+    }
+
+    /// Of an error that nobody was told, whoever opens the inode next is.
+    fn bequeath(&self, shared: &Shared) {
+        let Some(errno) = shared.errors.untold() else { return };
+        let Ok(descriptors) = shared.routes().any().map(Arc::clone) else { return };
+        if rustix::fs::fstat(descriptors.base()).is_ok_and(|stat| stat.st_nlink == 0) {
+            // Nobody can.
             return;
         }
-        if handle.way == Way::Source
-            && let Err(errno) = shared.reconcile()
-        {
-            shared.errors.record(errno);
-        }
-        if handle.way == Way::Requests {
-            shared.drop_mapped();
-        }
-        if filled {
-            shared.about.figures.count(Event::DroppedCache, 0);
-            self.common.kernel.drop_pages(shared.ino, 0..0);
+        let born = born(descriptors.base());
+        let inodes = self.inodes();
+        match inodes.get(&shared.ino) {
+            Some(heir) => heir.errors.record(errno),
+            None => self.waiting().keep(shared.ino, born, errno),
         }
     }
 
@@ -494,6 +536,13 @@ impl Place for Inner {
         self.common.memory.trim();
         left || self.common.memory.bytes() > 0
     }
+}
+
+fn born(fd: impl std::os::fd::AsFd) -> Option<Born> {
+    use rustix::fs::{AtFlags, StatxFlags};
+    let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
+    let born = Born { seconds: found.stx_btime.tv_sec, nanoseconds: found.stx_btime.tv_nsec };
+    (found.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(born)
 }
 
 fn signature(fd: impl std::os::fd::AsFd) -> Option<Signature> {

@@ -81,7 +81,8 @@ impl Handle {
             file.punch(range)
         } else {
             shared.known_end.store(0, Ordering::Relaxed);
-            return with_pages_dropped(&routes, descriptors, offset..if moves { i64::MAX as u64 } else { end }, |fd| {
+            let changed = offset..if moves { i64::MAX as u64 } else { end };
+            return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
                 patiently(|| rustix::fs::fallocate(fd, flags, offset, length))
             });
         };
@@ -150,12 +151,13 @@ fn copy(
     if let Some((shared, _)) = source {
         shared.settle();
     }
-    let (from_routes, writing) = (source.map_or(target, |(_, routes)| routes), target.writing()?);
+    let (from_shared, from_routes) = source.unwrap_or((&*to.shared, target));
+    let writing = target.writing()?;
     let reading = from_routes.reading()?;
     let _change = to.shared.changes.begin(at..at.saturating_add(length));
     to.shared.known_end.store(0, Ordering::Relaxed);
-    with_pages_dropped(from_routes, reading, from..from.saturating_add(length), |input| {
-        with_pages_dropped(target, writing, at..at.saturating_add(length), |output| {
+    with_pages_dropped(from_shared, from_routes, reading, from..from.saturating_add(length), |input| {
+        with_pages_dropped(&to.shared, target, writing, at..at.saturating_add(length), |output| {
             let (mut from, mut at) = (from, at);
             let count = usize::try_from(length).unwrap_or(usize::MAX);
             rustix::fs::copy_file_range(input, Some(&mut from), output, Some(&mut at), count).map(|count| count as u64)
@@ -164,8 +166,9 @@ fn copy(
 }
 
 /// Does something that may bring pages of the range into the page cache. Unless the file is cached, they are written back
-/// and dropped, but for those that were there before.
+/// and dropped, but for those that were there before. Where that fails, what is lost may be of any writer.
 fn with_pages_dropped<T>(
+    shared: &Shared,
     routes: &Routes,
     descriptors: &Descriptors,
     range: Range<u64>,
@@ -178,8 +181,10 @@ fn with_pages_dropped<T>(
     let size = rustix::fs::fstat(fd)?.st_size as u64;
     let before = Picture::take(fd, size);
     let done = work(fd)?;
-    if descriptors.is_writable() {
-        write_back(fd, range.clone()).map_err(errno_of)?;
+    if descriptors.is_writable()
+        && let Err(error) = write_back(fd, range.clone())
+    {
+        shared.errors.record(errno_of(error));
     }
     if let Ok(before) = before {
         let size = rustix::fs::fstat(fd)?.st_size as u64;

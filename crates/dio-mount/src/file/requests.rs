@@ -76,18 +76,21 @@ impl Handle {
         shared.make_way(&range);
         let prepared = routes.reading().and_then(|descriptors| {
             let mode = self.manner(&routes, descriptors, &range, false);
-            Ok((mode, file_of(descriptors, mode, OFlags::empty())?))
+            Ok((
+                mode,
+                Target { file: file_of(descriptors, mode, OFlags::empty())?, descriptors: Arc::clone(descriptors) },
+            ))
         });
         match prepared {
             Err(errno) => answer.fail(errno),
-            Ok((Manner::Cached, file)) => {
+            Ok((Manner::Cached, from)) => {
                 self.ahead.note(&range);
-                read_straight(&file, &range, answer);
+                read_straight(&from, &range, answer);
             }
-            Ok((_, file)) if self.wish.is_buffered() && routes.may_hold_back() => {
-                self.read_with_ahead(&file, &range, answer);
+            Ok((_, from)) if self.wish.is_buffered() && routes.may_hold_back() => {
+                self.read_with_ahead(&from, &range, answer);
             }
-            Ok((_, file)) => read_straight(&file, &range, answer),
+            Ok((_, from)) => read_straight(&from, &range, answer),
         }
     }
 
@@ -113,10 +116,10 @@ impl Handle {
         manner
     }
 
-    fn read_with_ahead(&self, file: &Arc<File>, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
-        let len = range.end - range.start;
+    fn read_with_ahead(&self, from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+        let (len, file) = (range.end - range.start, &from.file);
         let pieces = self.ahead.pieces(&self.shared, file, range);
-        let Some(first) = pieces.first() else { return read_straight(file, range, answer) };
+        let Some(first) = pieces.first() else { return read_straight(from, range, answer) };
         if let Some((bytes, last)) = first.get(range)
             && (bytes.len() as u64 == len || last && ends_by(file, range.start + bytes.len() as u64))
         {
@@ -137,8 +140,8 @@ impl Handle {
                 figures.count(Event::ReadAheadHit, done as u64);
                 return Ok((Class::Bounced, false, done));
             }
-            let more = file.read_at(&mut buffer[done..], range.start + done as u64);
-            Ok((file.read_class().0, true, done + more.map_err(|error| error.errno())?))
+            let (class, waited, more) = read_some(from, &mut buffer[done..], range.start + done as u64)?;
+            Ok((class, waited, done + more))
         });
     }
 
@@ -260,7 +263,10 @@ fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> 
     let mode = if routes.is_cached() { Manner::Cached } else { manner };
     let file = file_of(descriptors, mode, OFlags::empty())?;
     let outcome = if data_only { file.sync_data() } else { file.sync_all() };
-    outcome.map_err(|error| descriptors.failed(&file, &error))
+    let outcome = outcome.map_err(|error| descriptors.failed(&file, &error));
+    // Asked in any case, so that it is not told again.
+    let lost = descriptors.lost();
+    outcome.and(lost)
 }
 
 impl Shared {
@@ -309,13 +315,25 @@ fn ends_by(file: &File, end: u64) -> bool {
     file.size().is_ok_and(|size| size <= end)
 }
 
-fn read_straight(file: &File, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
+fn read_straight(from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
     let len = (range.end - range.start) as usize;
-    with_answer(len, answer, |buffer| {
-        let count = file.read_at(buffer, range.start).map_err(|error| error.errno())?;
-        let cached = file.mode() == Manner::Cached;
-        Ok((if cached { Class::Cached } else { file.read_class().0 }, !cached, count))
-    });
+    with_answer(len, answer, |buffer| read_some(from, buffer, range.start));
+}
+
+/// Reads past the page cache if the file does; says how most of the bytes travelled, and whether they waited for the device. A
+/// direct read first writes back what is dirty in the cache; a file system that has turned read-only after an error refuses
+/// that with EROFS, yet reads through the cache.
+fn read_some(from: &Target, buffer: &mut [u8], offset: u64) -> Result<(Class, bool, usize)> {
+    let file = &from.file;
+    match file.read_at(buffer, offset).map_err(|error| error.errno()) {
+        Err(Errno::ROFS) => {
+            let file = file_of(&from.descriptors, Manner::Cached, OFlags::empty())?;
+            Ok((Class::Cached, false, file.read_at(buffer, offset).map_err(|error| error.errno())?))
+        }
+        Err(errno) => Err(errno),
+        Ok(count) if file.mode() == Manner::Cached => Ok((Class::Cached, false, count)),
+        Ok(count) => Ok((file.read_class().0, true, count)),
+    }
 }
 
 /// Answers with what `read` puts into the thread's buffer.

@@ -272,6 +272,14 @@ impl Shared {
         self.dropping.store(false, Ordering::Release);
     }
 
+    /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.
+    pub(super) fn settle_files(&self) {
+        let routes = self.routes();
+        if let Some(Err(errno)) = routes.writing.as_ref().map(|descriptors| descriptors.settle()) {
+            self.errors.record(errno);
+        }
+    }
+
     fn drop_pages(&self, routes: &Routes) -> Result<()> {
         let dropped = drop_pages(routes.any()?, routes.before.as_ref())?;
         self.about.figures.count(Event::BecameDirect, dropped);
@@ -348,7 +356,7 @@ pub(super) struct Handle {
 impl Handle {
     /// What went wrong with what it may have written, if it has not been told.
     pub(super) fn told(&self) -> Result<()> {
-        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.tell(&self.told) } else { Ok(()) }
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.mention(&self.told) } else { Ok(()) }
     }
 
     pub(super) fn is_cached(&self) -> bool {

@@ -504,9 +504,12 @@ impl Mount {
             return reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name);
         }
         let before = self.files.epoch();
-        let Ok(entry) = self.names.lookup(directory, &name.name) else {
+        let entry = match self.names.lookup(directory, &name.name) {
+            Ok(entry) => entry,
             // Gone since the directory was read.
-            return false;
+            Err(Errno::NOENT) => return false,
+            // Whoever asks for its attributes is told.
+            Err(_) => return reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name),
         };
         let full = reply.add(name.next, &name.name, &self.entry(&entry, before));
         if full {

@@ -124,7 +124,11 @@ fn a_write_behind_that_fails_is_told_once_to_each_writer() {
     assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Err(Errno::NOSPC));
     assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Ok(10));
     let late = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    assert_eq!(bench.files.sync(late, false), Err(Errno::NOSPC), "no sync has told anybody");
     assert_eq!(bench.files.sync(late, false), Ok(()));
+    let later = bench.open(1, OFlags::RDWR, Mode::Direct).unwrap();
+    assert_eq!(bench.files.sync(later, false), Ok(()));
+    bench.files.release(later);
     [one, two, reader, late].into_iter().for_each(|handle| bench.files.release(handle));
 }
 

@@ -1,0 +1,181 @@
+//! Proves that errors which nobody was waiting for are told: the device below refuses writes for a while (an image on a full
+//! tmpfs), and no sync that succeeds afterwards covers bytes that were lost. Each handle is told once, and the file goes on.
+
+mod fault_support;
+#[allow(unused_imports, reason = "each test uses its part")]
+mod own;
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use dio_test::{MODES, file_systems, skip};
+use fault_support::{Scene, content, errno, good};
+use own::{MIB, Mounted as Volume, is_root};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+/// What the kernel answers: a loop device turns the lack of space below it into either.
+const REFUSED: [Option<Errno>; 2] = [Some(Errno::IO), Some(Errno::NOSPC)];
+
+/// A tmpfs with little room.
+struct Pool {
+    at: PathBuf,
+    _directory: TempDir,
+}
+
+impl Pool {
+    fn new() -> Option<Pool> {
+        if !is_root() {
+            skip!("mounting needs root");
+            return None;
+        }
+        let directory = file_systems()[0].dir();
+        good(Command::new("mount").args(["-t", "tmpfs", "-o", "size=48M", "dio-test"]).arg(directory.path()));
+        Some(Pool { at: directory.path().to_owned(), _directory: directory })
+    }
+
+    /// An ext4 on a sparse image here. Without a journal, so that what it cannot write stops nothing else; without extents,
+    /// since by itself, without any mount of dio, ext4 forgets to mark an extent as written when the first attempt to write it
+    /// failed and the second did not (seen on Linux 6.18).
+    fn scene(&self, mode: &str) -> Option<Scene> {
+        let format = [
+            "mkfs.ext4",
+            "-q",
+            "-F",
+            "-O",
+            "^has_journal,^extent,^64bit",
+            "-e",
+            "continue",
+            "-N",
+            "128",
+            "-E",
+            "nodiscard",
+        ];
+        let place = tempfile::tempdir_in(&self.at).unwrap();
+        Some(Scene::new(Volume::within(place, &format, 700 * MIB)?, mode))
+    }
+
+    /// From now on the device refuses to write blocks that it has not written before.
+    fn fill(&self, scene: &Scene) {
+        good(Command::new("sync").arg("--file-system").arg(&scene.volume.path));
+        let other = File::create(self.at.join("other")).unwrap();
+        let mut taken = 0;
+        for unit in [MIB, 4096] {
+            while rustix::fs::fallocate(&other, FallocateFlags::empty(), taken, unit).is_ok() {
+                taken += unit;
+            }
+        }
+    }
+
+    fn make_room(&self) {
+        fs::remove_file(self.at.join("other")).unwrap();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = dio_test::run(Command::new("umount").arg("--lazy").arg(&self.at));
+    }
+}
+
+/// Runs it in each mode. Afterwards what a sync has covered, if it was answered well, is there when the file system is mounted
+/// anew: file `name` holds these bytes.
+fn each_mode(fault: impl Fn(&Pool, &Scene, &Path) -> Vec<(&'static str, io::Result<()>, Vec<u8>)>) {
+    for mode in MODES {
+        let Some(pool) = Pool::new() else { return };
+        let Some(scene) = pool.scene(mode) else { return };
+        let mounted = scene.mount();
+        let synced = fault(&pool, &scene, mounted.path());
+        mounted.unmount();
+        scene.volume.come_back();
+        for (name, outcome, expected) in synced {
+            let found = fs::read(scene.source().join(name)).unwrap();
+            let wrong = (0..expected.len().max(found.len())).find(|at| expected.get(*at) != found.get(*at));
+            let about = format!("{}: {name} ({} of {} bytes)", scene.name, found.len(), expected.len());
+            assert!(outcome.is_err() || wrong.is_none(), "{about}: synced, and wrong from {wrong:?} on");
+        }
+    }
+}
+
+#[test]
+fn an_error_that_passes_is_told_to_each_writer_once() {
+    each_mode(|pool, scene, at| {
+        fs::write(scene.source().join("file"), "").unwrap();
+        let writing = || File::options().read(true).write(true).open(at.join("file")).unwrap();
+        let (mut one, two, idle) = (writing(), writing(), writing());
+        pool.fill(scene);
+        one.write_all(&content(1, 0..300_000)).unwrap();
+        two.write_all_at(&content(1, 300_000..305_000), 300_000).unwrap();
+        assert!(REFUSED.contains(&errno(one.sync_all())), "{}", scene.name);
+        pool.make_room();
+        assert!(REFUSED.contains(&errno(two.sync_all())), "{}: every writer", scene.name);
+        assert!(REFUSED.contains(&errno(idle.sync_all())), "{}: who had it open", scene.name);
+        for (file, name) in [(&one, "one"), (&two, "two"), (&idle, "idle"), (&writing(), "late")] {
+            assert!(file.sync_all().is_ok(), "{}: {name}: once", scene.name);
+        }
+        one.write_all_at(&content(1, 0..305_000), 0).unwrap();
+        vec![("file", one.sync_all(), content(1, 0..305_000))]
+    });
+}
+
+/// As a database does whose checkpoints sync what others have written.
+#[test]
+fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
+    each_mode(|pool, scene, at| {
+        let names = ["open", "closed", "scattered"];
+        for name in names {
+            fs::write(scene.source().join(name), "").unwrap();
+        }
+        File::options().write(true).open(scene.source().join("scattered")).unwrap().set_len(300_000).unwrap();
+        pool.fill(scene);
+        let write = |name: &str, number: u64| {
+            let mut file = File::options().read(true).write(true).open(at.join(name)).unwrap();
+            content(number, 0..300_000).chunks(30_000).for_each(|part| {
+                // Who ignores errors here has to look at those of the sync.
+                let _ = file.write_all(part);
+            });
+            file
+        };
+        let _open = write("open", 0);
+        drop(write("closed", 1));
+        let scattered = File::options().read(true).write(true).open(at.join("scattered")).unwrap();
+        for (place, part) in
+            (0..).step_by(8192).zip(content(2, 0..300_000).chunks(8192)).collect::<Vec<_>>().iter().rev()
+        {
+            let _ = scattered.write_all_at(part, *place);
+        }
+        // What is pending is written by then.
+        std::thread::sleep(Duration::from_millis(1200));
+        pool.make_room();
+        let sync = |name| File::open(at.join(name)).and_then(|file| file.sync_all());
+        (0..).zip(names).map(|(number, name)| (name, sync(name), content(number, 0..300_000))).collect()
+    });
+}
+
+/// An odd end is in the page cache of the source when a direct write fails.
+#[test]
+fn a_write_that_fails_hides_no_loss_of_one_before() {
+    each_mode(|pool, scene, at| {
+        fs::write(scene.source().join("file"), "").unwrap();
+        let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
+        pool.fill(scene);
+        let bytes = content(1, 0..MIB + 8192);
+        // Not in order, so that nothing is held back.
+        file.write_all_at(&bytes[1000..5100], 1000).unwrap();
+        let failed = file.write_all_at(&bytes[MIB as usize..], MIB);
+        std::thread::sleep(Duration::from_millis(500));
+        pool.make_room();
+        if failed.is_err() {
+            file.write_all_at(&bytes[MIB as usize..], MIB).unwrap();
+        }
+        let mut expected = vec![0; bytes.len()];
+        expected[1000..5100].copy_from_slice(&bytes[1000..5100]);
+        expected[MIB as usize..].copy_from_slice(&bytes[MIB as usize..]);
+        vec![("file", file.sync_all(), expected)]
+    });
+}
