@@ -13,6 +13,7 @@ pub mod options;
 pub mod run;
 mod serve;
 pub mod session;
+mod set_id;
 pub mod stats;
 
 pub use mount::{Mounted, mount, serve};

@@ -44,6 +44,7 @@ use rustix::io::{Errno, Result};
 
 use crate::names::InodeId;
 use crate::options::{Live, Mode};
+use crate::set_id;
 use crate::stats::{Event, Gauge, Stats};
 use ahead::Ahead;
 use crew::Crew;
@@ -174,7 +175,7 @@ impl Files {
     ) -> Result<Opened> {
         let fd = descriptors::open_for(opener, flags)?;
         let wish = self.0.wish(mode, flags);
-        let opened = self.0.enter(ino, path, fd, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))?;
+        let opened = self.0.enter(ino, path, fd, wish, &|fd| hand_over(fd, backing))?;
         if flags.contains(OFlags::TRUNC)
             && let Err(errno) = self.set_size(ino, Some(opened.handle), 0, opener)
         {
@@ -198,7 +199,7 @@ impl Files {
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
         let wish = self.0.wish(mode, flags);
-        self.0.enter(ino, path, created, wish, &|fd| Ok(Backing(Some(Arc::new(backing(fd)?)))))
+        self.0.enter(ino, path, created, wish, &|fd| hand_over(fd, backing))
     }
 
     /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the end of the file. `cache`
@@ -291,6 +292,11 @@ impl Files {
     /// Where the file ends at least, if more has been acknowledged than is written.
     pub fn size_of(&self, ino: InodeId) -> Option<u64> {
         self.0.find(ino)?.behind.end()
+    }
+
+    /// Whether anybody has the inode open for writing.
+    pub fn is_written(&self, ino: InodeId) -> bool {
+        self.0.find(ino).is_some_and(|shared| shared.routes().writing().is_ok())
     }
 
     /// Counts how often something was written that had been acknowledged before: while it stays the same, what was pending
@@ -543,6 +549,11 @@ fn born(fd: impl std::os::fd::AsFd) -> Option<Born> {
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let born = Born { seconds: found.stx_btime.tv_sec, nanoseconds: found.stx_btime.tv_nsec };
     (found.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(born)
+}
+
+/// Hands a file to the kernel, which is to keep nothing by what it writes that a caller could not.
+fn hand_over(fd: BorrowedFd<'_>, backing: MakeBacking<'_>) -> io::Result<Backing> {
+    set_id::unable_to_keep(|| backing(fd)).map(|number| Backing(Some(Arc::new(number))))
 }
 
 fn signature(fd: impl std::os::fd::AsFd) -> Option<Signature> {

@@ -17,6 +17,7 @@ use super::memory::with_buffer;
 use super::modes::Way;
 use super::shared::{Handle, Routes, Shared, file_of, sync_method};
 use crate::options::Mode;
+use crate::set_id;
 use crate::stats::{Event, FileStats, Kind};
 
 /// What the kernel says of a write besides its bytes.
@@ -295,19 +296,12 @@ impl Shared {
     }
 }
 
-/// Clears the set-id bits, which the kernel does not do for what a privileged server writes (`setattr_should_drop_suidgid`
-/// of `fs/attr.c`).
+/// Clears the set-id bits, which the kernel does not do for what a privileged server writes.
 fn clear_set_id(descriptors: &Descriptors) -> Result<()> {
-    use rustix::fs::Mode;
-    let mode = Mode::from_raw_mode(rustix::fs::fstat(descriptors.base())?.st_mode);
-    let mut clear = mode & Mode::SUID;
-    if mode.contains(Mode::SGID | Mode::XGRP) {
-        clear |= Mode::SGID;
+    match set_id::without(&rustix::fs::fstat(descriptors.base())?) {
+        Some(left) => set_id::taken(rustix::fs::fchmod(descriptors.base(), left)),
+        None => Ok(()),
     }
-    if clear.is_empty() {
-        return Ok(());
-    }
-    rustix::fs::fchmod(descriptors.base(), Mode::from_raw_mode((mode - clear).as_raw_mode() & 0o7777))
 }
 
 /// Whether the file ends at `end`, or before it, at this moment.

@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use dio::sys::access_of;
 use rustix::fs::{
     Access, AtFlags, FileType, Gid, Mode, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
-    chmodat, chownat, fstatvfs, readlinkat, statx, utimensat,
+    chmodat, chownat, fstat, fstatvfs, readlinkat, statx, utimensat,
 };
 use rustix::io::{Errno, Result};
 use rustix::path::DecInt;
 
 use super::{Caller, Changes, InodeId, Names, Time};
+use crate::set_id;
 
 impl Names {
     /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may take set-id bits away
@@ -35,6 +36,37 @@ impl Names {
             utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         Ok(())
+    }
+
+    /// Clears the set-id bits of a regular file that somebody changes who could not give them.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is gone, those of `chmod(2)`.
+    pub fn clear_set_id(&self, inode: InodeId) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        match set_id::without(&fstat(&*place)?) {
+            Some(left) => set_id::taken(chmodat(&self.process, DecInt::from_fd(&*place), left, AtFlags::empty())),
+            None => Ok(()),
+        }
+    }
+
+    /// An attribute request that changes nothing: the file is to lose its set-id bits and capabilities. The kernel sends it before
+    /// a write, an allocation or a copy to the file; and for `chown(2)` to neither owner nor group, by anybody, of which it has
+    /// not checked that they may do that. `is_written` says that the file is open for writing.
+    ///
+    /// # Errors
+    /// `EPERM` for who neither owns the file nor may be writing to it, `ESTALE` if it is gone, those of `chown(2)`.
+    pub fn take_privileges(&self, caller: Caller, inode: InodeId, is_written: bool) -> Result<()> {
+        let place = self.descriptor(inode)?;
+        let stat = fstat(&*place)?;
+        if !set_id::are_in(&stat) {
+            return Ok(());
+        }
+        if self.callers.is_some() && !is_written && ![0, stat.st_uid].contains(&caller.uid) {
+            return Err(Errno::PERM);
+        }
+        let taken = chownat(&*place, c"", None, None, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW);
+        if is_written { set_id::taken(taken) } else { taken }
     }
 
     /// When an inode was created, where the file system below knows (`statx(2)`, `stx_btime`).

@@ -90,6 +90,14 @@ pub struct Changes {
     pub modified: Option<Time>,
 }
 
+impl Changes {
+    /// Whether nothing is to be changed.
+    pub fn is_empty(&self) -> bool {
+        let Changes { mode, uid, gid, accessed, modified } = self;
+        mode.or(*uid).or(*gid).is_none() && accessed.or(*modified).is_none()
+    }
+}
+
 /// One name in a directory.
 #[derive(Debug, Clone)]
 pub struct Name {

@@ -21,6 +21,7 @@ use rustix::io::{Errno, Result};
 use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
 use crate::options::{Live, Mode};
+use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
 
@@ -68,6 +69,17 @@ impl Mount {
         Ok(stat)
     }
 
+    /// Clears set-id bits for who changes a file in a way for which the request does not say whether to. The kernel asks for it
+    /// before, but only where it knows of the bits, which may have been set beside the mount.
+    fn clear_set_id(&self, by: &Request<'_>, inode: INodeNo) -> Result<()> {
+        if by.uid() == 0 { Ok(()) } else { self.names.clear_set_id(inode.0) }
+    }
+
+    /// How long the kernel may believe attributes: not at all where it may overlook that their set-id bits go.
+    fn believed(&self, stat: &Stat) -> Duration {
+        if set_id::are_in(stat) { Duration::ZERO } else { self.remember }
+    }
+
     /// What the kernel is told of an inode that was looked up since the files' epoch was `before`.
     fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
         // Bytes that were pending when it was looked up are pending still, or else something has been written since.
@@ -78,7 +90,7 @@ impl Mount {
             generation: Generation(found.generation),
             entry_ttl: self.remember,
             attr: attributes(&stat),
-            attr_ttl: self.remember,
+            attr_ttl: self.believed(&stat),
         }
     }
 
@@ -141,6 +153,8 @@ impl Filesystem for Mount {
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+            // Else the kernel asks for `security.capability` before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         // Not FUSE_ATOMIC_O_TRUNC: a running program would be cut off before the kernel refuses with ETXTBSY.
         for flag in wanted {
@@ -179,7 +193,7 @@ impl Filesystem for Mount {
 
     fn getattr(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let mut timer = self.stats.begin(Operation::Getattr);
-        answer!(timer, reply, self.stat(inode.0), stat => reply.attr(&self.remember, &attributes(&stat)));
+        answer!(timer, reply, self.stat(inode.0), stat => reply.attr(&self.believed(&stat), &attributes(&stat)));
     }
 
     fn statx(&self, _: &Request<'_>, inode: INodeNo, _: Option<FileHandle>, _: u32, _: StatxMask, reply: ReplyStatx) {
@@ -191,17 +205,24 @@ impl Filesystem for Mount {
                 mask |= StatxMask::BTIME;
             }
             let (attributes, attributes_mask) = Default::default();
-            reply.statx(&self.remember, &Statx { attr, mask, attributes, attributes_mask });
+            reply.statx(&self.believed(&stat), &Statx { attr, mask, attributes, attributes_mask });
         });
     }
 
-    fn setattr(&self, _: &Request<'_>, inode: INodeNo, changes: &dio_fuse::Changes, reply: ReplyAttr) {
+    fn setattr(&self, by: &Request<'_>, inode: INodeNo, changes: &dio_fuse::Changes, reply: ReplyAttr) {
         let mut timer = self.stats.begin(Operation::Setattr);
         let (accessed, modified) = (changes.atime.map(time_to_set), changes.mtime.map(time_to_set));
-        let (size, handle) = (changes.size, changes.fh);
+        let (size, handle, kill) = (changes.size, changes.fh, changes.kill_suidgid);
         let changes = Changes { mode: changes.mode, uid: changes.uid, gid: changes.gid, accessed, modified };
         let change = || {
+            if size.is_none() && changes.is_empty() {
+                self.names.take_privileges(caller(by), inode.0, self.files.is_written(inode.0))?;
+            }
             if let Some(size) = size {
+                // With a new owner the file system below takes them.
+                if kill {
+                    self.names.clear_set_id(inode.0)?;
+                }
                 let open = |flags| self.names.open(inode.0, flags);
                 self.files.set_size(inode.0, handle.map(|handle| handle.0), size, &open)?;
             }
@@ -212,7 +233,7 @@ impl Filesystem for Mount {
             self.names.change(inode.0, &changes)?;
             self.stat(inode.0)
         };
-        answer!(timer, reply, change(), stat => reply.attr(&self.remember, &attributes(&stat)));
+        answer!(timer, reply, change(), stat => reply.attr(&self.believed(&stat), &attributes(&stat)));
     }
 
     fn readlink(&self, _: &Request<'_>, inode: INodeNo, reply: ReplyData) {
@@ -274,12 +295,13 @@ impl Filesystem for Mount {
         self.give_entry(timer, reply, || self.names.link(inode.0, new_parent.0, new_name));
     }
 
-    fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, _: bool, reply: ReplyOpen) {
+    fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Open);
         let open = |flags| self.names.open(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
         let (path, mode) = self.path_and_mode(inode.0);
-        let opened = self.files.open(inode.0, &path, &open, flags_of(flags.0), mode, &back);
+        let cleared = if kill { self.names.clear_set_id(inode.0) } else { Ok(()) };
+        let opened = cleared.and_then(|()| self.files.open(inode.0, &path, &open, flags_of(flags.0), mode, &back));
         answer!(timer, reply, opened, opened => match opened.backing {
             Some(backing) => reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
             None => reply.opened(FileHandle(opened.handle), opened.flags),
@@ -294,7 +316,8 @@ impl Filesystem for Mount {
         mode: u32,
         umask: u32,
         flags: OpenFlags,
-        _: bool,
+        // What is created here is new, and has the bits that it is given.
+        _kill: bool,
         reply: ReplyCreate,
     ) {
         self.give_created(reply, flags_of(flags.0), |flags| {
@@ -458,8 +481,8 @@ impl Filesystem for Mount {
 
     fn fallocate(
         &self,
-        _: &Request<'_>,
-        _: INodeNo,
+        by: &Request<'_>,
+        inode: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
@@ -467,7 +490,8 @@ impl Filesystem for Mount {
         reply: ReplyEmpty,
     ) {
         let timer = self.stats.begin(Operation::Fallocate);
-        empty(timer, reply, self.files.allocate(handle.0, mode, offset, length));
+        let cleared = self.clear_set_id(by, inode);
+        empty(timer, reply, cleared.and_then(|()| self.files.allocate(handle.0, mode, offset, length)));
     }
 
     fn lseek(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
@@ -479,11 +503,11 @@ impl Filesystem for Mount {
 
     fn copy_file_range(
         &self,
-        _: &Request<'_>,
+        by: &Request<'_>,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
-        _: INodeNo,
+        target: INodeNo,
         to: FileHandle,
         to_offset: u64,
         length: u64,
@@ -492,7 +516,8 @@ impl Filesystem for Mount {
     ) {
         let mut timer = self.stats.begin(Operation::CopyRange);
         let length = length.min(reply.most());
-        let copied = self.files.copy_range(from.0, from_offset, to.0, to_offset, length);
+        let cleared = self.clear_set_id(by, target);
+        let copied = cleared.and_then(|()| self.files.copy_range(from.0, from_offset, to.0, to_offset, length));
         answer!(timer, reply, copied, copied => reply.copied(copied));
     }
 }
