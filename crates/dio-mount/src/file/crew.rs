@@ -140,10 +140,15 @@ mod tests {
         let (open, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         // All threads are held up, so that the order of the rest can be told.
+        let (held, all_held) = mpsc::channel();
         for _ in 0..TRANSFERS {
-            let gate = Arc::clone(&gate);
-            assert!(crew.run(false, move || gate.lock().unwrap().recv().unwrap()));
+            let (gate, held) = (Arc::clone(&gate), held.clone());
+            assert!(crew.run(false, move || {
+                held.send(()).unwrap();
+                gate.lock().unwrap().recv().unwrap()
+            }));
         }
+        (0..TRANSFERS).for_each(|_| all_held.recv().unwrap());
         for number in 0..20 {
             let send = send.clone();
             crew.run(number >= 10, move || send.send(number).unwrap());
