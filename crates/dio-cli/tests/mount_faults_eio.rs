@@ -111,10 +111,14 @@ fn an_error_that_passes_is_told_to_each_writer_once() {
         pool.fill(scene);
         one.write_all(&content(1, 0..300_000)).unwrap();
         two.write_all_at(&content(1, 300_000..305_000), 300_000).unwrap();
-        assert!(REFUSED.contains(&errno(one.sync_all())), "{}", scene.name);
+        let told = |file: &File, who: &str| {
+            let told = errno(file.sync_all());
+            assert!(REFUSED.contains(&told), "{}: {who}: {told:?}", scene.name);
+        };
+        told(&one, "one");
         pool.make_room();
-        assert!(REFUSED.contains(&errno(two.sync_all())), "{}: every writer", scene.name);
-        assert!(REFUSED.contains(&errno(idle.sync_all())), "{}: who had it open", scene.name);
+        told(&two, "every writer");
+        told(&idle, "who had it open");
         for (file, name) in [(&one, "one"), (&two, "two"), (&idle, "idle"), (&writing(), "late")] {
             assert!(file.sync_all().is_ok(), "{}: {name}: once", scene.name);
         }

@@ -58,12 +58,22 @@ impl Errors {
         tell(state, told)
     }
 
-    /// The same by a write or a close. Whoever syncs after others have written knows nothing of it.
+    /// The same by a write. Whoever syncs after others have written knows nothing of it.
     ///
     /// # Errors
     /// That one.
     pub(super) fn mention(&self, told: &Told) -> Result<()> {
         tell(self.state.load(Ordering::Acquire), told)
+    }
+
+    /// The same by a close, after which the handle has not been told: it may be the close of a child that was forked and
+    /// runs another program, which nobody looks at.
+    ///
+    /// # Errors
+    /// That one.
+    pub(super) fn remind(&self, told: &Told) -> Result<()> {
+        let state = self.state.load(Ordering::Acquire) & !SEEN;
+        if told.0.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
     }
 
     /// The last error, if no sync has told anybody of it.
@@ -132,8 +142,10 @@ mod tests {
         let errors = Errors::default();
         let writer = errors.begin();
         errors.record(Errno::IO);
-        assert_eq!(errors.mention(&writer), Err(Errno::IO));
+        assert_eq!(errors.remind(&writer), Err(Errno::IO));
+        assert_eq!(errors.mention(&writer), Err(Errno::IO), "a close may have been that of a child");
         assert_eq!(errors.mention(&writer), Ok(()));
+        assert_eq!(errors.remind(&writer), Ok(()));
         assert_eq!(errors.untold(), Some(Errno::IO));
         let late = errors.begin();
         assert_eq!(errors.tell(&late), Err(Errno::IO));

@@ -225,10 +225,10 @@ impl Handle {
         self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
     }
 
-    /// Waits until what was acknowledged is written, and says what went wrong since the handle was last told.
+    /// A descriptor is closed: waits until what was acknowledged is written, and says what the handle has not been told of.
     pub(super) fn flush(&self) -> Result<()> {
         self.shared.settle();
-        self.told()
+        if self.wrote.load(Ordering::Relaxed) { self.shared.errors.remind(&self.told) } else { Ok(()) }
     }
 
     /// Makes what was acknowledged durable.

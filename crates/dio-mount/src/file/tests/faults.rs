@@ -92,6 +92,7 @@ fn space_that_is_taken_by_others_meanwhile_is_told_once() {
         }
     }
     assert_eq!(bench.files.flush(handle), Err(Errno::NOSPC));
+    assert_eq!(bench.files.sync(handle, false), Err(Errno::NOSPC));
     assert_eq!(bench.files.flush(handle), Ok(()));
     assert_eq!(bench.files.sync(handle, false), Ok(()));
     other.set_len(0).unwrap();
@@ -115,6 +116,7 @@ fn a_write_behind_that_fails_is_told_once_to_each_writer() {
     bench.files.0.find(1).unwrap().errors.record(Errno::IO);
     assert_eq!(bench.files.flush(reader), Ok(()), "readers have lost nothing");
     assert_eq!(bench.files.flush(one), Err(Errno::IO));
+    assert_eq!(bench.files.sync(one, true), Err(Errno::IO), "what a child closes tells the child");
     assert_eq!(bench.files.flush(one), Ok(()));
     assert_eq!(bench.files.flush(two), Ok(()), "it has not written anything");
     assert_eq!(bench.write(two, 1, 20_000, &[1; 10], PLAIN), Ok(10));
