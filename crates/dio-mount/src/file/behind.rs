@@ -9,11 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dio::File;
+use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::descriptors::Descriptors;
 use super::memory::{Chunk, LARGE, SIZES};
-use super::shared::Shared;
+use super::shared::{Shared, file_of};
 use crate::stats::{Event, Wait};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
@@ -34,6 +35,13 @@ const ROOM: u64 = 64 << 20;
 pub(super) struct Target {
     pub(super) file: Arc<File>,
     pub(super) descriptors: Arc<Descriptors>,
+}
+
+impl Target {
+    /// The file through which to write now: one that has failed fails for good, and with it what others have acknowledged.
+    pub(super) fn current(&self) -> Arc<File> {
+        file_of(&self.descriptors, self.file.mode(), OFlags::empty()).unwrap_or_else(|_| Arc::clone(&self.file))
+    }
 }
 
 /// Acknowledged bytes of an inode that are not yet written.
@@ -267,8 +275,9 @@ fn write(target: &Target, pieces: &[Piece]) -> Result<()> {
         .iter()
         .map(|piece| IoSlice::new(&piece.chunk.bytes()[piece.place()..piece.place() + piece.len]))
         .collect();
-    let outcome = target.file.write_vectored_at(&slices, pieces[0].start);
-    outcome.map_err(|error| told_later(target.descriptors.failed(&target.file, &error)))
+    let file = target.current();
+    let outcome = file.write_vectored_at(&slices, pieces[0].start);
+    outcome.map_err(|error| told_later(target.descriptors.failed(&file, &error)))
 }
 
 /// The error of a write that was acknowledged: that may not be refused for how it was asked for.

@@ -1,6 +1,7 @@
 //! Threads for what happens in the background: reading ahead, writing behind, and looking after what lies idle.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -108,7 +109,8 @@ impl Shared {
         loop {
             if let Some(job) = state.urgent.pop_front().or_else(|| state.jobs.pop_front()) {
                 drop(state);
-                job();
+                // A job that panics has told so; others are not to blame.
+                let _ = catch_unwind(AssertUnwindSafe(job));
                 state = self.state();
                 continue;
             }

@@ -29,7 +29,12 @@ pub(super) struct Errors {
 
 /// Up to which error a handle has been told.
 #[derive(Debug)]
-pub(super) struct Told(AtomicU64);
+pub(super) struct Told {
+    /// By its syncs: the error of what it has acknowledged is theirs to tell, whoever else mentions it.
+    synced: AtomicU64,
+    /// By its writes.
+    warned: AtomicU64,
+}
 
 impl Errors {
     /// Something failed.
@@ -42,7 +47,8 @@ impl Errors {
     /// A handle that is opened now: what no sync has told anybody of concerns it too.
     pub(super) fn begin(&self) -> Told {
         let state = self.state.load(Ordering::Acquire);
-        Told(AtomicU64::new(if state & SEEN == 0 { 0 } else { state & !SEEN }))
+        let told = if state & SEEN == 0 { 0 } else { state & !SEEN };
+        Told { synced: AtomicU64::new(told), warned: AtomicU64::new(told) }
     }
 
     /// The error that a handle has not been told of; it has been then, by its sync.
@@ -58,12 +64,17 @@ impl Errors {
         tell(state, told)
     }
 
-    /// The same by a write. Whoever syncs after others have written knows nothing of it.
+    /// The same by a write, which fails once for each error. Its sync tells it again: the write that failed may be done once
+    /// more, but not those that were acknowledged. Whoever else syncs knows nothing of it.
     ///
     /// # Errors
     /// That one.
     pub(super) fn mention(&self, told: &Told) -> Result<()> {
-        tell(self.state.load(Ordering::Acquire), told)
+        let state = self.state.load(Ordering::Acquire) & !SEEN;
+        if told.synced.load(Ordering::Relaxed) == state || told.warned.swap(state, Ordering::AcqRel) == state {
+            return Ok(());
+        }
+        Err(errno(state))
     }
 
     /// The same by a close, after which the handle has not been told: it may be the close of a child that was forked and
@@ -73,7 +84,7 @@ impl Errors {
     /// That one.
     pub(super) fn remind(&self, told: &Told) -> Result<()> {
         let state = self.state.load(Ordering::Acquire) & !SEEN;
-        if told.0.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
+        if told.synced.load(Ordering::Relaxed) == state { Ok(()) } else { Err(errno(state)) }
     }
 
     /// The last error, if no sync has told anybody of it.
@@ -85,7 +96,7 @@ impl Errors {
 
 fn tell(state: u64, told: &Told) -> Result<()> {
     let state = state & !SEEN;
-    if told.0.load(Ordering::Relaxed) == state || told.0.swap(state, Ordering::AcqRel) == state {
+    if told.synced.load(Ordering::Relaxed) == state || told.synced.swap(state, Ordering::AcqRel) == state {
         return Ok(());
     }
     Err(errno(state))
@@ -145,18 +156,20 @@ mod tests {
         assert_eq!(errors.remind(&writer), Err(Errno::IO));
         assert_eq!(errors.mention(&writer), Err(Errno::IO), "a close may have been that of a child");
         assert_eq!(errors.mention(&writer), Ok(()));
-        assert_eq!(errors.remind(&writer), Ok(()));
         assert_eq!(errors.untold(), Some(Errno::IO));
         let late = errors.begin();
         assert_eq!(errors.tell(&late), Err(Errno::IO));
         assert_eq!(errors.tell(&late), Ok(()));
         assert_eq!(errors.untold(), None);
         assert_eq!(errors.tell(&errors.begin()), Ok(()));
-        assert_eq!(errors.tell(&writer), Ok(()), "it has been told by a write");
+        assert_eq!(errors.tell(&writer), Err(Errno::IO), "what it had acknowledged before its write failed is lost");
+        assert_eq!(errors.tell(&writer), Ok(()));
+        assert_eq!(errors.remind(&writer), Ok(()));
+        assert_eq!(errors.mention(&writer), Ok(()));
 
         errors.record(Errno::NOSPC);
         assert_eq!(errors.mention(&writer), Err(Errno::NOSPC));
-        assert_eq!(errors.tell(&writer), Ok(()), "its sync has nothing to add, and nobody else has written");
+        assert_eq!(errors.tell(&writer), Err(Errno::NOSPC));
         assert_eq!(errors.untold(), None);
     }
 

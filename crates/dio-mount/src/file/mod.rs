@@ -126,7 +126,8 @@ impl Files {
         let memory = Memory::new(live.clone());
         let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
         let (writer, epoch) = (Writer::default(), AtomicU64::new(0));
-        let common = Common { live, memory, crew, writer, kernel, janitor, epoch };
+        let dropper = Crew::new(1);
+        let common = Common { live, memory, crew, writer, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner {
             policy,
             passthrough,
@@ -318,7 +319,14 @@ impl Files {
         }
     }
 
-    /// The same of all inodes.
+    /// The same of what is written soon in any case, so that the time of the last change is that of the last write.
+    pub fn settle_scattered(&self, ino: InodeId) {
+        if let Some(shared) = self.0.find(ino) {
+            shared.scattered.settle();
+        }
+    }
+
+    /// The same as [`Files::settle`] of all inodes.
     pub fn settle_all(&self) {
         self.0.all().iter().for_each(|shared| shared.settle());
     }
@@ -392,6 +400,9 @@ impl Inner {
         };
         let unchanged = way == Way::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
         let flags = wish.flags(way, unchanged);
+        if way == Way::Cache && wish.mode != Mode::Cached {
+            shared.fillers.fetch_add(1, Ordering::Relaxed);
+        }
         let told = shared.errors.begin();
         let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
         let handle = Arc::new(Handle {
@@ -428,7 +439,11 @@ impl Inner {
         book.enter(way, wish);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
-            shared.alone().back();
+            let mut routes = shared.alone();
+            // Unless somebody else has done so meanwhile.
+            if routes.may_hold_back() {
+                routes.back();
+            }
         }
         if let Err(errno) = shared.reconcile() {
             shared.book().leave(way, wish);
@@ -458,6 +473,9 @@ impl Inner {
         let shared = &handle.shared;
         shared.settle();
         let filled = handle.filled.load(Ordering::Relaxed);
+        if filled && !handle.is_cached() {
+            shared.fillers.fetch_sub(1, Ordering::Relaxed);
+        }
         if handle.is_cached() && handle.way == Way::Cache {
             self.remember(shared);
         }
@@ -531,7 +549,7 @@ impl Place for Inner {
             left |= shared.behind.bytes() > 0;
             if shared.book().streams > 0 {
                 left = true;
-                self.common.crew.run(false, move || shared.drop_streamed());
+                shared.drop_streamed_soon();
             }
         }
         let handles: Vec<Arc<Handle>> =

@@ -62,9 +62,21 @@ impl Handle {
     /// Reads up to `size` bytes; fewer only at the end of the file. `cache` says that it is for the kernel's cache of the
     /// mount.
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
+        let fills = cache && !self.is_cached();
+        let watch = fills.then(|| self.shared.changes.watch());
+        self.read_and_give(offset, size, cache, give);
+        let range = offset..offset.saturating_add(u64::from(size));
+        if watch.is_some_and(|watch| watch.has_changed(&range)) {
+            // The kernel may have got what was there before, and keeps it.
+            self.shared.common.kernel.drop_pages(self.shared.ino, range);
+        }
+    }
+
+    fn read_and_give(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let shared = &self.shared;
         let answer = Answer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
         if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
+            shared.fillers.fetch_add(1, Ordering::Relaxed);
             shared.about.figures.count(Event::BecameCached, 0);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
@@ -154,6 +166,7 @@ impl Handle {
             Ok((class, waited)) => {
                 let took = began.elapsed();
                 figures.written(class, bytes.len() as u64, blocked + took);
+                self.drop_replaced(offset, bytes, how);
                 if waited {
                     figures.waited_for_device(took, locked);
                 }
@@ -166,10 +179,23 @@ impl Handle {
         }
     }
 
+    /// Has the kernel drop what it may have cached meanwhile of what was written. It does so itself before a write, and only
+    /// since Linux 6.19 after it too (commit b359af8275a9).
+    fn drop_replaced(&self, offset: u64, bytes: &[u8], how: How) {
+        let shared = &self.shared;
+        if !how.cache && shared.fillers.load(Ordering::Relaxed) > 0 {
+            // What is appended may have gone elsewhere, and was in nobody's cache.
+            shared.common.kernel.drop_pages(shared.ino, offset..offset.saturating_add(bytes.len() as u64));
+        }
+    }
+
     /// Returns how most of the bytes travelled, and whether they waited for the device.
     fn write_by(&self, offset: u64, bytes: &[u8], how: How) -> Result<(Class, bool)> {
         let shared = &self.shared;
-        self.told()?;
+        if !how.cache {
+            // The kernel would give up the page, and nobody would be told.
+            self.told()?;
+        }
         let routes = shared.routes();
         let descriptors = routes.writing()?;
         self.wrote.store(true, Ordering::Relaxed);
@@ -236,6 +262,8 @@ impl Handle {
         let (began, locked) = (Instant::now(), waited_here());
         let shared = &self.shared;
         shared.settle();
+        // What that finds is for this sync to tell.
+        drop(shared.dropping());
         let routes = shared.routes();
         if let Err(errno) = sync_through(&routes, self.wish.manner(), data_only) {
             // It concerns everybody who has written.

@@ -6,12 +6,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use dio::File;
 use dio::block::{Block, Pool};
+use dio::file::FileError;
 use dio::queue::{Completion, Queue};
 use rustix::io::Errno;
 
@@ -26,6 +29,9 @@ const PIECE: usize = 64 << 10;
 /// Pieces of a mount that may be pending.
 const PIECES: usize = 256;
 
+/// Pieces of one inode that are few: where it is others that have taken up all room, its writes do not wait for them.
+const FEW: usize = PIECES / 8;
+
 /// When all of them are, those who wait go on when so many are left: not one by one, which would be a change of threads for
 /// each, and early enough for the device to have work all the time.
 const RESUME: usize = PIECES / 2;
@@ -36,8 +42,8 @@ const DEPTH: usize = 32;
 /// The thread ends, and gives back its memory, when nothing came in for so long.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long the answer counts that there is room on the file system.
-const ROOM_COUNTS: Duration = Duration::from_millis(100);
+/// How long an answer counts: that there is room on the file system, or no memory.
+const ANSWER_COUNTS: Duration = Duration::from_millis(100);
 
 /// What is pending of one inode.
 #[derive(Debug, Default)]
@@ -83,31 +89,48 @@ struct State {
     waiting: usize,
     /// Where pieces are kept; there while the thread runs.
     pool: Option<Pool>,
+    /// When there was no memory for them.
+    refused: Option<Instant>,
     asleep: bool,
+    over: bool,
+}
+
+/// A piece that is pending. If it is dropped before it is over, by a panic, it has failed.
+#[derive(Debug)]
+struct Ticket {
+    shared: Arc<Shared>,
+    range: Range<u64>,
     over: bool,
 }
 
 /// A piece to be written.
 #[derive(Debug)]
 struct Job {
-    shared: Arc<Shared>,
+    ticket: Ticket,
     target: Target,
-    range: Range<u64>,
     block: Block,
 }
 
 /// A piece that is being written.
 #[derive(Debug)]
 struct Flight {
-    shared: Arc<Shared>,
+    ticket: Ticket,
     target: Target,
-    range: Range<u64>,
+    /// What it is written through.
+    file: Arc<File>,
 }
 
 impl Pending {
     fn overlaps(&self, range: &Range<u64>) -> bool {
-        // Pieces do not overlap, so of those that begin before the end of the range the last one also ends last.
-        self.pieces.range(..range.end).next_back().is_some_and(|(_, (end, _))| *end > range.start)
+        self.overlapping(range).next().is_some()
+    }
+
+    /// When the pieces came that overlap the range.
+    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
+        // Pieces do not overlap, so the later one begins the later it ends.
+        let start = range.start;
+        let before_its_end = self.pieces.range(..range.end).rev();
+        before_its_end.take_while(move |(_, (end, _))| *end > start).map(|(_, (_, number))| *number)
     }
 
     /// Whether anything is left of the first `mark` pieces.
@@ -133,13 +156,15 @@ impl Scattered {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Waits until nothing of the range is pending.
+    /// Waits until nothing of the range is pending that has been taken in by now. What comes later comes at the same time as
+    /// the request that waits; with a hot range it might never end.
     pub(super) fn wait_for(&self, range: &Range<u64>) {
         if self.bytes() == 0 {
             return;
         }
         let mut state = self.state();
-        while state.overlaps(range) {
+        let mark = state.taken;
+        while state.overlapping(range).any(|number| number < mark) {
             state = self.wait(state);
         }
     }
@@ -169,6 +194,10 @@ impl Scattered {
         self.bytes.fetch_add(len, Ordering::AcqRel);
     }
 
+    fn pieces(&self) -> usize {
+        self.state().pieces.len()
+    }
+
     fn leave(&self, range: &Range<u64>) {
         let mut state = self.state();
         state.pieces.remove(&range.start);
@@ -180,7 +209,7 @@ impl Scattered {
 
     /// Whether there is room, by `look` if that has not been asked lately.
     fn has_room(&self, look: impl FnOnce() -> bool) -> bool {
-        let lately = |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ROOM_COUNTS);
+        let lately = |asked: Option<Instant>| asked.is_some_and(|asked| asked.elapsed() < ANSWER_COUNTS);
         if lately(self.state().room) {
             return true;
         }
@@ -206,7 +235,8 @@ impl Shared {
             return false;
         }
         self.scattered.enter(&range, most);
-        let Some(mut block) = writer.post.block(|waited| self.about.figures.waited(Wait::Room, waited)) else {
+        let told = |waited| self.about.figures.waited(Wait::Room, waited);
+        let Some(mut block) = writer.post.block(self.scattered.pieces(), told) else {
             self.scattered.leave(&range);
             return false;
         };
@@ -214,7 +244,8 @@ impl Shared {
         // Before the write is acknowledged: what was read ahead of it no longer counts.
         self.changes.note(range.clone());
         self.about.figures.count(Event::WriteBehind, len);
-        let job = Job { shared: Arc::clone(self), target: target.clone(), range, block };
+        let ticket = Ticket { shared: Arc::clone(self), range, over: false };
+        let job = Job { ticket, target: target.clone(), block };
         if let Some(job) = writer.post.push(job) {
             // The thread has ended in between.
             job.run_here();
@@ -231,11 +262,19 @@ impl Writer {
         if state.pool.is_some() || state.over {
             return !state.over;
         }
-        let Some(reserved) = memory.reserve_for(PIECE * PIECES) else { return false };
+        if state.refused.is_some_and(|refused| refused.elapsed() < ANSWER_COUNTS) {
+            return false;
+        }
+        let Some(reserved) = memory.reserve_for(PIECE * PIECES) else {
+            state.refused = Some(Instant::now());
+            return false;
+        };
         let Ok(pool) = Pool::new(PIECE, PIECES) else { return false };
         let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
         let work = move || {
-            post.work(Queue::over(&io, blocks, DEPTH));
+            if catch_unwind(AssertUnwindSafe(|| post.work(Queue::over(&io, blocks, DEPTH)))).is_err() {
+                post.give_up();
+            }
             drop(reserved);
         };
         let Ok(handle) = thread::Builder::new().name("dio-writer".into()).spawn(work) else { return false };
@@ -262,10 +301,15 @@ impl Post {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block for a piece, when there is one; `None` where the thread has ended. Says how long that took, if it did.
-    fn block(&self, waited: impl FnOnce(Duration)) -> Option<Block> {
+    /// A block for a piece of an inode that has `own` of them, when there is one; `None` where the thread has ended, or others
+    /// have all. Says how long that took, if it did.
+    fn block(&self, own: usize, waited: impl FnOnce(Duration)) -> Option<Block> {
         let mut state = self.state();
-        if state.used >= PIECES {
+        // Who comes now does not pass those who wait.
+        if state.used >= PIECES || state.waiting > 0 && state.used > RESUME {
+            if own < FEW {
+                return None;
+            }
             let since = Instant::now();
             while state.used > RESUME {
                 state.waiting += 1;
@@ -295,7 +339,8 @@ impl Post {
 
     fn give_back(&self, count: usize) {
         let mut state = self.state();
-        state.used -= count;
+        // Nothing is used of a thread that has given up.
+        state.used = state.used.saturating_sub(count);
         if state.waiting > 0 && state.used <= RESUME {
             self.room.notify_all();
         }
@@ -341,66 +386,86 @@ impl Post {
             let count = done.len() + refused.len();
             for Completion { tag, outcome, block } in done.drain(..) {
                 drop(block);
-                let flight = flights[tag as usize].take().expect("every completion has its flight");
-                let target = flight.target.clone();
-                let outcome = outcome.map_err(|error| target.descriptors.failed(&target.file, &error));
-                flight.end(outcome.map(drop));
+                flights[tag as usize].take().expect("every completion has its flight").end(outcome.map(drop));
+            }
+            if engine.is_err() {
+                // With it go the locks of what was in flight; nobody knows what became of that.
+                drop(queue);
+                drop(flights);
+                refused.into_iter().for_each(Job::run_here);
+                return self.give_up();
             }
             refused.into_iter().for_each(Job::run_here);
             self.give_back(count);
-            if engine.is_err() {
-                return self.give_up(flights);
-            }
         }
     }
 
-    /// The engine has failed: nobody knows what became of what was in flight, and what came in since is written here.
-    fn give_up(&self, flights: Vec<Option<Flight>>) {
+    /// The thread ends early. What it has not begun is written here.
+    fn give_up(&self) {
         let mut state = self.state();
         state.pool = None;
         let jobs = std::mem::take(&mut state.jobs);
+        state.used = 0;
         drop(state);
-        let count = flights.iter().flatten().count() + jobs.len();
-        flights.into_iter().flatten().for_each(|flight| flight.end(Err(Errno::IO)));
+        self.room.notify_all();
         jobs.into_iter().for_each(Job::run_here);
-        self.give_back(count);
     }
 }
 
 impl Job {
     /// Starts to write.
     fn start(self, queue: &mut Queue, place: usize) -> Result<Flight, Job> {
-        let Job { shared, target, range, block } = self;
-        let len = (range.end - range.start) as usize;
-        match queue.write(&target.file, block, range.start, len, place as u64) {
-            Ok(()) => Ok(Flight { shared, target, range }),
-            Err(refused) => Err(Job { shared, target, range, block: refused.block }),
+        let Job { ticket, target, block } = self;
+        let (file, len) = (target.current(), (ticket.range.end - ticket.range.start) as usize);
+        match queue.write(&file, block, ticket.range.start, len, place as u64) {
+            Ok(()) => Ok(Flight { ticket, target, file }),
+            Err(refused) => Err(Job { ticket, target, block: refused.block }),
         }
     }
 
     /// Writes it in this thread: what could not be queued. Of a file that was cut off beside the mount meanwhile, what is
     /// behind its end has gone, as it would have with the page cache.
     fn run_here(self) {
-        let Job { shared, target, range, block } = self;
-        let outcome = target.file.size().and_then(|size| {
+        let Job { ticket, target, block } = self;
+        let (file, range) = (target.current(), ticket.range.clone());
+        let outcome = file.size().and_then(|size| {
             let len = size.clamp(range.start, range.end) - range.start;
-            target.file.write_at(&block.filled()[..len as usize], range.start)
+            file.write_at(&block.filled()[..len as usize], range.start)
         });
         drop(block);
-        let outcome = outcome.map_err(|error| target.descriptors.failed(&target.file, &error));
-        Flight { shared, target, range }.end(outcome);
+        Flight { ticket, target, file }.end(outcome);
     }
 }
 
 impl Flight {
-    fn end(self, outcome: Result<(), Errno>) {
-        let Flight { shared, range, .. } = self;
+    fn end(self, outcome: Result<(), FileError>) {
+        let Flight { ticket, target, file } = self;
+        ticket.end(outcome.map_err(|error| target.descriptors.failed(&file, &error)));
+    }
+}
+
+impl Ticket {
+    fn end(mut self, outcome: Result<(), Errno>) {
+        self.close(outcome);
+    }
+
+    fn close(&mut self, outcome: Result<(), Errno>) {
+        self.over = true;
+        let Ticket { shared, range, .. } = self;
         if let Err(errno) = outcome {
             shared.errors.record(told_later(errno));
         }
         shared.about.figures.count(Event::WriteBehindWritten, range.end - range.start);
         shared.changes.note(range.clone());
         shared.common.epoch.fetch_add(1, Ordering::AcqRel);
-        shared.scattered.leave(&range);
+        shared.scattered.leave(range);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.over {
+            self.close(Err(Errno::IO));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dio::residency::{Picture, length_of, write_back};
@@ -39,6 +39,8 @@ pub(super) struct Common {
     pub(super) memory: Arc<Memory>,
     pub(super) crew: Crew,
     pub(super) writer: Writer,
+    /// Drops what streams leave in the page cache, which may take as long as a slow disk needs.
+    pub(super) dropper: Crew,
     pub(super) kernel: Kernel,
     pub(super) janitor: Janitor,
     /// Writes to the source of what had been acknowledged before. Counted before what is pending becomes less.
@@ -149,8 +151,12 @@ pub(super) struct Shared {
     pub(super) errors: Errors,
     pub(super) turns: Turns,
     habits: OnceLock<Habits>,
-    /// What streams have left in the page cache is being dropped.
-    dropping: AtomicBool,
+    /// What streams have left in the page cache is being dropped, or soon will be.
+    to_drop: AtomicBool,
+    /// Held while what streams have left in the page cache is being dropped.
+    dropping: Mutex<()>,
+    /// Handles through which the kernel has filled its cache of the mount, though they are not cached.
+    pub(super) fillers: AtomicU32,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
 }
@@ -169,7 +175,9 @@ impl Shared {
             errors: Errors::default(),
             turns: Turns::default(),
             habits: OnceLock::new(),
-            dropping: AtomicBool::new(false),
+            to_drop: AtomicBool::new(false),
+            dropping: Mutex::default(),
+            fillers: AtomicU32::new(0),
             known_end: AtomicU64::new(0),
         }
     }
@@ -259,17 +267,34 @@ impl Shared {
         }
     }
 
-    /// Writes back what streams have left in the page cache of the source and drops it, unless that is being done.
-    pub(super) fn drop_streamed(&self) {
-        if self.dropping.swap(true, Ordering::AcqRel) {
+    /// Writes back what streams have left in the page cache of the source and drops it, in the background, unless that is
+    /// being done.
+    pub(super) fn drop_streamed_soon(self: &Arc<Self>) {
+        if self.to_drop.swap(true, Ordering::AcqRel) {
             return;
         }
+        let shared = Arc::clone(self);
+        let runs = self.common.dropper.run(false, move || {
+            shared.drop_streamed();
+            shared.to_drop.store(false, Ordering::Release);
+        });
+        if !runs {
+            self.to_drop.store(false, Ordering::Release);
+        }
+    }
+
+    fn drop_streamed(&self) {
+        let _dropping = self.dropping();
         let routes = self.routes();
         match routes.any().and_then(|descriptors| drop_pages(descriptors, routes.before.as_ref())) {
             Ok(dropped) => self.about.figures.count(Event::HybridStream, dropped),
             Err(errno) => self.errors.record(errno),
         }
-        self.dropping.store(false, Ordering::Release);
+    }
+
+    /// Waits until what streams have left is dropped, if that is under way.
+    pub(super) fn dropping(&self) -> MutexGuard<'_, ()> {
+        self.dropping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes back what passed through the page cache, before the files are closed, which would tell nobody of an error.

@@ -60,6 +60,7 @@ macro_rules! answer {
 impl Mount {
     /// The attributes of an inode, with the bytes that are acknowledged and not yet in the source.
     fn stat(&self, inode: InodeId) -> Result<Stat> {
+        self.files.settle_scattered(inode);
         // In this order: what is pending at first and then written is in the attributes.
         let pending = self.files.size_of(inode);
         let mut stat = self.names.stat(inode)?;
@@ -226,8 +227,8 @@ impl Filesystem for Mount {
                 let open = |flags| self.names.open(inode.0, flags);
                 self.files.set_size(inode.0, handle.map(|handle| handle.0), size, &open)?;
             }
-            if modified.is_some() {
-                // What is written later would set the time anew.
+            if modified.is_some() || changes.mode.is_some() {
+                // What is written later would set the time anew, and might clear set-id bits.
                 self.files.settle(inode.0);
             }
             self.names.change(inode.0, &changes)?;
@@ -456,6 +457,8 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Setxattr);
         let flags = XattrFlags::from_bits_retain(flags as u32);
+        // What is written later might remove capabilities (`security.capability`).
+        self.files.settle(inode.0);
         empty(timer, reply, self.names.set_xattr(caller(by), inode.0, name, value, flags));
     }
 
