@@ -113,7 +113,7 @@ impl Closing {
         self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         let status = self.0.wait().unwrap();
         // Bytes in the page cache of the source are written after the close, as everywhere; a hybrid writer's are there too.
-        if !["cached", "auto"].contains(&scene.mode) {
+        if !["cached", "auto"].contains(&scene.mode.as_str()) {
             assert!(!status.success() && said.contains("Input/output error"), "{}: {status}: {said}", scene.name);
         }
     }
