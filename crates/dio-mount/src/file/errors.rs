@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, Result};
 
-use super::Born;
+use super::open::Born;
 use crate::names::InodeId;
 
 /// A sync has told somebody of the last error.

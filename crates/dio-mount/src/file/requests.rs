@@ -225,7 +225,7 @@ impl Handle {
             }
         }
         // In the order in which they were acknowledged.
-        shared.settle_stream();
+        shared.settle_ordered();
         shared.scattered.wait_for(&(offset..end));
         let file = file_of(descriptors, mode, how.flags)?;
         let _change = shared.changes.begin(from..end);
@@ -302,7 +302,7 @@ impl Shared {
     /// Where the file ends, pending bytes included.
     fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // In this order: what is pending at first and then written is in the size.
-        let pending = self.behind.end().unwrap_or(0);
+        let pending = self.ordered.end().unwrap_or(0);
         let size = rustix::fs::fstat(descriptors.base())?.st_size as u64;
         Ok(size.max(pending))
     }
@@ -314,7 +314,7 @@ impl Shared {
             return start;
         }
         // Not what is known: the file may be shorter by now, cut off beside the mount.
-        let pending = self.behind.end().filter(|pending| *pending == start);
+        let pending = self.ordered.end().filter(|pending| *pending == start);
         let old = pending.or_else(|| self.end(descriptors).ok()).unwrap_or(0);
         self.known_end.fetch_max(end.max(old), Ordering::Relaxed);
         if end > old {

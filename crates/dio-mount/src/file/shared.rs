@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
-use super::behind::Behind;
+use super::behind::{Ordered, Scattered, Writer};
 use super::changes::Changes;
 use super::crew::Crew;
 use super::descriptors::{About, Descriptors, Manner};
@@ -21,7 +21,6 @@ use super::habits::Habits;
 use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
-use super::scatter::{Scattered, Writer};
 use super::turns::Turns;
 use crate::errno::errno_of;
 use crate::names::InodeId;
@@ -146,7 +145,7 @@ pub(super) struct Shared {
     gate: RwLock<Routes>,
     pub(super) book: Mutex<Book>,
     pub(super) changes: Arc<Changes>,
-    pub(super) behind: Behind,
+    pub(super) ordered: Ordered,
     pub(super) scattered: Scattered,
     pub(super) errors: Errors,
     pub(super) turns: Turns,
@@ -170,7 +169,7 @@ impl Shared {
             gate: RwLock::default(),
             book: Mutex::default(),
             changes: Arc::default(),
-            behind: Behind::default(),
+            ordered: Ordered::default(),
             scattered: Scattered::default(),
             errors: Errors::default(),
             turns: Turns::default(),
@@ -184,7 +183,7 @@ impl Shared {
 
     /// Bytes acknowledged and not yet written.
     pub(super) fn pending(&self) -> u64 {
-        self.behind.bytes() + self.scattered.bytes()
+        self.ordered.bytes() + self.scattered.bytes()
     }
 
     /// The routes, for the time of a request.

@@ -1,4 +1,4 @@
-//! Writing behind: what a program writes in order is acknowledged at once, gathered into large aligned blocks, and written
+//! What a program writes in order is acknowledged at once, gathered into large aligned blocks, and written
 //! by a thread of the background, or by the first request that has to wait for it.
 
 use std::collections::VecDeque;
@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dio::File;
-use rustix::fs::OFlags;
-use rustix::io::{Errno, Result};
+use rustix::io::Result;
 
-use super::descriptors::Descriptors;
-use super::memory::{Chunk, LARGE, SIZES};
-use super::shared::{Shared, file_of};
+use super::super::memory::{Chunk, LARGE, SIZES};
+use super::super::shared::Shared;
+use super::{Target, told_later};
 use crate::stats::{Event, Wait};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
@@ -26,27 +24,9 @@ const MOST_JOINED: usize = 8;
 /// What has not grown for so long is written although its last block is not full.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// Where the source has less room than this many bytes besides what is pending everywhere, nothing is acknowledged before it
-/// is written: a lack of space is then told by the very write that meets it.
-const ROOM: u64 = 64 << 20;
-
-/// Where pending bytes go.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    pub(super) file: Arc<File>,
-    pub(super) descriptors: Arc<Descriptors>,
-}
-
-impl Target {
-    /// The file through which to write now: one that has failed fails for good, and with it what others have acknowledged.
-    pub(super) fn current(&self) -> Arc<File> {
-        file_of(&self.descriptors, self.file.mode(), OFlags::empty()).unwrap_or_else(|_| Arc::clone(&self.file))
-    }
-}
-
 /// Acknowledged bytes of an inode that are not yet written.
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(in crate::file) struct Ordered {
     /// Their number, for those who only want to know whether there are any. Changes under the lock.
     bytes: AtomicU64,
     state: Mutex<State>,
@@ -108,29 +88,29 @@ impl State {
     }
 }
 
-impl Behind {
+impl Ordered {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes pending.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::file) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
     /// Where the file will end at least when everything is written.
-    pub(super) fn end(&self) -> Option<u64> {
+    pub(in crate::file) fn end(&self) -> Option<u64> {
         if self.bytes() == 0 { None } else { self.state().range().map(|range| range.end) }
     }
 
     /// Whether any byte of the range is pending.
-    pub(super) fn overlaps(&self, range: &Range<u64>) -> bool {
+    pub(in crate::file) fn overlaps(&self, range: &Range<u64>) -> bool {
         let overlaps = |pending: Range<u64>| pending.start < range.end && range.start < pending.end;
         self.bytes() > 0 && self.state().range().is_some_and(overlaps)
     }
 
     /// Whether it is time to write although nobody asks.
-    pub(super) fn is_due(&self) -> bool {
+    pub(in crate::file) fn is_due(&self) -> bool {
         self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
     }
 }
@@ -138,13 +118,13 @@ impl Behind {
 impl Shared {
     /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes are pending then. False
     /// where that cannot be: the caller writes it, after what is pending.
-    pub(super) fn take_in(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take_in(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
         }
-        let mut state = self.behind.state();
-        while state.range().is_some() && self.behind.bytes() + len > most {
+        let mut state = self.ordered.state();
+        while state.range().is_some() && self.ordered.bytes() + len > most {
             let since = Instant::now();
             let partial = !state.pieces.front().is_some_and(Piece::is_full);
             state = self.write_some(state, partial);
@@ -172,7 +152,7 @@ impl Shared {
         state.target = Some(target.clone());
         state.latest = Some(Instant::now());
         state.taken += len;
-        self.behind.bytes.fetch_add(len, Ordering::AcqRel);
+        self.ordered.bytes.fetch_add(len, Ordering::AcqRel);
         self.about.figures.count(Event::WriteBehind, len);
         self.common.janitor.stir();
         if !state.scheduled && state.writing.is_none() && state.pieces.front().is_some_and(Piece::is_full) {
@@ -180,13 +160,6 @@ impl Shared {
             state.scheduled = self.common.crew.run(true, move || shared.write_full());
         }
         true
-    }
-
-    /// Whether a write that is acknowledged now will find room on the file system of the source later.
-    pub(super) fn has_room(&self, target: &Target) -> bool {
-        let pending = self.common.live.get().limit;
-        let room = rustix::fs::fstatvfs(target.descriptors.base());
-        room.is_ok_and(|room| room.f_bavail.saturating_mul(room.f_frsize) >= ROOM + pending)
     }
 
     /// Memory for the blocks that `len` bytes at `start` begin.
@@ -203,33 +176,19 @@ impl Shared {
 
     /// Writes full blocks while there are any.
     fn write_full(&self) {
-        let mut state = self.behind.state();
+        let mut state = self.ordered.state();
         state.scheduled = false;
         while state.pieces.front().is_some_and(Piece::is_full) {
             state = self.write_some(state, false);
         }
     }
 
-    /// Waits until everything that has been taken in by now is written. An error is kept for the writers.
-    pub(super) fn settle(&self) {
-        self.settle_stream();
-        self.scattered.settle();
-    }
-
-    /// Waits until nothing of the range is pending.
-    pub(super) fn make_way(&self, range: &Range<u64>) {
-        if self.behind.overlaps(range) {
-            self.settle_stream();
-        }
-        self.scattered.wait_for(range);
-    }
-
     /// The same as [`Shared::settle`] of what was written in order, in this thread unless another does so.
-    pub(super) fn settle_stream(&self) {
-        if self.behind.bytes() == 0 {
+    pub(in crate::file) fn settle_ordered(&self) {
+        if self.ordered.bytes() == 0 {
             return;
         }
-        let mut state = self.behind.state();
+        let mut state = self.ordered.state();
         let mark = state.taken;
         while state.done < mark {
             state = self.write_some(state, true);
@@ -239,7 +198,7 @@ impl Shared {
     /// Writes the first blocks, or waits for the thread that does. Without `partial`, only full ones.
     fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State>, partial: bool) -> MutexGuard<'a, State> {
         if state.writing.is_some() {
-            return self.behind.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+            return self.ordered.written.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let count = state.pieces.iter().take(MOST_JOINED).take_while(|piece| partial || piece.is_full()).count();
         let pieces: Vec<Piece> = state.pieces.drain(..count).collect();
@@ -257,15 +216,15 @@ impl Shared {
         }
         self.changes.note(range);
         drop(pieces);
-        let mut state = self.behind.state();
+        let mut state = self.ordered.state();
         state.writing = None;
         state.done += len;
         if state.pieces.is_empty() {
             state.target = None;
         }
         self.common.epoch.fetch_add(1, Ordering::AcqRel);
-        self.behind.bytes.fetch_sub(len, Ordering::AcqRel);
-        self.behind.written.notify_all();
+        self.ordered.bytes.fetch_sub(len, Ordering::AcqRel);
+        self.ordered.written.notify_all();
         state
     }
 }
@@ -278,9 +237,4 @@ fn write(target: &Target, pieces: &[Piece]) -> Result<()> {
     let file = target.current();
     let outcome = file.write_vectored_at(&slices, pieces[0].start);
     outcome.map_err(|error| told_later(target.descriptors.failed(&file, &error)))
-}
-
-/// The error of a write that was acknowledged: that may not be refused for how it was asked for.
-pub(super) fn told_later(errno: Errno) -> Errno {
-    if errno == Errno::INVAL { Errno::IO } else { errno }
 }

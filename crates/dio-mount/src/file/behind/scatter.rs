@@ -18,9 +18,9 @@ use dio::file::FileError;
 use dio::queue::{Completion, Queue};
 use rustix::io::Errno;
 
-use super::behind::{Target, told_later};
-use super::memory::Memory;
-use super::shared::Shared;
+use super::super::memory::Memory;
+use super::super::shared::Shared;
+use super::{Target, told_later};
 use crate::stats::{Event, Wait};
 
 /// Most bytes of a piece. What is longer keeps the device busy by itself.
@@ -47,7 +47,7 @@ const ANSWER_COUNTS: Duration = Duration::from_millis(100);
 
 /// What is pending of one inode.
 #[derive(Debug, Default)]
-pub(super) struct Scattered {
+pub(in crate::file) struct Scattered {
     /// Their number, for those who only want to know whether there are any. Changes under the lock.
     bytes: AtomicU64,
     state: Mutex<Pending>,
@@ -67,7 +67,7 @@ struct Pending {
 
 /// The thread of a mount that writes, and what it has to write.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(in crate::file) struct Writer {
     post: Arc<Post>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -152,13 +152,13 @@ impl Scattered {
     }
 
     /// Bytes pending.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::file) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
     /// Waits until nothing of the range is pending that has been taken in by now. What comes later comes at the same time as
     /// the request that waits; with a hot range it might never end.
-    pub(super) fn wait_for(&self, range: &Range<u64>) {
+    pub(in crate::file) fn wait_for(&self, range: &Range<u64>) {
         if self.bytes() == 0 {
             return;
         }
@@ -170,7 +170,7 @@ impl Scattered {
     }
 
     /// Waits until everything that has been taken in by now is written.
-    pub(super) fn settle(&self) {
+    pub(in crate::file) fn settle(&self) {
         if self.bytes() == 0 {
             return;
         }
@@ -222,7 +222,7 @@ impl Scattered {
 impl Shared {
     /// Takes in a small write inside the file, of whole blocks; at most `most` bytes are pending then. False where that
     /// cannot be: the caller writes it. What is pending in order must not overlap it.
-    pub(super) fn scatter(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn scatter(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         let range = offset..offset + len;
         let fits = !bytes.is_empty() && bytes.len() <= PIECE && len <= most;
