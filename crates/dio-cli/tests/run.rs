@@ -1,95 +1,18 @@
 //! `dio run`: the command sees its directories mounted, nobody else does, and nothing of it stays.
 
+mod run_support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dio_test::{Output, file_systems, is_root, random_file, resident_pages, run, skip};
-use tempfile::TempDir;
+use dio_test::{Output, file_systems, random_file, resident_pages, run, skip};
 
-const DIO: &str = env!("CARGO_BIN_EXE_dio");
-
-/// A directory that anybody may enter, with the directory `d` in it.
-struct Scratch(TempDir);
-
-impl Scratch {
-    fn new() -> Scratch {
-        Scratch::on(&file_systems()[0])
-    }
-
-    fn on(fs: &dio_test::TestFs) -> Scratch {
-        let scratch = Scratch(fs.dir());
-        fs::set_permissions(scratch.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        fs::create_dir(scratch.at("d")).unwrap();
-        scratch
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().canonicalize().unwrap().join(name)
-    }
-
-    /// `dio run --dir d …`, from the scratch directory.
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(DIO);
-        command.args(["run", "--dir", "d"]).args(words).current_dir(self.at("")).env("LC_ALL", "C");
-        command
-    }
-
-    #[track_caller]
-    fn well(&self, words: &[&str]) -> String {
-        let output = run(&mut self.command(words));
-        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
-        output.stdout
-    }
-
-    fn script(&self, script: &str) -> Output {
-        run(&mut self.command(&["--", "sh", "-c", script]))
-    }
-
-    /// Mounts of dio below it that everybody sees.
-    fn mounted(&self) -> usize {
-        let place = self.at("");
-        mounts().lines().filter(|line| line.contains("fuse.dio") && line.contains(place.to_str().unwrap())).count()
-    }
-
-    /// Servers of this directory, by their command lines.
-    fn servers(&self) -> Vec<u32> {
-        let place = self.at("d");
-        let ours = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-            words.contains(&&b"run-server"[..]) && words.contains(&place.as_os_str().as_encoded_bytes())
-        };
-        let names = fs::read_dir("/proc").unwrap().flatten();
-        names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()
-    }
-
-    /// Waits until no server is left; that is to be a matter of moments.
-    #[track_caller]
-    fn no_server_stays(&self) {
-        let patience = Instant::now() + Duration::from_secs(20);
-        while !self.servers().is_empty() {
-            assert!(Instant::now() < patience, "a server stays: {:?}", self.servers());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-fn mounts() -> String {
-    fs::read_to_string("/proc/self/mountinfo").unwrap()
-}
-
-/// Where these tests cannot mount at all they say so.
-fn can_mount() -> bool {
-    if !is_root() {
-        skip!("private mounts need root here");
-    }
-    is_root()
-}
+use run_support::*;
 
 #[test]
 fn the_command_sees_the_mount_and_nobody_else_does() {
