@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

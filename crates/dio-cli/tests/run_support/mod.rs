@@ -3,7 +3,6 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs;
-use std::io::BufRead;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
