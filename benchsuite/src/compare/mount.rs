@@ -281,6 +281,7 @@ impl Bench<'_> {
     fn run(&self, work: &Work, way: &Way, script: &str) -> Result<Sample> {
         self.prepare(work)?;
         let mounted = way.mount.map(|options| Mounted::new(self.lab, Server::Dio(options))).transpose()?;
+        mounted.as_ref().map(Mounted::warm_up).transpose()?;
         self.lab.cool()?;
         if work.file == Warm {
             let mut beginning = File::open(self.file())?.take(self.size);

@@ -1,6 +1,7 @@
 //! File systems over the directory of a comparison: dio's, and those it is compared with.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,6 +60,9 @@ impl Server {
     }
 }
 
+/// MiB that are written and read before anything is measured: more than a server has in its hands at a time.
+const WARM_UP: u32 = 128;
+
 /// A mount that lasts as long as this.
 pub(super) struct Mounted {
     server: Child,
@@ -90,6 +94,21 @@ impl Mounted {
             thread::sleep(Duration::from_millis(10));
         }
         Ok(mounted)
+    }
+
+    /// Has the server write and read a while, so that its memory is not new to the machine any more: what a page costs that is
+    /// touched for the first time, most of all in a virtual machine, is none of what is compared.
+    pub(super) fn warm_up(&self) -> Result<()> {
+        let path = self.at.join("warm-up");
+        let mut buffer = vec![1; 1 << 20];
+        let mut file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        (0..WARM_UP).try_for_each(|_| file.write_all(&buffer))?;
+        file.sync_all()?;
+        drop(file);
+        let mut file = fs::File::open(&path)?;
+        while file.read(&mut buffer)? > 0 {}
+        drop(file);
+        Ok(fs::remove_file(path)?)
     }
 
     /// CPU time of the server so far, in seconds (proc_pid_stat(5): utime and stime).

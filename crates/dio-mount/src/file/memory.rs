@@ -16,6 +16,10 @@ pub(super) const SIZES: [usize; 2] = [128 << 10, 1 << 20];
 /// Index of the large size.
 pub(super) const LARGE: usize = 1;
 
+/// Blocks are made so many bytes at a time, where the limit allows it: huge pages lie behind them then, which spares the
+/// device most of a request's segments, and the machine most of what memory costs that is new.
+const SLAB: usize = 4 << 20;
+
 /// A block that nobody has used for so long goes back to the system.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -72,18 +76,24 @@ impl Memory {
         let found = self.idle()[size].pop();
         let block = match found {
             Some((block, _)) => block,
-            None => {
-                self.reserve(SIZES[size] as u64)?;
-                match Pool::new(SIZES[size], 1).map(|pool| pool.try_take()) {
-                    Ok(Some(block)) => block,
-                    _ => {
-                        self.bytes.fetch_sub(SIZES[size] as u64, Ordering::Relaxed);
-                        return None;
-                    }
-                }
-            }
+            None => self.make(size)?,
         };
         Some(Chunk { block: Some(block), size, memory: Arc::clone(self) })
+    }
+
+    /// Makes blocks of a size, and gives the first.
+    fn make(&self, size: usize) -> Option<Block> {
+        let many = SLAB / SIZES[size];
+        let count = [many, 1].into_iter().find(|count| self.reserve((count * SIZES[size]) as u64).is_some())?;
+        let Ok(pool) = Pool::new(SIZES[size], count) else {
+            self.bytes.fetch_sub((count * SIZES[size]) as u64, Ordering::Relaxed);
+            return None;
+        };
+        let mut blocks = pool.take_many(count);
+        let first = blocks.pop();
+        let now = Instant::now();
+        self.idle()[size].extend(blocks.into_iter().map(|block| (block, now)));
+        first
     }
 
     /// Counts memory that somebody else makes; it is given back when the answer is dropped. `None` where the limit does not
@@ -176,6 +186,18 @@ pub(super) fn with_buffer<R>(len: usize, work: impl FnOnce(&mut [u8]) -> R) -> i
 mod tests {
     use super::super::tests::settings;
     use super::*;
+
+    #[test]
+    fn blocks_are_made_several_at_a_time() {
+        let memory = Memory::new(Live::new(settings()));
+        let one = memory.take(SIZES[1]).unwrap();
+        assert_eq!((memory.bytes(), memory.idle()[LARGE].len()), (SLAB as u64, SLAB / SIZES[1] - 1));
+        let rest: Vec<_> = (1..SLAB / SIZES[1]).map(|_| memory.take(SIZES[1]).unwrap()).collect();
+        assert_eq!(memory.bytes(), SLAB as u64);
+        drop((one, rest));
+        memory.release(Duration::ZERO);
+        assert_eq!(memory.bytes(), 0);
+    }
 
     #[test]
     fn the_limit_holds_and_idle_blocks_make_room() {
