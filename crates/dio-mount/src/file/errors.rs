@@ -61,7 +61,11 @@ impl Errors {
             // Unless there is another by now.
             let _ = self.state.compare_exchange(state, state | SEEN, Ordering::AcqRel, Ordering::Relaxed);
         }
-        tell(state, told)
+        let state = state & !SEEN;
+        if told.synced.load(Ordering::Relaxed) == state || told.synced.swap(state, Ordering::AcqRel) == state {
+            return Ok(());
+        }
+        Err(errno(state))
     }
 
     /// The same by a write, which fails once for each error. Its sync tells it again: the write that failed may be done once
@@ -92,14 +96,6 @@ impl Errors {
         let state = self.state.load(Ordering::Acquire);
         (state != 0 && state & SEEN == 0).then(|| errno(state))
     }
-}
-
-fn tell(state: u64, told: &Told) -> Result<()> {
-    let state = state & !SEEN;
-    if told.synced.load(Ordering::Relaxed) == state || told.synced.swap(state, Ordering::AcqRel) == state {
-        return Ok(());
-    }
-    Err(errno(state))
 }
 
 fn errno(state: u64) -> Errno {

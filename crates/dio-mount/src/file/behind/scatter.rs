@@ -181,8 +181,9 @@ impl Scattered {
         }
     }
 
-    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than `most` bytes then.
-    fn enter(&self, range: &Range<u64>, most: u64) {
+    /// Notes a piece as pending, when nothing that is overlaps it, and there are no more than `most` bytes then; says how many
+    /// pieces there are with it.
+    fn enter(&self, range: &Range<u64>, most: u64) -> usize {
         let len = range.end - range.start;
         let mut state = self.state();
         while state.overlaps(range) || self.bytes() + len > most {
@@ -192,10 +193,7 @@ impl Scattered {
         state.pieces.insert(range.start, (range.end, number));
         state.taken += 1;
         self.bytes.fetch_add(len, Ordering::AcqRel);
-    }
-
-    fn pieces(&self) -> usize {
-        self.state().pieces.len()
+        state.pieces.len()
     }
 
     fn leave(&self, range: &Range<u64>) {
@@ -234,9 +232,9 @@ impl Shared {
         if !self.scattered.has_room(|| self.has_room(target)) || !writer.start(target, &common.memory) {
             return false;
         }
-        self.scattered.enter(&range, most);
+        let own = self.scattered.enter(&range, most);
         let told = |waited| self.about.figures.waited(Wait::Room, waited);
-        let Some(mut block) = writer.post.block(self.scattered.pieces(), told) else {
+        let Some(mut block) = writer.post.block(own, told) else {
             self.scattered.leave(&range);
             return false;
         };
