@@ -1,6 +1,7 @@
 //! Files of random data and of text, and the directory that takes them away again.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::OpenOptions;
@@ -22,8 +23,10 @@ impl Scratch {
     /// # Errors
     /// What `mkdir(2)` answers.
     pub fn new(parent: &Path) -> Result<Scratch, BenchError> {
-        // A killed process of the same number may have left its directory.
-        let names = (0..100).map(|attempt| parent.join(format!(".dio-bench-{}-{attempt}", std::process::id())));
+        // No name comes twice in a process; a killed one of the same number may have left its directory.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = |_| format!(".dio-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let names = (0..100).map(name).map(|name| parent.join(name));
         let mut outcome = Err(Errno::EXIST.into());
         for path in names {
             // Made and entered under the lock: `remove_all` finds every directory that there is.
