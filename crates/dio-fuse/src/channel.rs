@@ -11,6 +11,7 @@ use rustix::io::{Errno, read, retry_on_intr, writev};
 use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
+use crate::ring::Outbox;
 
 /// Bytes before the payload of a write.
 const HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();
@@ -20,7 +21,7 @@ const START: usize = BLOCK_ALIGN - HEAD;
 
 /// Room behind the header that every buffer has at least: an extended attribute has up to 64 KiB (`XATTR_SIZE_MAX`), and the
 /// kernel wants 8 KiB (`FUSE_MIN_READ_BUFFER`).
-const LEAST: usize = 128 << 10;
+pub(crate) const LEAST: usize = 128 << 10;
 
 /// What went wrong without an answer that told anyone; all of it is gone on from.
 #[derive(Debug, Default)]
@@ -60,6 +61,8 @@ impl Faults {
 pub(crate) struct Channel {
     device: Arc<OwnedFd>,
     pub(crate) faults: Arc<Faults>,
+    /// Where answers go that do not go to the device.
+    outbox: Option<Arc<Outbox>>,
 }
 
 /// What [`Channel::receive`] has to tell.
@@ -73,7 +76,12 @@ pub(crate) enum Received {
 
 impl Channel {
     pub(crate) fn new(device: Arc<OwnedFd>, faults: Arc<Faults>) -> Channel {
-        Channel { device, faults }
+        Channel { device, faults, outbox: None }
+    }
+
+    /// A channel whose answers are put into `outbox`.
+    pub(crate) fn into_outbox(device: Arc<OwnedFd>, faults: Arc<Faults>, outbox: Arc<Outbox>) -> Channel {
+        Channel { device, faults, outbox: Some(outbox) }
     }
 
     pub(crate) fn device(&self) -> &Arc<OwnedFd> {
@@ -119,12 +127,22 @@ impl Channel {
             Ok(parts) => (0, parts),
             Err(errno) => (-to_wire(errno), &[][..]),
         };
+        if let Some(outbox) = &self.outbox {
+            return outbox.put(error, unique, parts);
+        }
         match self.send(error, unique, parts) {
             // The one who asked has gone, or the mount.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(_) => {
                 self.faults.refused.fetch_add(1, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// There is no answer to request `unique`.
+    pub(crate) fn forego(&self, unique: u64) {
+        if let Some(outbox) = &self.outbox {
+            outbox.put(0, unique, &[]);
         }
     }
 

@@ -160,7 +160,12 @@ impl KernelConfig {
 
     /// What the threads that serve must know of it.
     pub(crate) fn agreed(&self) -> Agreed {
-        Agreed { max_write: self.max_write, setxattr_ext: self.requested.contains(InitFlags::FUSE_SETXATTR_EXT) }
+        Agreed {
+            max_write: self.max_write,
+            max_payload: self.max_write.max(self.max_readahead),
+            setxattr_ext: self.requested.contains(InitFlags::FUSE_SETXATTR_EXT),
+            over_io_uring: self.requested.contains(InitFlags::FUSE_OVER_IO_URING),
+        }
     }
 }
 
@@ -168,7 +173,11 @@ impl KernelConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) max_write: u32,
+    /// Largest request or answer, bytes without headers.
+    pub(crate) max_payload: u32,
     pub(crate) setxattr_ext: bool,
+    /// Requests come by rings.
+    pub(crate) over_io_uring: bool,
 }
 
 #[derive(FromBytes, zerocopy::KnownLayout, zerocopy::Immutable)]

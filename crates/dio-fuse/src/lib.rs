@@ -23,6 +23,7 @@ mod operation;
 mod passthrough;
 mod reply;
 mod request;
+mod ring;
 mod session;
 mod testing;
 mod types;
@@ -41,6 +42,7 @@ pub use reply::{
     ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 pub use request::Request;
+pub use ring::rings_are_possible;
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Config, Session};
 pub use types::{

@@ -17,13 +17,21 @@ use crate::filesystem::Filesystem;
 use crate::interrupts::{Interrupts, Slot};
 use crate::notify::Notifier;
 use crate::request::Message;
+use crate::ring::{self, Shape};
 use crate::types::Version;
 
+/// Threads that read from the device while requests come by rings: what comes there is answered at once, or not at all.
+const DEVICE_THREADS: usize = 2;
+
 /// How a connection is served.
+///
+/// With [`InitFlags::FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) in the handshake, each thread has a ring and serves what is asked on its
+/// processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Threads, each of which handles one request at a time; at least one. While all of them wait, nothing comes in, interrupts
-    /// neither: there should be more than requests that may wait for each other or for a user.
+    /// neither: there should be more than requests that may wait for each other or for a user. With rings there are eight for
+    /// each processor at least, and interrupts come in all the time.
     pub threads: usize,
     /// Each thread reads from a descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able to
     /// open `/dev/fuse`.
@@ -62,9 +70,11 @@ impl<F: Filesystem> Session<F> {
     /// # Errors
     /// What cloning the device, `mmap(2)` and starting threads answer. Nothing is served then.
     pub fn spawn(self) -> io::Result<BackgroundSession> {
-        let count = self.config.threads.max(1);
         let faults = Arc::clone(&self.channel.faults);
-        let workers = self.workers(count)?;
+        let rings = self.agreed.over_io_uring.then(|| Shape::new(self.config.threads)).transpose()?;
+        let count = if rings.is_some() { DEVICE_THREADS } else { self.config.threads.max(1) };
+        let interrupts = Arc::new(Interrupts::new(count + rings.map_or(0, Shape::threads)));
+        let workers = self.workers(count, &interrupts)?;
         // None begins before all are there.
         let gate = Arc::new(RwLock::new(false));
         let mut open = gate.write().unwrap_or_else(PoisonError::into_inner);
@@ -79,11 +89,17 @@ impl<F: Filesystem> Session<F> {
         }
         *open = true;
         drop(open);
+        if let Some(shape) = rings {
+            let device = self.channel.device();
+            threads.extend(ring::start(shape, device, self.agreed.max_payload, |number, outbox| {
+                let channel = Channel::into_outbox(Arc::clone(device), Arc::clone(&faults), outbox);
+                self.desk(channel, &interrupts, count + number)
+            })?);
+        }
         Ok(BackgroundSession { threads, faults })
     }
 
-    fn workers(self, count: usize) -> io::Result<Vec<Worker<F>>> {
-        let interrupts = Arc::new(Interrupts::new(count));
+    fn workers(&self, count: usize, interrupts: &Arc<Interrupts>) -> io::Result<Vec<Worker<F>>> {
         let (first, faults) = (self.channel.device(), &self.channel.faults);
         let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
@@ -91,16 +107,20 @@ impl<F: Filesystem> Session<F> {
                 1.. if self.config.clone => Arc::new(dio::sys::fuse::clone_device(first.as_fd())?),
                 _ => Arc::clone(first),
             };
-            let desk = Desk {
-                filesystem: Arc::clone(&self.filesystem),
-                channel: Arc::new(Channel::new(device, Arc::clone(faults))),
-                interrupts: Arc::clone(&interrupts),
-                thread,
-                agreed: self.agreed,
-            };
+            let desk = self.desk(Channel::new(device, Arc::clone(faults)), interrupts, thread);
             Ok(Worker { desk, buffer: Buffer::new(self.agreed.max_write)?, busy: Arc::clone(&busy), threads: count })
         };
         (0..count).map(worker).collect()
+    }
+
+    fn desk(&self, channel: Channel, interrupts: &Arc<Interrupts>, thread: usize) -> Desk<F> {
+        Desk {
+            filesystem: Arc::clone(&self.filesystem),
+            channel: Arc::new(channel),
+            interrupts: Arc::clone(interrupts),
+            thread,
+            agreed: self.agreed,
+        }
     }
 }
 

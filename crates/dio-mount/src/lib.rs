@@ -17,5 +17,5 @@ mod set_id;
 pub mod stats;
 
 pub use mount::{Mounted, mount, serve};
-pub use options::{Mode, Options, Rules, Settings};
+pub use options::{Mode, Options, Rings, Rules, Settings};
 pub use session::{MountError, Serving, Session};

@@ -10,9 +10,10 @@ use rustix::thread::CapabilitySet;
 
 use crate::file::Files;
 use crate::names::{How, Names};
-use crate::options::{Live, Options};
+use crate::options::{Live, Options, Rings};
 use crate::run::{Owner, Request};
 use crate::serve::Mount;
+use crate::serve::rings;
 use crate::session::{MountError, Place, Serving, Session};
 use crate::stats::{Gauge, Stats};
 
@@ -36,6 +37,9 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
     let rooms = Rooms::new(source, options).map_err(failed)?;
     rooms.describe(place.source_path(), place.mountpoint(), options);
+    if options.way() == Rings::Required {
+        rings::switch_on();
+    }
     let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
     rooms.names.served_by(session.device());
     widen_read_ahead(session.device());
@@ -89,6 +93,7 @@ impl Rooms {
             stats: Arc::clone(&self.stats),
             live: self.live.clone(),
             remember: options.remember,
+            rings: options.way(),
             passthrough: self.privileged,
         }
     }

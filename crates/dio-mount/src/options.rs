@@ -92,6 +92,18 @@ impl Live {
     }
 }
 
+/// By what way requests come from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rings {
+    /// By io_uring where kernel and system allow it, else by the device.
+    #[default]
+    Preferred,
+    /// By io_uring; an error where that cannot be.
+    Required,
+    /// By the device.
+    Never,
+}
+
 /// What a mount is told when it is made.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -107,12 +119,25 @@ pub struct Options {
     pub default_permissions: bool,
     /// Threads that serve requests.
     pub threads: usize,
+    /// By what way requests come.
+    pub rings: Rings,
     /// How long the kernel may believe names and attributes without asking.
     pub remember: Duration,
     /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`, `dirsync`, …
     pub flags: Vec<String>,
     /// The source as the table of mounts shows it.
     pub source_name: String,
+}
+
+impl Options {
+    /// By what way requests come if the other options are looked at. With the lock of the file, a write that waits for another
+    /// is put aside; with a ring it would keep the thread that others need.
+    pub fn way(&self) -> Rings {
+        match (self.rings, self.lock) {
+            (Rings::Preferred, LockPolicy::WholeFile) => Rings::Never,
+            (rings, _) => rings,
+        }
+    }
 }
 
 impl Rules {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod fuse;
+pub mod fuse_ring;
 
 use std::io;
 use std::ops::Range;

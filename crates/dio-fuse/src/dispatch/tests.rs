@@ -136,7 +136,7 @@ impl Scene {
             channel,
             interrupts: Arc::new(Interrupts::new(1)),
             thread: 0,
-            agreed: Agreed { max_write: 4096, setxattr_ext: true },
+            agreed: Agreed { max_write: 4096, max_payload: 4096, setxattr_ext: true, over_io_uring: false },
         };
         Scene { kernel, desk }
     }

@@ -47,7 +47,9 @@ impl Reply {
 
     /// Gives up the right to answer, of a request that has no answer.
     pub(crate) fn forego(mut self) {
-        self.channel = None;
+        if let Some(channel) = self.channel.take() {
+            channel.forego(self.unique);
+        }
     }
 
     fn back(&self, file: impl AsFd) -> io::Result<BackingId> {

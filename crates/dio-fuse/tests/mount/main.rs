@@ -29,12 +29,23 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// `None`, said aloud, where nothing can be mounted.
-    fn new() -> Option<Mounted> {
+    /// One whose requests come by the device, then one whose requests come by io_uring; what cannot be is said aloud.
+    fn both() -> impl Iterator<Item = Mounted> {
         Mounted::backed_by(None)
     }
 
-    fn backed_by(backing: Option<File>) -> Option<Mounted> {
+    fn backed_by(backing: Option<File>) -> impl Iterator<Item = Mounted> {
+        [false, true].into_iter().filter_map(move |rings| {
+            let backing = backing.as_ref().map(|file| file.try_clone().unwrap());
+            if rings && !can_have_rings() {
+                skip!("no FUSE over io_uring here");
+                return None;
+            }
+            Mounted::new(backing, rings)
+        })
+    }
+
+    fn new(backing: Option<File>, rings: bool) -> Option<Mounted> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
         let Some(device) = device.ok().filter(|_| rustix::process::geteuid().is_root()) else {
             skip!("mounting needs root and /dev/fuse");
@@ -51,9 +62,10 @@ impl Mounted {
             }
             other => other.unwrap(),
         }
-        let fs = Shared::new(backing);
+        let fs = Shared::new(backing, rings);
         let session = Session::from_fd(fs.clone(), device.into(), Config { threads: 3, clone: true }).unwrap();
         let notifier = session.notifier();
+        assert_eq!(fs.0.seen.by_rings.load(SeqCst), rings);
         Some(Mounted { fs, notifier, serving: Some(session.spawn().unwrap()), directory })
     }
 
@@ -87,212 +99,232 @@ impl Drop for Mounted {
     }
 }
 
+/// Turns the kernel's switch on, which is off unless somebody did that.
+fn can_have_rings() -> bool {
+    let switch = "/sys/module/fuse/parameters/enable_uring";
+    let _ = fs::write(switch, "1");
+    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y") && dio_fuse::rings_are_possible()
+}
+
 fn open(path: &Path, flags: OFlags) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(flags.bits().cast_signed()).open(path).unwrap()
 }
 
 #[test]
 fn what_is_written_arrives_on_a_page_boundary_and_is_read_again() {
-    let Some(mounted) = Mounted::new() else { return };
-    let bytes = dio_test::Seed::fixed(1).rng().bytes(3 * (1 << 20) + 4097);
-    mounted.file("file", &bytes);
-    assert!(fs::read(mounted.path("file")).unwrap() == bytes);
-    // Unaligned in the file, and in the caller's memory.
-    let file = open(&mounted.path("file"), OFlags::SYNC);
-    file.write_all_at(&bytes[1..70_000], 12_345).unwrap();
-    assert!(mounted.data("file")[12_345..12_345 + 69_999] == bytes[1..70_000]);
-    let seen = &mounted.fs.0.seen;
-    assert_eq!(seen.misaligned.load(SeqCst), 0);
-    assert!(seen.largest_write.load(SeqCst) >= 128 << 10, "writes are not cut into pages");
-    let flags = OFlags::from_bits_retain(seen.write_flags.load(SeqCst).cast_unsigned());
-    assert!(flags.contains(OFlags::SYNC | OFlags::RDWR), "the write tells how the file is open: {flags:?}");
+    for mounted in Mounted::both() {
+        let bytes = dio_test::Seed::fixed(1).rng().bytes(3 * (1 << 20) + 4097);
+        mounted.file("file", &bytes);
+        assert!(fs::read(mounted.path("file")).unwrap() == bytes);
+        // Unaligned in the file, and in the caller's memory.
+        let file = open(&mounted.path("file"), OFlags::SYNC);
+        file.write_all_at(&bytes[1..70_000], 12_345).unwrap();
+        assert!(mounted.data("file")[12_345..12_345 + 69_999] == bytes[1..70_000]);
+        let seen = &mounted.fs.0.seen;
+        assert_eq!(seen.misaligned.load(SeqCst), 0);
+        assert!(seen.largest_write.load(SeqCst) >= 128 << 10, "writes are not cut into pages");
+        let flags = OFlags::from_bits_retain(seen.write_flags.load(SeqCst).cast_unsigned());
+        assert!(flags.contains(OFlags::SYNC | OFlags::RDWR), "the write tells how the file is open: {flags:?}");
+    }
 }
 
 #[test]
 fn the_number_that_programs_see_is_not_the_kernels() {
-    let Some(mounted) = Mounted::new() else { return };
-    let node = mounted.file("file", b"x");
-    assert_eq!(fs::metadata(mounted.path("file")).unwrap().ino(), node.0 + APART);
-    let listed = fs::read_dir(mounted.directory.path()).unwrap().next().unwrap().unwrap();
-    assert_eq!(std::os::unix::fs::DirEntryExt::ino(&listed), node.0 + APART);
+    for mounted in Mounted::both() {
+        let node = mounted.file("file", b"x");
+        assert_eq!(fs::metadata(mounted.path("file")).unwrap().ino(), node.0 + APART);
+        let listed = fs::read_dir(mounted.directory.path()).unwrap().next().unwrap().unwrap();
+        assert_eq!(std::os::unix::fs::DirEntryExt::ino(&listed), node.0 + APART);
+    }
 }
 
 #[test]
 fn a_file_without_a_name_gets_one() {
-    let Some(mounted) = Mounted::new() else { return };
-    let root = mounted.directory.path();
-    let fd = rustix::fs::open(root, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap();
-    let mut file = File::from(fd);
-    file.write_all(b"no name").unwrap();
-    assert_eq!(fs::read_dir(root).unwrap().count(), 0);
-    let at = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::linkat(CWD, at, CWD, mounted.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
-    assert_eq!(fs::read(mounted.path("named")).unwrap(), b"no name");
+    for mounted in Mounted::both() {
+        let root = mounted.directory.path();
+        let fd = rustix::fs::open(root, OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600)).unwrap();
+        let mut file = File::from(fd);
+        file.write_all(b"no name").unwrap();
+        assert_eq!(fs::read_dir(root).unwrap().count(), 0);
+        let at = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, at, CWD, mounted.path("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+        assert_eq!(fs::read(mounted.path("named")).unwrap(), b"no name");
+    }
 }
 
 #[test]
 fn statx_tells_the_birth_and_times_before_1970_survive() {
-    let Some(mounted) = Mounted::new() else { return };
-    let node = mounted.file("file", b"x");
-    let path = mounted.path("file");
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let stat = rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, wanted).unwrap();
-    assert!(stat.stx_mask & StatxFlags::BTIME.bits() != 0);
-    assert_eq!((stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec), (BORN.as_secs(), BORN.subsec_nanos()));
-    let old = UNIX_EPOCH - Duration::new(1, 250_000_000);
-    open(&path, OFlags::empty()).set_times(FileTimes::new().set_modified(old)).unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), old);
-    assert_eq!(mounted.fs.inodes()[&node.0].attr.mtime, old);
+    for mounted in Mounted::both() {
+        let node = mounted.file("file", b"x");
+        let path = mounted.path("file");
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, wanted).unwrap();
+        assert!(stat.stx_mask & StatxFlags::BTIME.bits() != 0);
+        assert_eq!((stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec), (BORN.as_secs(), BORN.subsec_nanos()));
+        let old = UNIX_EPOCH - Duration::new(1, 250_000_000);
+        open(&path, OFlags::empty()).set_times(FileTimes::new().set_modified(old)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), old);
+        assert_eq!(mounted.fs.inodes()[&node.0].attr.mtime, old);
+    }
 }
 
 #[test]
 fn extended_attributes_come_and_go() {
-    let Some(mounted) = Mounted::new() else { return };
-    mounted.file("file", b"x");
-    let path = mounted.path("file");
-    let value = dio_test::Seed::fixed(2).rng().bytes(60_000);
-    rustix::fs::setxattr(&path, "user.long", &value, XattrFlags::empty()).unwrap();
-    rustix::fs::setxattr(&path, "user.none", b"", XattrFlags::CREATE).unwrap();
-    let mut buffer = vec![0; 64 << 10];
-    let length = rustix::fs::getxattr(&path, "user.long", &mut buffer[..]).unwrap();
-    assert!(buffer[..length] == value);
-    assert_eq!(rustix::fs::getxattr(&path, "user.none", &mut buffer[..]).unwrap(), 0);
-    assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..9]), Err(rustix::io::Errno::RANGE));
-    let length = rustix::fs::listxattr(&path, &mut buffer[..]).unwrap();
-    assert_eq!(&buffer[..length], b"user.long\0user.none\0");
-    rustix::fs::removexattr(&path, "user.long").unwrap();
-    assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..]), Err(rustix::io::Errno::NODATA));
+    for mounted in Mounted::both() {
+        mounted.file("file", b"x");
+        let path = mounted.path("file");
+        let value = dio_test::Seed::fixed(2).rng().bytes(60_000);
+        rustix::fs::setxattr(&path, "user.long", &value, XattrFlags::empty()).unwrap();
+        rustix::fs::setxattr(&path, "user.none", b"", XattrFlags::CREATE).unwrap();
+        let mut buffer = vec![0; 64 << 10];
+        let length = rustix::fs::getxattr(&path, "user.long", &mut buffer[..]).unwrap();
+        assert!(buffer[..length] == value);
+        assert_eq!(rustix::fs::getxattr(&path, "user.none", &mut buffer[..]).unwrap(), 0);
+        assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..9]), Err(rustix::io::Errno::RANGE));
+        let length = rustix::fs::listxattr(&path, &mut buffer[..]).unwrap();
+        assert_eq!(&buffer[..length], b"user.long\0user.none\0");
+        rustix::fs::removexattr(&path, "user.long").unwrap();
+        assert_eq!(rustix::fs::getxattr(&path, "user.long", &mut buffer[..]), Err(rustix::io::Errno::NODATA));
+    }
 }
 
 #[test]
 fn a_directory_is_read_with_what_is_in_it() {
-    let Some(mounted) = Mounted::new() else { return };
-    fs::create_dir(mounted.path("directory")).unwrap();
-    let names: Vec<String> = (0..1000).map(|n| format!("directory/a file with the number {n:04}")).collect();
-    for name in &names {
-        File::create(mounted.path(name)).unwrap();
+    for mounted in Mounted::both() {
+        fs::create_dir(mounted.path("directory")).unwrap();
+        let names: Vec<String> = (0..1000).map(|n| format!("directory/a file with the number {n:04}")).collect();
+        for name in &names {
+            File::create(mounted.path(name)).unwrap();
+        }
+        // What creating has left in the kernel's cache must go: only reading the directory fills it again.
+        let node = INodeNo(mounted.fs.node("directory"));
+        for name in &names {
+            mounted.notifier.inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap())).unwrap();
+        }
+        let mut listed: Vec<_> = fs::read_dir(mounted.path("directory")).unwrap().map(|e| e.unwrap().path()).collect();
+        listed.sort();
+        assert_eq!(listed, names.iter().map(|name| mounted.path(name)).collect::<Vec<_>>());
+        let before = mounted.fs.0.seen.lookups.load(SeqCst);
+        assert!(listed.iter().all(|path| fs::metadata(path).unwrap().is_file()));
+        assert_eq!(mounted.fs.0.seen.lookups.load(SeqCst), before, "they were known");
     }
-    // What creating has left in the kernel's cache must go: only reading the directory fills it again.
-    let node = INodeNo(mounted.fs.node("directory"));
-    for name in &names {
-        mounted.notifier.inval_entry(node, OsStr::new(name.strip_prefix("directory/").unwrap())).unwrap();
-    }
-    let mut listed: Vec<_> = fs::read_dir(mounted.path("directory")).unwrap().map(|e| e.unwrap().path()).collect();
-    listed.sort();
-    assert_eq!(listed, names.iter().map(|name| mounted.path(name)).collect::<Vec<_>>());
-    let before = mounted.fs.0.seen.lookups.load(SeqCst);
-    assert!(listed.iter().all(|path| fs::metadata(path).unwrap().is_file()));
-    assert_eq!(mounted.fs.0.seen.lookups.load(SeqCst), before, "they were known");
 }
 
 #[test]
 fn a_handler_that_panics_answers_eio_and_serving_goes_on() {
-    let Some(mounted) = Mounted::new() else { return };
-    for _ in 0..5 {
-        assert_eq!(fs::metadata(mounted.path("panic")).unwrap_err().raw_os_error(), Some(5));
+    for mounted in Mounted::both() {
+        for _ in 0..5 {
+            assert_eq!(fs::metadata(mounted.path("panic")).unwrap_err().raw_os_error(), Some(5));
+        }
+        mounted.file("file", b"alive");
+        assert_eq!(fs::read(mounted.path("file")).unwrap(), b"alive");
+        let faults = mounted.serving.as_ref().expect("it is served").faults();
+        drop(mounted);
+        assert_eq!(faults.panics(), 5);
     }
-    mounted.file("file", b"alive");
-    assert_eq!(fs::read(mounted.path("file")).unwrap(), b"alive");
-    let faults = mounted.serving.as_ref().expect("it is served").faults();
-    drop(mounted);
-    assert_eq!(faults.panics(), 5);
 }
 
 #[test]
 fn notifications_make_the_kernel_forget() {
-    let Some(mounted) = Mounted::new() else { return };
-    let path = mounted.path("file");
-    let node = mounted.file("file", b"x");
-    let length = || fs::metadata(&path).map(|file| file.len()).ok();
-    let _ = length();
-    mounted.fs.inodes().get_mut(&node.0).unwrap().data = b"longer".to_vec();
-    assert_eq!(length(), Some(1), "the kernel believes what it was told");
-    mounted.notifier.inval_inode(node, 0, 0).unwrap();
-    assert_eq!(length(), Some(6));
-    let other = mounted.file("other", b"another");
-    mounted.fs.inodes().get_mut(&1).unwrap().names.insert("file".into(), other.0);
-    assert_eq!(length(), Some(6));
-    mounted.notifier.inval_entry(INodeNo::ROOT, OsStr::new("file")).unwrap();
-    assert_eq!(length(), Some(7));
-    mounted.fs.inodes().get_mut(&1).unwrap().names.remove(OsStr::new("file"));
-    assert_eq!(length(), Some(7));
-    mounted.notifier.delete(INodeNo::ROOT, other, OsStr::new("file")).unwrap();
-    assert_eq!(length(), None);
-    mounted.notifier.inval_inode(INodeNo(987_654), 0, 0).expect("what the kernel does not know is no error");
+    for mounted in Mounted::both() {
+        let path = mounted.path("file");
+        let node = mounted.file("file", b"x");
+        let length = || fs::metadata(&path).map(|file| file.len()).ok();
+        let _ = length();
+        mounted.fs.inodes().get_mut(&node.0).unwrap().data = b"longer".to_vec();
+        assert_eq!(length(), Some(1), "the kernel believes what it was told");
+        mounted.notifier.inval_inode(node, 0, 0).unwrap();
+        assert_eq!(length(), Some(6));
+        let other = mounted.file("other", b"another");
+        mounted.fs.inodes().get_mut(&1).unwrap().names.insert("file".into(), other.0);
+        assert_eq!(length(), Some(6));
+        mounted.notifier.inval_entry(INodeNo::ROOT, OsStr::new("file")).unwrap();
+        assert_eq!(length(), Some(7));
+        mounted.fs.inodes().get_mut(&1).unwrap().names.remove(OsStr::new("file"));
+        assert_eq!(length(), Some(7));
+        mounted.notifier.delete(INodeNo::ROOT, other, OsStr::new("file")).unwrap();
+        assert_eq!(length(), None);
+        mounted.notifier.inval_inode(INodeNo(987_654), 0, 0).expect("what the kernel does not know is no error");
+    }
 }
 
 #[test]
 fn the_kernel_reads_a_backing_file_by_itself() {
     let mut backing = tempfile::tempfile_in(&dio_test::file_systems()[0].path).unwrap();
     backing.write_all(b"straight from the source").unwrap();
-    let Some(mounted) = Mounted::backed_by(Some(backing.try_clone().unwrap())) else { return };
-    mounted.file("backed", b"");
-    let file = OpenOptions::new().read(true).write(true).open(mounted.path("backed"));
-    if file.as_ref().is_err_and(|error| matches!(error.raw_os_error(), Some(1 | 25 | 40))) {
-        skip!("the kernel takes no backing files here: {file:?}");
-        return;
+    for mounted in Mounted::backed_by(Some(backing.try_clone().unwrap())) {
+        backing.write_all_at(b"straight from the source", 0).unwrap();
+        mounted.file("backed", b"");
+        let file = OpenOptions::new().read(true).write(true).open(mounted.path("backed"));
+        if file.as_ref().is_err_and(|error| matches!(error.raw_os_error(), Some(1 | 25 | 40))) {
+            skip!("the kernel takes no backing files here: {file:?}");
+            return;
+        }
+        let mut file = file.unwrap();
+        // The size is the file system's to tell; the mount says 0, and the kernel believes the backing file.
+        let mut text = vec![0; 24];
+        file.read_exact(&mut text).unwrap();
+        assert_eq!(text, b"straight from the source");
+        file.write_all_at(b"STRAIGHT", 0).unwrap();
+        let mut text = [0; 8];
+        backing.read_exact_at(&mut text, 0).unwrap();
+        assert_eq!(&text, b"STRAIGHT");
+        let seen = &mounted.fs.0.seen;
+        assert_eq!((seen.reads.load(SeqCst), seen.largest_write.load(SeqCst)), (0, 0), "nobody asked the server");
     }
-    let mut file = file.unwrap();
-    // The size is the file system's to tell; the mount says 0, and the kernel believes the backing file.
-    let mut text = vec![0; 24];
-    file.read_exact(&mut text).unwrap();
-    assert_eq!(text, b"straight from the source");
-    file.write_all_at(b"STRAIGHT", 0).unwrap();
-    let mut text = [0; 8];
-    backing.read_exact_at(&mut text, 0).unwrap();
-    assert_eq!(&text, b"STRAIGHT");
-    let seen = &mounted.fs.0.seen;
-    assert_eq!((seen.reads.load(SeqCst), seen.largest_write.load(SeqCst)), (0, 0), "nobody asked the server");
 }
 
 #[test]
 fn who_waits_is_told_of_the_signal() {
-    let Some(mounted) = Mounted::new() else { return };
-    mounted.file("wait", b"x");
-    let mut reader = Command::new("cat").arg(mounted.path("wait")).spawn().unwrap();
-    let (seen, since) = (&mounted.fs.0.seen, Instant::now());
-    while !seen.waiting.load(SeqCst) {
-        assert!(since.elapsed() < Duration::from_secs(10), "nobody reads");
-        std::thread::yield_now();
-    }
-    reader.kill().unwrap();
-    assert!(!reader.wait().unwrap().success());
-    // The reader may be gone before the handler has gone on.
-    while !seen.interrupted.load(SeqCst) {
-        assert!(since.elapsed() < Duration::from_secs(12), "the handler did not hear of it");
-        std::thread::yield_now();
+    for mounted in Mounted::both() {
+        mounted.file("wait", b"x");
+        let mut reader = Command::new("cat").arg(mounted.path("wait")).spawn().unwrap();
+        let (seen, since) = (&mounted.fs.0.seen, Instant::now());
+        while !seen.waiting.load(SeqCst) {
+            assert!(since.elapsed() < Duration::from_secs(10), "nobody reads");
+            std::thread::yield_now();
+        }
+        reader.kill().unwrap();
+        assert!(!reader.wait().unwrap().success());
+        // The reader may be gone before the handler has gone on.
+        while !seen.interrupted.load(SeqCst) {
+            assert!(since.elapsed() < Duration::from_secs(12), "the handler did not hear of it");
+            std::thread::yield_now();
+        }
     }
 }
 
 #[test]
 fn the_group_that_decides_comes_with_what_is_created() {
-    let Some(mounted) = Mounted::new() else { return };
-    let directory = mounted.path("directory");
-    fs::create_dir(&directory).unwrap();
-    fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    std::os::unix::fs::chown(&directory, Some(0), Some(54_321)).unwrap();
-    let path = directory.join("new");
-    let made = Command::new("setpriv")
-        .args(["--reuid", "12345", "--regid", "12345", "--groups", "50000,54321", "--", "mkdir"])
-        .arg(&path)
-        .status();
-    let Ok(made) = made else {
-        skip!("setpriv is not installed");
-        return;
-    };
-    assert!(made.success());
-    let groups = mounted.fs.0.seen.groups.lock().unwrap().clone();
-    assert_eq!(groups, [54_321]);
-    assert_eq!(fs::metadata(&path).unwrap().uid(), 12_345);
+    for mounted in Mounted::both() {
+        let directory = mounted.path("directory");
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        std::os::unix::fs::chown(&directory, Some(0), Some(54_321)).unwrap();
+        let path = directory.join("new");
+        let made = Command::new("setpriv")
+            .args(["--reuid", "12345", "--regid", "12345", "--groups", "50000,54321", "--", "mkdir"])
+            .arg(&path)
+            .status();
+        let Ok(made) = made else {
+            skip!("setpriv is not installed");
+            return;
+        };
+        assert!(made.success());
+        let groups = mounted.fs.0.seen.groups.lock().unwrap().clone();
+        assert_eq!(groups, [54_321]);
+        assert_eq!(fs::metadata(&path).unwrap().uid(), 12_345);
+    }
 }
 
 #[test]
 fn a_copy_stays_in_the_server() {
-    let Some(mounted) = Mounted::new() else { return };
-    mounted.file("from", b"these bytes");
-    mounted.file("to", b"");
-    let (from, to) = (open(&mounted.path("from"), OFlags::empty()), open(&mounted.path("to"), OFlags::empty()));
-    let copied = rustix::fs::copy_file_range(from.as_fd(), None, to.as_fd(), None, 1 << 20).unwrap();
-    assert_eq!(copied, 11);
-    assert_eq!(mounted.data("to"), b"these bytes");
+    for mounted in Mounted::both() {
+        mounted.file("from", b"these bytes");
+        mounted.file("to", b"");
+        let (from, to) = (open(&mounted.path("from"), OFlags::empty()), open(&mounted.path("to"), OFlags::empty()));
+        let copied = rustix::fs::copy_file_range(from.as_fd(), None, to.as_fd(), None, 1 << 20).unwrap();
+        assert_eq!(copied, 11);
+        assert_eq!(mounted.data("to"), b"these bytes");
+    }
 }

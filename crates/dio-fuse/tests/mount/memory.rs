@@ -39,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) interrupted: AtomicBool,
     pub(crate) wide_copies: AtomicU64,
     pub(crate) destroyed: AtomicBool,
+    /// Requests come by io_uring.
+    pub(crate) by_rings: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -49,6 +51,7 @@ pub(crate) struct Memory {
     backing: Option<File>,
     backed: Mutex<Vec<Arc<BackingId>>>,
     wake: Condvar,
+    rings: bool,
 }
 
 /// The file system and the test both have it.
@@ -78,7 +81,8 @@ fn new_inode(node: u64, kind: FileType, mode: u32, by: (u32, u32)) -> Inode {
 }
 
 impl Shared {
-    pub(crate) fn new(backing: Option<File>) -> Shared {
+    /// With `backing` as the file behind `backed`, and requests by `rings` if the kernel offers that.
+    pub(crate) fn new(backing: Option<File>, rings: bool) -> Shared {
         let root = new_inode(1, FileType::Directory, 0o755, (0, 0));
         Shared(Arc::new(Memory {
             inodes: Mutex::new(BTreeMap::from([(1, root)])),
@@ -86,6 +90,7 @@ impl Shared {
             backing,
             backed: Mutex::default(),
             wake: Condvar::new(),
+            rings,
         }))
     }
 
@@ -151,6 +156,8 @@ impl Filesystem for Shared {
             config.set_max_stack_depth(1).expect("one is allowed");
         }
         config.set_max_write(1 << 20).expect("1 MiB is allowed");
+        let by_rings = self.0.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+        self.0.seen.by_rings.store(by_rings, Ordering::SeqCst);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Requests of the kernel, translated into calls of the rooms below; nothing is decided here.
 
 mod attributes;
+pub(crate) mod rings;
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,7 +21,7 @@ use rustix::io::{Errno, Result};
 
 use crate::file::{Files, How};
 use crate::names::{Changes, Entry, InodeId, Names};
-use crate::options::{Live, Mode};
+use crate::options::{Live, Mode, Rings};
 use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
 use attributes::{attributes, caller, kind, time_to_set};
@@ -40,6 +41,8 @@ pub(crate) struct Mount {
     pub(crate) live: Live,
     /// How long the kernel may believe names and attributes.
     pub(crate) remember: Duration,
+    /// By what way requests come.
+    pub(crate) rings: Rings,
     /// Whether the kernel may read, write and map files of the source by itself.
     pub(crate) passthrough: bool,
 }
@@ -171,6 +174,8 @@ impl Filesystem for Mount {
         if let Err(most) = config.set_max_readahead(LARGEST) {
             let _ = config.set_max_readahead(most);
         }
+        let by_rings = rings::agree(self.rings, config)?;
+        self.stats.describe("requests", if by_rings { "io_uring" } else { "device" });
         Ok(())
     }
 

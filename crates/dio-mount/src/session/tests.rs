@@ -16,7 +16,7 @@ use dio_test::skip;
 use tempfile::TempDir;
 
 use super::*;
-use crate::options::{Mode, Rules, Settings};
+use crate::options::{Mode, Rings, Rules, Settings};
 
 /// Options of a mount about which nothing was said.
 pub(super) fn options() -> Options {
@@ -30,6 +30,7 @@ pub(super) fn options() -> Options {
         allow_other: false,
         default_permissions: false,
         threads: 2,
+        rings: Rings::default(),
         remember: Duration::ZERO,
         flags: Vec::new(),
         source_name: "/some,where".to_owned(),

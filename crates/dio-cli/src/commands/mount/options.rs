@@ -13,7 +13,7 @@ use std::time::Duration;
 use dio::lock::LockPolicy;
 use dio_mount::control::Exports;
 use dio_mount::session::is_kernel_option;
-use dio_mount::{Mode, Options, Rules, Settings};
+use dio_mount::{Mode, Options, Rings, Rules, Settings};
 
 use crate::size::{SizeError, parse_size};
 
@@ -115,6 +115,8 @@ const SETTINGS: &[&str] = &[
 const FIXED: &[&str] = &[
     "lock=",
     "threads=",
+    "io_uring",
+    "no_io_uring",
     "remember=",
     "stats_file=",
     "stats_socket=",
@@ -223,6 +225,7 @@ pub fn defaults() -> Options {
         allow_other: false,
         default_permissions: false,
         threads: (4 * processors).clamp(16, 64),
+        rings: Rings::default(),
         remember: Duration::from_secs(1),
         flags: Vec::new(),
         source_name: "dio".to_owned(),
@@ -289,6 +292,8 @@ fn fixed(given: &mut Given, option: &str, name: &str, value: Option<&str>) -> Re
             let threads = value.parse().ok().filter(|threads| (1..=1024).contains(threads));
             options.threads = threads.ok_or_else(|| list::invalid(name, value, "1 to 1024"))?;
         }
+        "io_uring" => options.rings = list::without(name, value).map(|_| Rings::Required)?,
+        "no_io_uring" => options.rings = list::without(name, value).map(|_| Rings::Never)?,
         "stats_file" => given.exports.file = Some(list::absolute(name, value)?),
         "stats_socket" => given.exports.socket = Some(list::absolute(name, value)?),
         "remember" | "attr_timeout" | "entry_timeout" => {

@@ -13,6 +13,8 @@ const FIXED: &[&str] = &[
     "fsname",
     "lock",
     "threads",
+    "io_uring",
+    "no_io_uring",
     "remember",
     "attr_timeout",
     "entry_timeout",

@@ -94,6 +94,11 @@ fn sizes_times_and_numbers() {
     refused("lock=inode", &["'lock'", "'inode'", "range, file"]);
     assert_eq!(given("stats_file=/a,stats_socket=/b").exports.socket.as_deref(), Some(Path::new("/b")));
     refused("stats_file=a", &["'stats_file'", "'a'", "begins with /"]);
+    assert_eq!(all.way(), Rings::Never, "without a word, lock=file takes the device");
+    assert_eq!(given("cio").options.way(), Rings::Preferred);
+    assert_eq!(given("no_io_uring,lock=file,io_uring").options.way(), Rings::Required);
+    assert_eq!(given("io_uring,no_io_uring").options.way(), Rings::Never);
+    refused("io_uring=1", &["'io_uring'", "takes no value"]);
     refused("ro=yes", &["'ro'", "takes no value"]);
 }
 
@@ -166,7 +171,7 @@ fn a_change_leaves_alone_what_it_does_not_name() {
 #[test]
 fn a_change_of_what_is_fixed_is_refused() {
     let now = defaults().settings;
-    for option in ["threads=3", "ro", "allow_other", "lock=file", "remember=3", "nosuid", "fsname=x"] {
+    for option in ["threads=3", "ro", "allow_other", "lock=file", "remember=3", "nosuid", "fsname=x", "io_uring"] {
         let error = parse_change(option, &now).expect_err(option).to_string();
         assert!(error.contains(option) && error.contains("unmount and mount again"), "{error}");
     }
