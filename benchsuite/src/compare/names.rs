@@ -19,7 +19,8 @@ use crate::tool::{must, output};
 /// Where programs work; the first is what the others are compared with.
 const PLACES: &[(&str, Option<Server>)] = &[
     ("bare", None),
-    ("dio mount -o cio", Some(Server::Dio("cio"))),
+    ("dio mount -o cio,io_uring", Some(Server::Dio("cio,io_uring"))),
+    ("dio mount -o cio,no_io_uring", Some(Server::Dio("cio,no_io_uring"))),
     ("bindfs", Some(Server::Bindfs)),
     ("passthrough_ll", Some(Server::PassthroughLl)),
 ];
@@ -185,7 +186,7 @@ fn memory(lab: &Lab, name: &str) -> Result<Group> {
     let mut entries = Vec::new();
     for (place, server) in PLACES {
         // By inode and by path: the others would tell nothing new, in minutes.
-        let Some(server @ (Server::Dio(_) | Server::Bindfs)) = *server else { continue };
+        let Some(server @ (Server::Dio("cio,io_uring") | Server::Bindfs)) = *server else { continue };
         let script = format!("find $DIR-mnt/{name} -type f -size +0");
         entries.push(Entry::new(place, &format!("{}; {script}", server.shown()), move |_| {
             remove(&lab.dir.join("traffic"))?;

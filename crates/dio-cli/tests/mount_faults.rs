@@ -19,7 +19,7 @@ use own::{MIB, Mounted as Volume, is_root, until};
 use rustix::io::Errno;
 
 /// What a program may be told when its file system is gone, by the kernel of the mount or by that below.
-const GONE: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::IO];
+const GONE: [Errno; 4] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED, Errno::IO];
 
 fn ext4() -> Option<Volume> {
     // Larger than what has to be free for anything to be written behind.

@@ -171,10 +171,10 @@ pub(crate) fn start<F: Filesystem>(
         };
         let (tell, device) = (tell.clone(), Arc::clone(device));
         let serve = move || {
-            let ring = begin(device, queue, max_payload);
-            let (ring, begun) = ring.map_or_else(|error| (None, Err(error)), |ring| (Some(ring), Ok(())));
-            // Whoever started it has given up.
-            let _ = tell.send(begun);
+            let begun = begin(device, queue, max_payload);
+            let (ring, told) = begun.map_or_else(|error| (None, Err(error)), |ring| (ring, Ok(())));
+            // If nobody listens, another thread could not begin.
+            let _ = tell.send(told);
             drop(tell);
             ring.map_or(Ok(()), |ring| worker.serve(ring))
         };
@@ -185,8 +185,9 @@ pub(crate) fn start<F: Filesystem>(
     Ok(threads)
 }
 
-/// Makes a ring for the calling thread, which goes to the processor of that queue, and registers it.
-fn begin(device: Arc<OwnedFd>, queue: u16, max_payload: u32) -> io::Result<FuseRing> {
+/// Makes a ring for the calling thread, which goes to the processor of that queue, and registers it; `None` if the mount is
+/// gone, as it may be before the last thread has begun.
+fn begin(device: Arc<OwnedFd>, queue: u16, max_payload: u32) -> io::Result<Option<FuseRing>> {
     let mut here = CpuSet::new();
     here.set(queue.into());
     // Of a processor that is not there, or that this process may not use, nothing comes.
@@ -196,8 +197,7 @@ fn begin(device: Arc<OwnedFd>, queue: u16, max_payload: u32) -> io::Result<FuseR
     // From now on all of it can be looked at.
     let _ = block.bytes_mut();
     let mut ring = FuseRing::new(device, queue, payload)?;
-    ring.register(block)?;
-    Ok(ring)
+    Ok(ring.register(block)?.then_some(ring))
 }
 
 /// One thread that serves one queue.

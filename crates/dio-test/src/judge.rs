@@ -27,6 +27,16 @@ pub fn judged() -> Vec<(TestFs, &'static str)> {
     MODES.iter().zip(["ext4", "xfs", "btrfs", "tmpfs"]).map(|(mode, fs)| (named(fs), *mode)).collect()
 }
 
+/// By what way the requests of a mount on this file system come, as an option: on half of them by io_uring where the kernel
+/// can do that, so that each way is judged.
+#[must_use]
+pub fn way(fs: &TestFs) -> &'static str {
+    let switch = Path::new("/sys/module/fuse/parameters/enable_uring");
+    // Root's mount turns it on.
+    let can = std::fs::OpenOptions::new().write(true).open(switch).is_ok();
+    if can && ["xfs", "tmpfs"].contains(&fs.name.as_str()) { "io_uring" } else { "no_io_uring" }
+}
+
 /// A judge that `cargo xtask setup` builds from crates.io, if it is there.
 #[must_use]
 pub fn judge(name: &str) -> Option<PathBuf> {

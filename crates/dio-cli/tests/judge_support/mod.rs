@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use dio_test::{Mounted, TestFs, is_root, judged, skip};
+use dio_test::{Mounted, TestFs, is_root, judged, skip, way};
 use tempfile::TempDir;
 
 pub const DIO: &str = env!("CARGO_BIN_EXE_dio");
@@ -28,15 +28,16 @@ impl Stage {
         let scratch = fs.dir();
         let source = scratch.path().join("source");
         std::fs::create_dir(&source).unwrap();
-        Stage::over(source, scratch, format!("{mode} on {}", fs.name), mode)
+        let options = format!("{mode},{}", way(fs));
+        Stage::over(source, scratch, format!("{options} on {}", fs.name), &options)
     }
 
-    /// On a source that lies elsewhere, with everything else in a scratch directory.
-    pub fn over(source: PathBuf, scratch: TempDir, name: String, mode: &str) -> Stage {
+    /// On a source that lies elsewhere, with everything else in a scratch directory; mounted with `options` for all users.
+    pub fn over(source: PathBuf, scratch: TempDir, name: String, options: &str) -> Stage {
         for path in [scratch.path(), &source] {
             std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         }
-        let options = format!("{mode},allow_other");
+        let options = format!("{options},allow_other");
         let mounted = Mounted::within(scratch.path(), DIO, &source, &options);
         Stage { name, mounted, options, source, scratch }
     }

@@ -105,7 +105,8 @@ impl FuseRing {
         build().is_ok()
     }
 
-    /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue has a place.
+    /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue has a place. False if the
+    /// mount is gone.
     ///
     /// # Errors
     /// What the kernel answers: `EOPNOTSUPP` if rings are switched off (`fuse.enable_uring`) or `device` is none of FUSE,
@@ -113,7 +114,7 @@ impl FuseRing {
     ///
     /// # Panics
     /// If there is a block already, or the payload does not lie in this one.
-    pub fn register(&mut self, mut block: Block) -> io::Result<()> {
+    pub fn register(&mut self, mut block: Block) -> io::Result<bool> {
         assert!(self.block.is_none(), "a place is registered once");
         let payload = &mut block.bytes_mut()[self.payload.clone()];
         let headers = (&raw mut *self.headers).cast();
@@ -129,13 +130,9 @@ impl FuseRing {
         self.push(&entry, block);
         // The vector is read here, and never again.
         self.look()?;
-        match self.met.map(i32::wrapping_neg) {
-            Some(number @ 1..) => {
-                (self.met, self.block) = (None, None);
-                Err(io::Error::from_raw_os_error(number))
-            }
-            _ => Ok(()),
-        }
+        let Some(number @ 1..) = self.met.map(i32::wrapping_neg) else { return Ok(true) };
+        (self.met, self.block) = (None, None);
+        over(number).map(|()| false)
     }
 
     /// Waits for the next request; `None` when the mount is gone.
@@ -163,8 +160,7 @@ impl FuseRing {
                 let payload = (payload_size as usize).min(self.payload.len());
                 Ok(Some(Arrived { block, payload, commit_id }))
             }
-            libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => Ok(None),
-            number => Err(io::Error::from_raw_os_error(number)),
+            number => over(number).map(|()| None),
         }
     }
 
@@ -238,6 +234,14 @@ impl Drop for FuseRing {
             std::mem::forget(block);
             std::mem::forget(std::mem::take(&mut self.headers));
         }
+    }
+}
+
+/// What a command ended with that brought nothing: the mount is gone, or it is an error.
+fn over(number: i32) -> io::Result<()> {
+    match number {
+        libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => Ok(()),
+        number => Err(io::Error::from_raw_os_error(number)),
     }
 }
 

@@ -27,7 +27,7 @@ use self::options::{Given, Origin};
 #[command(
     after_help = "Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... only for the files that \
     match. Others: readahead_min=, readahead_max=, write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, \
-    remember= (seconds), ro, allow_other, default_permissions, and those of mount(8). \
+    io_uring, no_io_uring, remember= (seconds), ro, allow_other, default_permissions, and those of mount(8). \
     To change a running mount: dio mount -o remount,OPTIONS MOUNTPOINT"
 )]
 pub struct MountArgs {

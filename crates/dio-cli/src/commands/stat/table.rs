@@ -92,6 +92,9 @@ fn heading(text: &mut String, interval: &Interval, live: bool, now: &Snapshot) {
     if let Some(mode) = about("mode") {
         let _ = write!(text, "  {mode}");
     }
+    if let Some(way) = about("requests") {
+        let _ = write!(text, "  by {way}");
+    }
     let length = units::seconds(interval.seconds);
     let _ = match live {
         true => writeln!(text, "  last {length}"),
