@@ -139,6 +139,18 @@ fn both_ways_of_counting_agree() {
 }
 
 #[test]
+fn a_file_of_which_all_is_resident_is_one_run() {
+    let file = clean_file("/var/tmp");
+    assert_eq!(Picture::take(&file, PAGES * page_size()).unwrap().runs(), [0..PAGES]);
+    let mut met = Vec::new();
+    visit_by_mincore(file.as_fd(), 0..PAGES, |run| met.push(run)).unwrap();
+    assert_eq!(met, [0..PAGES]);
+    evict(&file, 7 * page_size()..8 * page_size()).unwrap();
+    let picture = Picture::take(&file, PAGES * page_size()).unwrap();
+    assert_eq!(picture.pages(), resident_pages(&file).unwrap());
+}
+
+#[test]
 fn an_empty_file_and_an_empty_range_are_nothing() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(resident_pages(&file).unwrap(), 0);
