@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use dio_test::{Output, run, skip};
 use rustix::process::{Signal, kill_process};
@@ -281,6 +282,31 @@ fn what_was_written_is_in_the_source_when_umount_returns() {
     good(dio("umount", "").arg(&scene.at));
     dio_test::random_file(scene.path("same"), 24 << 20, 5);
     dio_test::same_bytes(scene.source.join("large"), scene.path("same"));
+}
+
+#[test]
+fn what_changes_beside_the_mount_in_a_directory_that_was_read_is_seen() {
+    let Some(scene) = Scene::new() else { return };
+    fs::create_dir(scene.source.join("names")).unwrap();
+    (0..300).for_each(|n| fs::write(scene.source.join(format!("names/{n}")), "").unwrap());
+    good(&mut scene.mount("-o cio,remember=30"));
+    let here = scene.at.join("names");
+    let count = || fs::read_dir(&here).unwrap().count();
+    // Before it is two seconds old nothing of it is kept; then it is read by the first and kept by the second.
+    std::thread::sleep(Duration::from_millis(2200));
+    assert_eq!([count(), count(), count()], [300; 3]);
+    let mut open = fs::read_dir(&here).unwrap();
+    assert!(open.next().is_some());
+    fs::write(scene.source.join("names/new"), "").unwrap();
+    fs::remove_file(scene.source.join("names/7")).unwrap();
+    fs::remove_file(scene.source.join("names/8")).unwrap();
+    assert_eq!([count(), count()], [299; 2]);
+    drop(open);
+    std::thread::sleep(Duration::from_millis(2200));
+    assert_eq!([count(), count()], [299; 2]);
+    fs::write(here.join("through the mount"), "").unwrap();
+    assert_eq!([count(), count()], [300; 2]);
+    good(dio("umount", "").arg(&scene.at));
 }
 
 #[test]

@@ -29,13 +29,18 @@ impl List {
         List { bytes: Vec::with_capacity(room.min(AT_ONCE)), room }
     }
 
+    /// Whether there is room for an entry with a head of that length.
+    fn fits(&self, head: usize, name: &OsStr) -> bool {
+        self.bytes.len() + head + size_of::<abi::Dirent>() + name.len().next_multiple_of(ALIGN) <= self.room
+    }
+
     /// Adds `head` (of a length that is a multiple of 8) and an entry, or answers true if there is no room.
     fn push(&mut self, head: &[u8], ino: u64, off: u64, kind: FileType, name: &OsStr) -> bool {
-        let name = name.as_bytes();
-        let padded = name.len().next_multiple_of(ALIGN);
-        if self.bytes.len() + head.len() + size_of::<abi::Dirent>() + padded > self.room {
+        if !self.fits(head.len(), name) {
             return true;
         }
+        let name = name.as_bytes();
+        let padded = name.len().next_multiple_of(ALIGN);
         let dirent = abi::Dirent { ino, off, namelen: name.len() as u32, kind: kind.of_entry() };
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(dirent.as_bytes());
@@ -84,6 +89,11 @@ pub struct ReplyDirectoryPlus {
 impl ReplyDirectoryPlus {
     pub(crate) fn new(reply: Reply, size: u32) -> ReplyDirectoryPlus {
         ReplyDirectoryPlus { reply, list: List::new(size) }
+    }
+
+    /// Whether there is room for a name, with what it stands for or alone.
+    pub fn fits(&self, name: impl AsRef<OsStr>) -> bool {
+        self.list.fits(size_of::<abi::EntryOut>(), name.as_ref())
     }
 
     /// Adds a name and what it stands for, which the kernel knows from then on, as from a lookup, unless the name is `.` or

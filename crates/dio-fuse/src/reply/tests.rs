@@ -161,8 +161,9 @@ fn names_come_with_what_they_stand_for_or_alone() {
     let told = good(|reply| {
         let mut reply = ReplyDirectoryPlus::new(reply, 128 + 24 + 8 + 128 + 24 + 8);
         assert!(!reply.add(10, name("12345678"), &entry()));
+        assert!(reply.fits("12345678") && !reply.fits("123456789"));
         assert!(!reply.add_name(INodeNo(4), 11, FileType::Symlink, name("..")));
-        assert!(reply.add(12, name("more"), &entry()));
+        assert!(!reply.fits("m") && reply.add(12, name("more"), &entry()));
         reply.ok();
     });
     let first = [entry_out(), longs(&[3, 10]), words(&[8, 8]), b"12345678".to_vec()].concat();

@@ -1,7 +1,12 @@
 //! Reading directories.
 //!
 //! Offsets are those of the file system below (`d_off`), so they stay good however long a directory is read and whatever
-//! comes and goes in it. What was read ahead of the kernel's buffer is kept for its next request.
+//! comes and goes in it. What was read ahead of the kernel's buffer is kept for its next request, unless the directory has
+//! changed since.
+//!
+//! The kernel may keep the names that it has read (`FOPEN_CACHE_DIR`), for as long as it may believe names at all, and where
+//! the file system below tells by its times that a directory has changed. What has changed within the last two seconds could
+//! change again without another time, so it is read each time.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -9,8 +14,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{OFlags, RawDir, SeekFrom, fdatasync, fstat, fsync, seek};
+use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fsync, seek};
 use rustix::io::{Errno, Result};
 
 use super::resolve::shown;
@@ -19,16 +25,59 @@ use super::{InodeId, Name, Names, ROOT};
 /// Bytes of names read at a time.
 const BUFFER: usize = 32 << 10;
 
+/// Times are no coarser than this (FAT).
+const COARSEST: Duration = Duration::from_secs(2);
+
+/// Directories of which is known when the kernel began to read them; past this it reads all anew.
+const MOST_READ: usize = 1 << 14;
+
+/// What the kernel may do with its copy of the names of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copied {
+    /// Have none.
+    Never,
+    /// Make a new one.
+    Anew,
+    /// Go on with the one that it has.
+    Still,
+}
+
+/// By what a change of a directory shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Stamp {
+    fn of(stat: &Stat) -> Stamp {
+        Stamp { modified: (stat.st_mtime, stat.st_mtime_nsec), changed: (stat.st_ctime, stat.st_ctime_nsec) }
+    }
+
+    /// Whether another change from `now` on has another time.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.modified.max(self.changed);
+        let last = u64::try_from(seconds).ok().map(|seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds as u32));
+        // What lies in the future is not known to be over.
+        last.is_some_and(|last| now.duration_since(last).is_ok_and(|since| since > COARSEST))
+    }
+}
+
 /// The open directories by handle.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
     open: Mutex<HashMap<u64, Arc<Open>>>,
     last: AtomicU64,
+    /// What directories were like, and when, as the kernel was last told to make a copy of their names.
+    read: Mutex<HashMap<InodeId, (Stamp, Instant)>>,
 }
 
 #[derive(Debug)]
 struct Open {
+    inode: InodeId,
     file: OwnedFd,
+    /// As it was opened.
+    stamp: Stamp,
     /// Whether `..` is outside.
     root: bool,
     /// Index of its file system.
@@ -42,6 +91,8 @@ struct Ahead {
     /// Where the first of `names` is found, and when there is none, where the descriptor stands.
     at: u64,
     names: VecDeque<Name>,
+    /// What the directory was like before they were read.
+    stamp: Option<Stamp>,
 }
 
 impl Directories {
@@ -63,12 +114,37 @@ impl Names {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let file =
             self.open(inode, flags).map_err(|errno| if errno == Errno::INVAL { Errno::NOTDIR } else { errno })?;
-        let device = fstat(&file)?.st_dev;
-        let device = self.shared.lock().mounts.device(device);
-        let open = Open { file, root: inode == ROOT, device, state: Mutex::default() };
+        let stat = fstat(&file)?;
+        let device = self.shared.lock().mounts.device(stat.st_dev);
+        let open = Open { inode, file, stamp: Stamp::of(&stat), root: inode == ROOT, device, state: Mutex::default() };
         let handle = self.directories.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.directories.lock().insert(handle, Arc::new(open));
         Ok(handle)
+    }
+
+    /// What the kernel may do with its copy of the names of a directory that was just opened, where it may believe names for
+    /// `remember`.
+    pub fn copied(&self, handle: u64, remember: Duration) -> Copied {
+        let Ok(open) = self.directories.get(handle) else { return Copied::Never };
+        let tells = self.shared.lock().tells_changes(open.inode);
+        let mut read = self.directories.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tells || remember.is_zero() || !open.stamp.is_settled(SystemTime::now()) {
+            // Whoever has opened it before and still reads it must not be what others go by.
+            read.remove(&open.inode);
+            return Copied::Never;
+        }
+        let now = Instant::now();
+        if let Some((stamp, at)) = read.get(&open.inode)
+            && *stamp == open.stamp
+            && now.duration_since(*at) < remember
+        {
+            return Copied::Still;
+        }
+        if read.len() >= MOST_READ {
+            read.clear();
+        }
+        read.insert(open.inode, (open.stamp, now));
+        Copied::Anew
     }
 
     /// Gives the names from `offset` on (0 is the beginning, others are [`Name::next`] of earlier ones) until there are no
@@ -80,7 +156,7 @@ impl Names {
         let open = self.directories.get(handle)?;
         let root = self.root_number();
         let mut ahead = open.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset == 0 || offset != ahead.at {
+        if offset == 0 || offset != ahead.at || ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp()) {
             *ahead = Ahead::default();
             seek(&open.file, SeekFrom::Start(offset))?;
             ahead.at = offset;
@@ -94,6 +170,7 @@ impl Names {
                 ahead.names.pop_front();
                 ahead.at = next;
             }
+            ahead.stamp = Some(open.stamp()?);
             if !open.fill(&mut ahead.names, root)? {
                 return Ok(());
             }
@@ -117,6 +194,11 @@ impl Names {
 }
 
 impl Open {
+    /// What the directory is like now.
+    fn stamp(&self) -> Result<Stamp> {
+        fstat(&self.file).map(|stat| Stamp::of(&stat))
+    }
+
     /// Reads more names; false at the end.
     fn fill(&self, names: &mut VecDeque<Name>, root: u64) -> Result<bool> {
         let mut buffer = Vec::with_capacity(BUFFER);
@@ -133,5 +215,21 @@ impl Open {
             }
         }
         Ok(!names.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_lately_may_change_again_without_another_time() {
+        let at = |seconds, nanoseconds| Stamp { modified: (seconds, nanoseconds), changed: (0, 0) };
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        assert!(at(97, 999_999_999).is_settled(now));
+        assert!(!at(98, 0).is_settled(now) && !at(99, 999_999_999).is_settled(now));
+        assert!(!at(101, 0).is_settled(now), "a clock that is ahead");
+        assert!(!Stamp { modified: (-5, 0), changed: (-5, 0) }.is_settled(now));
+        assert!(!Stamp { modified: (0, 0), changed: (99, 0) }.is_settled(now), "a time that was set");
     }
 }

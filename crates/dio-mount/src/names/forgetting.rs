@@ -69,6 +69,11 @@ impl State {
             .collect()
     }
 
+    /// Whether the times of a directory tell of every change in it.
+    pub(super) fn tells_changes(&self, inode: InodeId) -> bool {
+        self.table.get(inode).is_ok_and(|record| self.mounts.tells_changes(record.identity.mount))
+    }
+
     /// The last known name of an inode is gone.
     pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place) {
         if self.table.get(inode).is_ok() && self.nameless.insert(inode) {

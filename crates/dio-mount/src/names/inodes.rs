@@ -87,6 +87,14 @@ impl Identity {
     pub(super) fn same(&self, other: &Identity) -> bool {
         self.key == other.key && self.kind == other.kind && self.handle.agrees(&other.handle)
     }
+
+    /// The key of what this directory has in it, on its own file system: `shown` is its number in the mount.
+    pub(super) fn key_below(&self, shown: u64, kind: FileType) -> Key {
+        let Key { device, .. } = self.key;
+        let mount = if kind == FileType::Directory { self.mount } else { 0 };
+        // Which is its own inverse.
+        Key { device, mount, number: super::resolve::shown(device, shown) }
+    }
 }
 
 /// An inode.
@@ -106,6 +114,8 @@ pub(super) struct Record {
     used: bool,
     /// The kernel was asked to forget it.
     asked: bool,
+    /// When the kernel was last told of it, in [`Table::now`].
+    told: u32,
 }
 
 /// A name that the kernel may forget without losing anything else.
@@ -131,6 +141,8 @@ pub(super) struct Table {
     hand: usize,
     /// Records that were removed since [`Table::take_gone`].
     gone: Vec<InodeId>,
+    /// Milliseconds since the beginning, as the table was last told; they begin anew after 49 days.
+    now: u32,
 }
 
 /// Bytes of one entry of `by_key` at its mean filling.
@@ -140,7 +152,7 @@ impl Table {
     /// A table with the root, which is never forgotten.
     pub(super) fn new(root: Identity) -> Table {
         let mut table =
-            Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new() };
+            Table { slots: Slots::default(), by_key: HashMap::new(), outside: 0, hand: 0, gone: Vec::new(), now: 0 };
         let id = table.insert(root, NOBODY, OsStr::new(""));
         debug_assert_eq!(id, ROOT);
         table
@@ -199,10 +211,25 @@ impl Table {
     /// # Errors
     /// `ESTALE` if there is no such inode.
     pub(super) fn count(&mut self, id: InodeId) -> Result<()> {
+        let now = self.now;
         let record = self.get_mut(id).ok_or(Errno::STALE)?;
         record.lookups += 1;
-        (record.used, record.asked) = (true, false);
+        (record.used, record.asked, record.told) = (true, false, now);
         Ok(())
+    }
+
+    /// It is `now`, in milliseconds since the beginning.
+    pub(super) fn tick(&mut self, now: u32) {
+        self.now = now;
+    }
+
+    /// Whether the kernel was told within the last `milliseconds` of an inode by this name, and still holds it.
+    pub(super) fn was_told(&self, key: &Key, parent: InodeId, name: &OsStr, milliseconds: u32) -> bool {
+        self.find(key).and_then(|id| self.get(id).ok()).is_some_and(|record| {
+            let held = record.lookups > 0 && !record.asked;
+            let here = record.parent == parent && *record.name == *name;
+            held && here && self.now.wrapping_sub(record.told) < milliseconds
+        })
     }
 
     /// Where an inode was last found.
@@ -305,6 +332,7 @@ impl Table {
             children: 0,
             used: true,
             asked: false,
+            told: 0,
         };
         self.outside += record.outside();
         let id = self.slots.insert(record);

@@ -24,12 +24,13 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
 use self::credentials::Callers;
+pub use self::directories::Copied;
 use self::directories::Directories;
 use self::forgetting::Shared;
 pub use self::inodes::Leaf;
@@ -138,6 +139,7 @@ pub struct Names {
     own_device: AtomicU64,
     /// Renames that were begun, each counted while what it moves is pinned.
     renames: AtomicU64,
+    began: Instant,
 }
 
 /// What can be different in tests.
@@ -182,6 +184,7 @@ impl Names {
             directories: Directories::default(),
             own_device: AtomicU64::new(0),
             renames: AtomicU64::new(0),
+            began: Instant::now(),
         })
     }
 
@@ -215,6 +218,21 @@ impl Names {
         let stat = self.stat(inode)?;
         self.shared.lock().table.count(inode)?;
         Ok(Entry { inode, generation: 0, stat })
+    }
+
+    /// Whether the kernel was told within the last `time` of what a directory has by this name.
+    pub fn was_told(&self, directory: InodeId, name: &Name, time: Duration) -> bool {
+        let mut state = self.shared.lock();
+        state.table.tick(self.now());
+        let Ok(above) = state.table.get(directory) else { return false };
+        let key = above.identity.key_below(name.number, name.kind);
+        let milliseconds = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        state.table.was_told(&key, directory, &name.name, milliseconds)
+    }
+
+    /// For the table.
+    fn now(&self) -> u32 {
+        self.began.elapsed().as_millis() as u32
     }
 
     /// The kernel forgets `count` lookups of an inode.
@@ -308,6 +326,7 @@ impl Names {
         let key = state.mounts.key(stat, mount);
         let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
         state.named_again(inode);
+        state.table.tick(self.now());
         state.table.visit(inode, parent, name);
         let unused = state.release_gone();
         drop(state);
@@ -317,6 +336,7 @@ impl Names {
 
     fn enter_identity(&self, identity: Identity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {
         let mut state = self.shared.lock();
+        state.table.tick(self.now());
         let inode = state.table.enter(identity, parent, name);
         let unused = (state.release_gone(), state.descriptors.keep(inode, Arc::new(place)));
         let bytes = state.table.bytes();

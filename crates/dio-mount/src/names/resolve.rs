@@ -33,6 +33,10 @@ const DEEPEST: usize = 1 << 16;
 /// Bits of `st_ino` below the index of the file system.
 const NUMBER_BITS: u32 = 48;
 
+/// File systems whose directories have times by the clock of this machine: ext2 to ext4, xfs, btrfs, tmpfs, f2fs, bcachefs and
+/// zfs (`statfs(2)`, `f_type`).
+const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
 /// What a name led to.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -91,6 +95,8 @@ pub(super) struct Mount {
     /// Since [`Mounts::rest`] last came by.
     used: bool,
     handles: Handles,
+    /// See [`Mounts::tells_changes`].
+    tells_changes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +144,12 @@ impl Mounts {
         self.list.get(mount as usize).is_some_and(|mount| mount.handles != Handles::Absent)
     }
 
+    /// Whether the times of directories tell of every change in them, as on file systems of this machine's own. Those of
+    /// others have other clocks, and what there is in `/proc` has times that mean nothing.
+    pub(super) fn tells_changes(&self, mount: u32) -> bool {
+        self.list.get(mount as usize).is_some_and(|mount| mount.tells_changes)
+    }
+
     /// Where handles of a mount are opened, if they can be now.
     fn opened(&mut self, mount: u32) -> Option<Arc<OwnedFd>> {
         let mount = self.list.get_mut(mount as usize).filter(|mount| mount.handles == Handles::Opened)?;
@@ -177,7 +189,9 @@ impl Mounts {
 impl Mount {
     /// The mount of a place, its root or whatever was found there first: tries whether that can be had by its handle.
     pub(super) fn of(place: &OwnedFd, process: &OwnedFd, no_handles: bool) -> Result<Mount> {
-        let mut mount = Mount { id: mount_of(place)?, opened: None, used: true, handles: Handles::Absent };
+        let tells_changes = fstatfs(place).is_ok_and(|fs| OWN.contains(&(fs.f_type as u32)));
+        let id = mount_of(place)?;
+        let mut mount = Mount { id, opened: None, used: true, handles: Handles::Absent, tells_changes };
         let Ok(handle) = handle_of(place.as_fd()) else { return Ok(mount) };
         mount.handles = Handles::Known;
         let kind = FileType::from_raw_mode(fstat(place)?.st_mode);

@@ -20,7 +20,7 @@ use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
 
 use crate::file::{Files, How};
-use crate::names::{Changes, Entry, InodeId, Names};
+use crate::names::{Changes, Copied, Entry, InodeId, Names};
 use crate::options::{Live, Mode, Rings};
 use crate::set_id;
 use crate::stats::{Operation, Stats, Timer, Wait};
@@ -407,7 +407,12 @@ impl Filesystem for Mount {
     fn opendir(&self, _: &Request<'_>, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Directory);
         answer!(timer, reply, self.names.open_directory(inode.0), handle => {
-            reply.opened(FileHandle(handle), FopenFlags::empty());
+            let flags = match self.names.copied(handle, self.remember) {
+                Copied::Never => FopenFlags::empty(),
+                Copied::Anew => FopenFlags::FOPEN_CACHE_DIR,
+                Copied::Still => FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE,
+            };
+            reply.opened(FileHandle(handle), flags);
         });
     }
 
@@ -533,22 +538,24 @@ impl Filesystem for Mount {
 impl Mount {
     /// One name with its attributes; the kernel looks it up by this, except `.` and `..`. True when there is no room for it.
     fn add(&self, directory: InodeId, name: &crate::names::Name, reply: &mut ReplyDirectoryPlus) -> bool {
-        if name.name == "." || name.name == ".." {
-            return reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name);
+        if !reply.fits(&name.name) {
+            return true;
+        }
+        let alone = |reply: &mut ReplyDirectoryPlus| {
+            reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name)
+        };
+        // What the kernel knows and goes on to believe for a while takes it no request.
+        if name.name == "." || name.name == ".." || self.names.was_told(directory, name, self.remember / 2) {
+            return alone(reply);
         }
         let before = self.files.epoch();
-        let entry = match self.names.lookup(directory, &name.name) {
-            Ok(entry) => entry,
+        match self.names.lookup(directory, &name.name) {
+            Ok(entry) => reply.add(name.next, &name.name, &self.entry(&entry, before)),
             // Gone since the directory was read.
-            Err(Errno::NOENT) => return false,
+            Err(Errno::NOENT) => false,
             // Whoever asks for its attributes is told.
-            Err(_) => return reply.add_name(INodeNo(name.number), name.next, kind(name.kind), &name.name),
-        };
-        let full = reply.add(name.next, &name.name, &self.entry(&entry, before));
-        if full {
-            self.names.forget(entry.inode, 1);
+            Err(_) => alone(reply),
         }
-        full
     }
 }
 

@@ -1,6 +1,9 @@
 //! Reading directories in parts while they change.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use super::*;
 
@@ -89,5 +92,97 @@ fn the_root_has_nothing_above_it() {
         assert_eq!(numbers, [own], "{place}");
         let file = new_file(names, ROOT, "file");
         assert_eq!(names.open_directory(file).unwrap_err(), Errno::NOTDIR, "{place}");
+    });
+}
+
+/// Longer than any directory's names are read anew after a change.
+const OLD: Duration = Duration::from_millis(2200);
+
+#[test]
+fn the_kernel_keeps_names_until_they_change_and_no_longer_than_it_may() {
+    let scratch = dio_test::file_systems()[0].dir();
+    let (source, names) = (scratch.path(), tree_of(scratch.path(), Limits::default()));
+    let copied = |remember| {
+        let handle = names.open_directory(ROOT).unwrap();
+        let copied = names.copied(handle, remember);
+        names.close_directory(handle);
+        copied
+    };
+    let long = Duration::from_secs(60);
+    File::create(source.join("file")).unwrap();
+    assert_eq!(copied(long), Copied::Never, "it could change once more at the same time");
+    std::thread::sleep(OLD);
+    assert_eq!(copied(Duration::ZERO), Copied::Never);
+    assert_eq!([copied(long), copied(long)], [Copied::Anew, Copied::Still]);
+    let short = Duration::from_millis(50);
+    std::thread::sleep(short);
+    assert_eq!([copied(short), copied(long)], [Copied::Anew, Copied::Still]);
+    let time = Timespec { tv_sec: 5, tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    utimensat(CWD, source, &times, AtFlags::empty()).unwrap();
+    assert_eq!(copied(long), Copied::Never, "a time that was set back");
+    std::thread::sleep(OLD);
+    assert_eq!([copied(long), copied(long)], [Copied::Anew, Copied::Still]);
+    std::fs::remove_file(source.join("file")).unwrap();
+    assert_eq!(copied(long), Copied::Never);
+}
+
+#[test]
+fn times_of_file_systems_of_other_kinds_tell_nothing() {
+    let names = tree_of(Path::new("/proc/sys"), Limits::default());
+    std::thread::sleep(OLD);
+    let handle = names.open_directory(ROOT).unwrap();
+    assert_eq!(names.copied(handle, Duration::from_secs(60)), Copied::Never);
+}
+
+#[test]
+fn what_was_read_ahead_is_read_anew_when_the_directory_has_changed() {
+    on_every_file_system(|place, source, names| {
+        (0..100).for_each(|n| drop(File::create(source.join(format!("file{n:03}"))).unwrap()));
+        let handle = names.open_directory(ROOT).unwrap();
+        let (first, next) = part(names, handle, 0, 10);
+        let seen: BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
+        // Where a file system has coarse times, a change at once has no other.
+        std::thread::sleep(Duration::from_millis(20));
+        let gone: Vec<String> = (0..100).map(|n| format!("file{n:03}")).filter(|name| !seen.contains(name)).collect();
+        gone.iter().for_each(|name| std::fs::remove_file(source.join(name)).unwrap());
+        let (rest, _) = part(names, handle, next, usize::MAX);
+        assert!(rest.iter().all(|(name, _)| name.starts_with('.')), "{place}: {rest:?}");
+        names.close_directory(handle);
+    });
+}
+
+#[test]
+fn it_is_known_what_the_kernel_was_told_and_for_how_long() {
+    everywhere(|place, source, names| {
+        let hour = Duration::from_secs(3600);
+        std::fs::create_dir(source.join("directory")).unwrap();
+        ["one", "two"].iter().for_each(|name| drop(File::create(source.join(name)).unwrap()));
+        let told = |time| {
+            let handle = names.open_directory(ROOT).unwrap();
+            let mut told = BTreeSet::new();
+            let note = |name: Name| {
+                if names.was_told(ROOT, &name, time) {
+                    told.insert(name.name.into_string().unwrap());
+                }
+                false
+            };
+            names.read_directory(handle, 0, note).unwrap();
+            names.close_directory(handle);
+            told.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(told(hour), [""; 0], "{place}");
+        let one = names.lookup(ROOT, name("one")).unwrap().inode;
+        names.lookup(ROOT, name("directory")).unwrap();
+        assert_eq!(told(hour), ["directory", "one"], "{place}");
+        std::fs::hard_link(source.join("one"), source.join("also")).unwrap();
+        assert_eq!(told(hour), ["directory", "one"], "{place}: another name of the same");
+        names.forget(one, 1);
+        assert_eq!(told(hour), ["directory"], "{place}");
+        let since = Instant::now();
+        names.lookup(ROOT, name("two")).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(told(Duration::from_millis(20)), [""; 0], "{place}");
+        assert!(told(since.elapsed() + Duration::from_millis(50)).contains(&"two".to_owned()), "{place}");
     });
 }
