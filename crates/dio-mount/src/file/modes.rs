@@ -92,11 +92,13 @@ impl Wish {
     ///
     /// With file locks too the kernel lets in all writers that make the file no longer: here it is seen who waits (`turns`).
     pub(super) fn flags(&self, way: Way, unchanged: bool) -> FopenFlags {
-        match way {
+        let flags = match way {
             Way::Requests => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
             Way::Cache if unchanged => FopenFlags::FOPEN_KEEP_CACHE,
             Way::Cache | Way::Source => FopenFlags::empty(),
-        }
+        };
+        // The close of who has not written has nothing to tell.
+        if self.writes() { flags } else { flags | FopenFlags::FOPEN_NOFLUSH }
     }
 
     /// Whether a write keeps out all other I/O of its file until it is written.
@@ -136,6 +138,14 @@ mod tests {
                 assert_eq!(wish(mode, OFlags::RDWR).wants_backing(), cached);
                 assert_eq!(wish(mode, OFlags::RDWR | OFlags::DIRECT).way(company), Way::Requests);
             }
+        }
+    }
+
+    #[test]
+    fn who_only_reads_closes_without_asking() {
+        for way in [Way::Requests, Way::Cache, Way::Source] {
+            let asks = |flags| !wish(Mode::Direct, flags).flags(way, false).contains(FopenFlags::FOPEN_NOFLUSH);
+            assert_eq!([OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR].map(asks), [false, true, true], "{way:?}");
         }
     }
 
