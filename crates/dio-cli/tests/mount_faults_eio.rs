@@ -131,7 +131,7 @@ fn an_error_that_passes_is_told_to_each_writer_once() {
 #[test]
 fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
     each_mode(|pool, scene, at| {
-        let names = ["open", "closed", "scattered"];
+        let names = ["open", "closed", "scattered", "small"];
         for name in names {
             fs::write(scene.source().join(name), "").unwrap();
         }
@@ -147,6 +147,8 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         };
         let _open = write("open", 0);
         drop(write("closed", 1));
+        // Of which nobody waits for the device.
+        let _ = fs::write(at.join("small"), content(3, 0..20_000));
         let scattered = File::options().read(true).write(true).open(at.join("scattered")).unwrap();
         for (place, part) in
             (0..).step_by(8192).zip(content(2, 0..300_000).chunks(8192)).collect::<Vec<_>>().iter().rev()
@@ -157,7 +159,8 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
         std::thread::sleep(Duration::from_millis(1200));
         pool.make_room();
         let sync = |name| File::open(at.join(name)).and_then(|file| file.sync_all());
-        (0..).zip(names).map(|(number, name)| (name, sync(name), content(number, 0..300_000))).collect()
+        let length = |name| if name == "small" { 20_000 } else { 300_000 };
+        (0..).zip(names).map(|(number, name)| (name, sync(name), content(number, 0..length(name)))).collect()
     });
 }
 

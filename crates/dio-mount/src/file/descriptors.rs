@@ -1,17 +1,19 @@
 //! The server's own opens of an inode: one descriptor to ask it things, and a [`dio::File`] for each way of doing I/O, made
 //! when it is first needed. All of them share the file's locks, which belong to the inode.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dio::file::FileError;
+use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
 use dio::residency::write_back;
-use dio::{File, Mode, OpenOptions, SyncMethod};
+use dio::sys::RWF_DONTCACHE;
+use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, Result};
+use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
 
 use crate::stats::{Attached, FileStats, Source, Wait};
 
@@ -139,6 +141,35 @@ impl Descriptors {
         }
     }
 
+    /// Writes all of a file that is empty, and that no [`File`] is open for, through the page cache, which drops it once it is
+    /// written (`RWF_DONTCACHE`, `pwritev2(2)`). `None` where that cannot be, and nothing is written.
+    pub(super) fn write_new(&self, bytes: &[IoSlice<'_>]) -> Option<Result<()>> {
+        // While they are held, nobody else reads or writes: each does so through one of them.
+        let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let is_new = rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_size == 0);
+        if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
+            return None;
+        }
+        let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE);
+        if let Err(Errno::OPNOTSUPP | Errno::INVAL) = written {
+            return None;
+        }
+        let len = bytes.iter().map(|bytes| bytes.len() as u64).sum();
+        let mut counters = Counters { write_requests: 1, ..Counters::default() };
+        counters.written.add(Class::Uncached, len);
+        counters.reasons[Reason::Small as usize] = len;
+        self.about.figures.add(&counters);
+        Some(written)
+    }
+
+    /// Writes through the page cache without an open of its own.
+    ///
+    /// # Errors
+    /// Those of `pwrite(2)`.
+    pub(super) fn write_plainly(&self, bytes: &[IoSlice<'_>], offset: u64) -> Result<()> {
+        write_all(self.base.as_fd(), bytes, offset, ReadWriteFlags::empty())
+    }
+
     /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program is told once and may go
     /// on, so the next operation gets a new one.
     pub(super) fn failed(&self, file: &Arc<File>, error: &FileError) -> Errno {
@@ -181,6 +212,24 @@ impl Descriptors {
         let lost = self.lost();
         outcome.and(lost)
     }
+}
+
+fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: ReadWriteFlags) -> Result<()> {
+    let mut rest = bytes.to_vec();
+    let mut rest = rest.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match pwritev2(fd, rest, offset, flags) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                IoSlice::advance_slices(&mut rest, count);
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// Opens an open file once more, by the name that it has in `/proc` whatever has become of its own.

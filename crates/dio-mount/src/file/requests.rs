@@ -10,7 +10,7 @@ use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-use super::behind::Target;
+use super::behind::{Aim, SMALL, Target};
 use super::descriptors::Descriptors;
 use super::habits::through_cache;
 use super::memory::with_buffer;
@@ -209,15 +209,21 @@ impl Handle {
         let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
         if explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
-            let target = Target { file: file_of(descriptors, mode, how.flags)?, descriptors: Arc::clone(descriptors) };
             let most = shared.common.live.get().write_behind;
             if streams {
+                let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
+                if end > SMALL {
+                    // What is acknowledged finds it open.
+                    aim.file()?;
+                }
                 shared.scattered.wait_for(&(offset..end));
-                if from == offset && shared.take_in(&target, offset, bytes, most) {
+                if from == offset && shared.take_in(&aim, offset, bytes, most) {
                     return Ok((Class::Bounced, false));
                 }
             }
             if !self.wish.excludes_all() {
+                let file = file_of(descriptors, mode, how.flags)?;
+                let target = Target { file, descriptors: Arc::clone(descriptors) };
                 shared.make_way(&(offset..end));
                 if shared.scatter(&target, offset, bytes, most) {
                     return Ok((Class::Bounced, false));

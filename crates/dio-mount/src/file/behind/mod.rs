@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `ordered` | what a program writes in order, gathered into large blocks |
+//! | `ordered` | what a program writes in order, gathered into large blocks, and small files |
 //! | `scatter` | small writes anywhere in a file, many in flight at a time |
 
 mod ordered;
@@ -11,19 +11,40 @@ mod scatter;
 use std::ops::Range;
 use std::sync::Arc;
 
-use dio::File;
+use dio::{File, Mode};
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, Result};
 
 use super::descriptors::Descriptors;
 use super::shared::{Shared, file_of};
 
-pub(super) use ordered::Ordered;
+pub(super) use ordered::{Ordered, SMALL};
 pub(super) use scatter::{Scattered, Writer};
 
 /// Where the source has less room than this many bytes besides what is pending everywhere, nothing is acknowledged before it
 /// is written: a lack of space is then told by the very write that meets it.
 const ROOM: u64 = 64 << 20;
+
+/// Where bytes go that are written in order: the file is opened when there is more than a small one has.
+#[derive(Clone, Debug)]
+pub(super) struct Aim {
+    pub(super) mode: Mode,
+    pub(super) descriptors: Arc<Descriptors>,
+}
+
+impl Aim {
+    /// The file through which to write now.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub(super) fn file(&self) -> Result<Arc<File>> {
+        file_of(&self.descriptors, self.mode, OFlags::empty())
+    }
+
+    fn is(&self, other: &Aim) -> bool {
+        self.mode == other.mode && Arc::ptr_eq(&self.descriptors, &other.descriptors)
+    }
+}
 
 /// Where pending bytes go.
 #[derive(Clone, Debug)]
@@ -55,9 +76,9 @@ impl Shared {
     }
 
     /// Whether a write that is acknowledged now will find room on the file system of the source later.
-    pub(super) fn has_room(&self, target: &Target) -> bool {
+    pub(super) fn has_room(&self, descriptors: &Descriptors) -> bool {
         let pending = self.common.live.get().limit;
-        let room = rustix::fs::fstatvfs(target.descriptors.base());
+        let room = rustix::fs::fstatvfs(descriptors.base());
         room.is_ok_and(|room| room.f_bavail.saturating_mul(room.f_frsize) >= ROOM + pending)
     }
 }

@@ -1,5 +1,8 @@
 //! What a program writes in order is acknowledged at once, gathered into large aligned blocks, and written
 //! by a thread of the background, or by the first request that has to wait for it.
+//!
+//! A new file that stays small goes through the page cache, which drops it when it is written: with direct I/O its few bytes
+//! would take the device twice, for whole blocks and for the end within a block, and its close would wait for both.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,15 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::fstat;
 use rustix::io::Result;
 
 use super::super::memory::{Chunk, LARGE, SIZES};
 use super::super::shared::Shared;
-use super::{Target, told_later};
+use super::{Aim, told_later};
 use crate::stats::{Event, Wait};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
 const BLOCK: u64 = SIZES[LARGE] as u64;
+
+/// The most that is in a small file.
+pub(in crate::file) const SMALL: u64 = 64 << 10;
 
 /// Most blocks of one write to the source.
 const MOST_JOINED: usize = 8;
@@ -39,7 +46,7 @@ struct State {
     pieces: VecDeque<Piece>,
     writing: Option<Range<u64>>,
     /// Invariant: set while there is anything.
-    target: Option<Target>,
+    target: Option<Aim>,
     /// A thread of the background will come.
     scheduled: bool,
     /// Bytes taken in and written since the beginning: who waits, waits for what was taken in before.
@@ -118,7 +125,7 @@ impl Ordered {
 impl Shared {
     /// Takes in what a program wrote behind what is pending, if anything is; at most `most` bytes are pending then. False
     /// where that cannot be: the caller writes it, after what is pending.
-    pub(in crate::file) fn take_in(self: &Arc<Self>, target: &Target, offset: u64, bytes: &[u8], most: u64) -> bool {
+    pub(in crate::file) fn take_in(self: &Arc<Self>, target: &Aim, offset: u64, bytes: &[u8], most: u64) -> bool {
         let len = bytes.len() as u64;
         if len > most || bytes.is_empty() {
             return false;
@@ -133,10 +140,9 @@ impl Shared {
         // Nothing pending begins behind the end of the source, so what is before it can be read there.
         let follows = match state.range() {
             Some(pending) => pending.end == offset,
-            None => target.file.size().is_ok_and(|size| offset <= size),
+            None => fstat(target.descriptors.base()).is_ok_and(|stat| offset <= stat.st_size as u64),
         };
-        let same = |known: &Target| Arc::ptr_eq(&known.file, &target.file);
-        if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(same) {
+        if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(|known| known.is(target)) {
             return false;
         }
         let room = state.pieces.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
@@ -163,12 +169,12 @@ impl Shared {
     }
 
     /// Memory for the blocks that `len` bytes at `start` begin.
-    fn chunks(&self, target: &Target, start: u64, len: u64) -> Option<Vec<Chunk>> {
+    fn chunks(&self, target: &Aim, start: u64, len: u64) -> Option<Vec<Chunk>> {
         if len == 0 {
             return Some(Vec::new());
         }
         let count = (start + len).div_ceil(BLOCK) - start / BLOCK;
-        if !self.has_room(target) {
+        if !self.has_room(&target.descriptors) {
             return None;
         }
         (0..count).map(|_| self.common.memory.take(BLOCK as usize)).collect()
@@ -229,12 +235,20 @@ impl Shared {
     }
 }
 
-fn write(target: &Target, pieces: &[Piece]) -> Result<()> {
+fn write(target: &Aim, pieces: &[Piece]) -> Result<()> {
     let slices: Vec<IoSlice<'_>> = pieces
         .iter()
         .map(|piece| IoSlice::new(&piece.chunk.bytes()[piece.place()..piece.place() + piece.len]))
         .collect();
-    let file = target.current();
-    let outcome = file.write_vectored_at(&slices, pieces[0].start);
+    let (start, end) = (pieces[0].start, pieces[pieces.len() - 1].end());
+    if start == 0
+        && end <= SMALL
+        && let Some(written) = target.descriptors.write_new(&slices)
+    {
+        return written.map_err(told_later);
+    }
+    // Where nothing more can be opened, what is acknowledged takes the way that is open.
+    let Ok(file) = target.file() else { return target.descriptors.write_plainly(&slices, start).map_err(told_later) };
+    let outcome = file.write_vectored_at(&slices, start);
     outcome.map_err(|error| told_later(target.descriptors.failed(&file, &error)))
 }

@@ -229,7 +229,7 @@ impl Shared {
             return false;
         }
         let (writer, common) = (&self.common.writer, &self.common);
-        if !self.scattered.has_room(|| self.has_room(target)) || !writer.start(target, &common.memory) {
+        if !self.scattered.has_room(|| self.has_room(&target.descriptors)) || !writer.start(target, &common.memory) {
             return false;
         }
         let own = self.scattered.enter(&range, most);

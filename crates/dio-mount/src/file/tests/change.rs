@@ -279,3 +279,95 @@ fn what_a_hybrid_writer_passes_through_does_not_stay_in_the_page_cache() {
         assert_eq!(pages(), 0, "{}", fs.name);
     }
 }
+
+/// Bytes written to the file system by class.
+fn written(bench: &Bench, class: dio::Class) -> u64 {
+    bench.stats.snapshot().total.write_bytes.get(class)
+}
+
+/// Whether a file system drops what it has written from the page cache by itself.
+fn drops(directory: &std::path::Path) -> bool {
+    let file = std::fs::File::create(directory.join("probe")).unwrap();
+    rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio::sys::RWF_DONTCACHE).is_ok()
+}
+
+#[test]
+fn a_new_file_that_stays_small_takes_the_device_once_and_leaves_no_page() {
+    for fs in file_systems().iter().filter(|fs| fs.name != "tmpfs") {
+        let directory = fs.dir();
+        let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+        let small = drops(directory.path());
+        for (ino, mode) in [(1, Mode::Direct), (2, Mode::Concurrent)] {
+            std::fs::write(bench.path(ino), b"").unwrap();
+            let writer = bench.open(ino, OFlags::WRONLY, mode).unwrap();
+            let bytes: Vec<u8> = (0..9001).map(|at| (at / 3) as u8).collect();
+            let before = written(&bench, dio::Class::Uncached);
+            bench.write(writer, ino, 0, &bytes[..5000], PLAIN).unwrap();
+            bench.write(writer, ino, 5000, &bytes[5000..], PLAIN).unwrap();
+            assert_eq!(std::fs::metadata(bench.path(ino)).unwrap().len(), 0, "{}: it is behind", fs.name);
+            bench.files.flush(writer).unwrap();
+            assert_eq!(std::fs::read(bench.path(ino)).unwrap(), bytes, "{}", fs.name);
+            if small {
+                assert_eq!(written(&bench, dio::Class::Uncached) - before, 9001, "{}", fs.name);
+            }
+            // What comes behind it, and over it, goes past the page cache as ever.
+            bench.write(writer, ino, 9001, &bytes, PLAIN).unwrap();
+            bench.write(writer, ino, 100, &[7; 5000], PLAIN).unwrap();
+            bench.files.sync(writer, true).unwrap();
+            let reader = bench.open(ino, OFlags::RDONLY, mode).unwrap();
+            let whole = [&bytes[..100], &[7; 5000], &bytes[5100..], &bytes].concat();
+            assert_eq!(bench.read(reader, ino, 0, 1 << 20).unwrap(), whole, "{} {mode:?}", fs.name);
+            [writer, reader].into_iter().for_each(|handle| bench.files.release(handle));
+            assert_eq!(std::fs::read(bench.path(ino)).unwrap(), whole);
+        }
+    }
+}
+
+#[test]
+fn small_files_leave_the_page_cache_when_they_are_written() {
+    for fs in file_systems().iter().filter(|fs| fs.name != "tmpfs") {
+        let directory = fs.dir();
+        if !drops(directory.path()) || !is_direct(directory.path()) {
+            continue;
+        }
+        let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+        std::fs::write(bench.path(1), b"").unwrap();
+        let writer = bench.open(1, OFlags::WRONLY, Mode::Direct).unwrap();
+        bench.write(writer, 1, 0, &[1; 20_000], PLAIN).unwrap();
+        bench.files.flush(writer).unwrap();
+        bench.files.release(writer);
+        let begun = std::time::Instant::now();
+        // Asked without a sync: it is written without being asked for.
+        while resident_pages(bench.path(1)) > 0 {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", fs.name);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_read_by_others_or_is_long_is_not_small() {
+    let fs = &file_systems()[0];
+    let directory = fs.dir();
+    let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+    let (small, large) = ([1; 3000], vec![2; (64 << 10) + 1]);
+    for ino in [1, 2, 3] {
+        std::fs::write(bench.path(ino), b"").unwrap();
+    }
+    let [one, two, three] = [1, 2, 3].map(|ino| bench.open(ino, OFlags::RDWR, Mode::Direct).unwrap());
+    assert_eq!(bench.read(one, 1, 0, 4096).unwrap(), b"");
+    bench.write(one, 1, 0, &small, PLAIN).unwrap();
+    bench.files.flush(one).unwrap();
+    bench.write(two, 2, 0, &large, PLAIN).unwrap();
+    bench.files.flush(two).unwrap();
+    let durable = How { flags: OFlags::DSYNC, ..PLAIN };
+    bench.write(three, 3, 0, &small, durable).unwrap();
+    if is_direct(directory.path()) {
+        // The ends within a block alone.
+        let ends = (3000 % 512 + large.len() % 512 + 3000 % 512) as u64;
+        assert!(written(&bench, dio::Class::Uncached) <= ends, "{:?}", bench.stats.snapshot().total.write_bytes);
+    }
+    assert_eq!(bench.read(one, 1, 0, 4096).unwrap(), small);
+    assert_eq!(bench.read(two, 2, 0, 1 << 20).unwrap(), large);
+    [one, two, three].into_iter().for_each(|handle| bench.files.release(handle));
+}
