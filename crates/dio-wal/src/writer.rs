@@ -1,0 +1,201 @@
+//! From full buffers to durable blocks: which are waiting, which are on their way, which files need a sync.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use dio::block::{Block, Pool};
+
+use crate::error::WalError;
+use crate::format::{Layout, Lsn, segment_name};
+use crate::group::Group;
+use crate::storage::{SegmentFile, Written};
+use crate::supply::Supply;
+
+/// Consecutive bytes of the log within one segment, from the start of a block.
+pub(crate) struct Chunk {
+    /// The bytes so far.
+    pub(crate) block: Block,
+    /// Where they begin.
+    pub(crate) start: u64,
+    /// Most bytes.
+    pub(crate) room: usize,
+}
+
+/// Writes chunks.
+pub(crate) struct Writer {
+    layout: Layout,
+    pool: Pool,
+    supply: Arc<Supply>,
+    group: Arc<Group<WalError>>,
+    /// Whether the segment behind the one in use is made in the background.
+    ahead: bool,
+    queue: Mutex<Queue>,
+    /// Something was written, or failed.
+    written: Condvar,
+    /// There is something to write, or the log is being closed.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Chunks that wait, in the order of the log.
+    waiting: VecDeque<Chunk>,
+    /// Starts of those that are being written.
+    under_way: Vec<u64>,
+    /// Segments with volatile bytes.
+    volatile: Vec<(u64, Arc<dyn SegmentFile>)>,
+    closed: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        layout: Layout,
+        pool: Pool,
+        supply: Arc<Supply>,
+        group: Arc<Group<WalError>>,
+        ahead: bool,
+    ) -> Writer {
+        let (queue, written, work) = Default::default();
+        Writer { layout, pool, supply, group, ahead, queue, written, work }
+    }
+
+    /// An empty chunk for the bytes from `start` on. When all memory is in use, the caller writes what waits, or waits for
+    /// what is being written.
+    ///
+    /// # Errors
+    /// The failure that latched.
+    pub(crate) fn chunk(&self, start: u64) -> Result<Chunk, WalError> {
+        debug_assert!(start % self.layout.block() == 0);
+        let left = self.layout.segment_end(start) - start;
+        let most = self.pool.block_len() as u64 / self.layout.block() * self.layout.block();
+        if let Some(failed) = self.group.failure() {
+            return Err(failed);
+        }
+        let mut queue = self.lock();
+        loop {
+            if let Some(block) = self.pool.try_take() {
+                return Ok(Chunk { block, start, room: left.min(most) as usize });
+            }
+            match self.take(&mut queue, u64::MAX) {
+                Some(chunk) => {
+                    drop(queue);
+                    self.write(chunk, false)?;
+                    queue = self.lock();
+                }
+                // Memory comes back before the end of a write is told, so this is not slept through.
+                None => queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Queues a chunk; a full one is written in the background.
+    pub(crate) fn queue(&self, chunk: Chunk) {
+        let full = chunk.block.filled().len() == chunk.room;
+        self.lock().waiting.push_back(chunk);
+        if full {
+            self.work.notify_one();
+        }
+    }
+
+    /// Makes everything below `end` durable, which was queued.
+    ///
+    /// # Errors
+    /// The failure that latched.
+    pub(crate) fn flush(&self, end: u64) -> Result<(), WalError> {
+        let mut queue = self.lock();
+        while let Some(chunk) = self.take(&mut queue, end) {
+            let last = queue.waiting.front().is_none_or(|next| next.start >= end);
+            let alone = last && queue.under_way.len() == 1 && queue.volatile.is_empty();
+            drop(queue);
+            self.write(chunk, alone)?;
+            queue = self.lock();
+        }
+        while queue.under_way.iter().any(|start| *start < end) {
+            queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let volatile = std::mem::take(&mut queue.volatile);
+        drop(queue);
+        if let Some(failed) = self.group.failure() {
+            return Err(failed);
+        }
+        for (number, file) in volatile {
+            file.sync().map_err(|error| self.fail(WalError::io("sync", &segment_name(number), None, error)))?;
+        }
+        Ok(())
+    }
+
+    /// Writes full chunks in the background until the log is closed.
+    pub(crate) fn work(&self) {
+        let mut queue = self.lock();
+        loop {
+            let full = |chunk: &Chunk| chunk.block.filled().len() == chunk.room;
+            if queue.closed {
+                return;
+            }
+            if !queue.waiting.front().is_some_and(full) {
+                queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let chunk = self.take(&mut queue, u64::MAX).expect("there is one in front");
+            drop(queue);
+            // An error has latched; whoever waits is told.
+            let _ = self.write(chunk, false);
+            queue = self.lock();
+        }
+    }
+
+    /// Ends [`Writer::work`].
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    fn take(&self, queue: &mut Queue, end: u64) -> Option<Chunk> {
+        if queue.waiting.front()?.start >= end {
+            return None;
+        }
+        let chunk = queue.waiting.pop_front()?;
+        queue.under_way.push(chunk.start);
+        Some(chunk)
+    }
+
+    /// Writes a chunk that is under way. With `alone` nothing else has to become durable with it.
+    fn write(&self, chunk: Chunk, alone: bool) -> Result<(), WalError> {
+        let start = chunk.start;
+        let outcome = self.write_blocks(&chunk, alone).map_err(|error| self.fail(error));
+        drop(chunk);
+        let mut queue = self.lock();
+        // Only now, behind the latch: who waits for this write must not take its end for a success.
+        queue.under_way.retain(|other| *other != start);
+        if let Ok((number, file, Written::Volatile)) = &outcome
+            && queue.volatile.iter().all(|(other, _)| other != number)
+        {
+            queue.volatile.push((*number, Arc::clone(file)));
+        }
+        drop(queue);
+        self.written.notify_all();
+        outcome.map(|_| ())
+    }
+
+    fn write_blocks(&self, chunk: &Chunk, alone: bool) -> Result<(u64, Arc<dyn SegmentFile>, Written), WalError> {
+        let (number, offset) = self.layout.locate(chunk.start);
+        let file = self.supply.segment(number)?;
+        if self.ahead {
+            self.supply.want_next(number);
+        }
+        let bytes = chunk.block.filled();
+        debug_assert!(bytes.len() as u64 % self.layout.block() == 0);
+        let written = file.write_at(bytes, offset, alone);
+        let written = written.map_err(|error| WalError::io("write", &segment_name(number), Some(offset), error))?;
+        Ok((number, file, written))
+    }
+
+    /// Latches a failure.
+    fn fail(&self, cause: WalError) -> WalError {
+        self.group.fail(|durable| WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
