@@ -1,10 +1,13 @@
 //! Finding the end of a log that was closed, killed or cut off from power, and telling it from damage.
 //!
-//! Nothing is changed, so a recovery that is itself interrupted leaves everything as it was. What was read and may not have
+//! No contents change, so a recovery that is itself interrupted leaves everything as it was. What was read and may not have
 //! been durable is made so before anybody is told of it: a later power cut must not take it back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use dio::block::Pool;
+use dio::geometry::align_down;
 
 use crate::cursor::Cursor;
 use crate::error::WalError;
@@ -14,6 +17,9 @@ use crate::tail::Ending;
 
 /// Bytes read at once.
 pub(crate) const REACH: usize = 4 << 20;
+
+/// Bytes written again at once.
+const REWRITE: usize = 1 << 20;
 
 /// What recovery found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +70,7 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Fou
     begin(&mut cursor, segments, first)?;
     let found = read_all(&mut cursor, segments, first)?;
     check_end(&mut cursor, found.ending.end)?;
-    make_durable(segments, &found.recovery)?;
+    make_durable(segments, &found.recovery, first)?;
     Ok(found)
 }
 
@@ -115,12 +121,33 @@ pub(crate) fn check_end(cursor: &mut Cursor, end: u64) -> Result<(), WalError> {
     evidence.map_or(Ok(()), |(_, mark)| Err(cursor.damaged(end, mark.durable)))
 }
 
-/// Syncs the segments with what was read and is not known to be durable.
-fn make_durable(segments: &Segments, recovery: &Recovery) -> Result<(), WalError> {
-    let number = |lsn: Lsn| segments.layout.locate(lsn.0).0;
-    for number in number(recovery.known_durable)..=number(recovery.end) {
-        if let Some(file) = segments.get(number)? {
-            file.sync_all().map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
+/// Makes durable what was read and is not known to be. A sync alone would not do: where an earlier one failed, the kernel
+/// takes pages for written that are not, and answers the next sync well. So the blocks are written once more, with the bytes
+/// that they hold, which no torn write can harm.
+fn make_durable(segments: &Segments, recovery: &Recovery, first: u64) -> Result<(), WalError> {
+    let layout = segments.layout;
+    let pool = Pool::new(REWRITE.max(layout.block() as usize), 1);
+    let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    let mut memory = pool.try_take().expect("a new pool has its block");
+    let step = memory.capacity() as u64 / layout.block() * layout.block();
+    // Of the segments before the first there is nothing left to make durable.
+    let mut at = align_down(recovery.known_durable.0, layout.block()).max(layout.first(first));
+    let end = layout.next_block(recovery.end.0);
+    while at < end {
+        let (number, offset) = layout.locate(at);
+        let name = segment_name(number);
+        let failed = |operation| move |error| WalError::io(operation, &segment_name(number), Some(offset), error);
+        let Some(file) = segments.get(number)? else { return Err(WalError::Missing { segment: name }) };
+        let stop = end.min(layout.segment_end(at));
+        let bytes = &mut memory.bytes_mut()[..step.min(stop - at) as usize];
+        let count = file.read_at(bytes, offset).map_err(failed("read"))?;
+        if count < bytes.len() {
+            return Err(failed("read")(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        file.write_at(bytes, offset, false).map_err(failed("write"))?;
+        at += bytes.len() as u64;
+        if at == stop {
+            file.sync_all().map_err(failed("sync"))?;
         }
     }
     Ok(())

@@ -1,0 +1,322 @@
+//! Power cuts, by the thousand: random histories of appends, commits, truncations, segment changes and failing syncs are
+//! recorded on a simulated disk, the power is cut after some of the events with some of what was volatile, and
+//! recovery must find everything that was acknowledged and nothing that was not appended.
+//!
+//! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one history of it.
+
+mod disk;
+mod history;
+mod power;
+
+use std::time::Instant;
+
+use dio_test::{Rng, Seed};
+use dio_wal::{Log, WalError};
+
+use disk::{Event, Faults, Image};
+use history::{History, Promise, Setting, random_faults, read};
+use power::Cut;
+
+const HISTORIES: u64 = 240;
+const STEPS: usize = 22;
+
+#[derive(Default)]
+struct Tally {
+    states: u64,
+    again: u64,
+}
+
+/// Opens what a power cut left and judges it.
+fn recover(
+    setting: &Setting,
+    image: Image,
+    history: &History,
+    promise: &Promise,
+    seed: u64,
+) -> Result<(disk::Disk, History), String> {
+    let disk = setting.disk(image, seed);
+    let log = Log::open_on(disk.storage(), &setting.options()).map_err(|error| format!("cannot open: {error}"))?;
+    let (start, found) = read(&log).map_err(|error| format!("cannot read: {error}"))?;
+    let found_start = log.recovery().start.0;
+    if log.recovery().records != found.len() as u64 || found_start != start {
+        return Err(format!("recovery says {:?}, and {} records are read", log.recovery(), found.len()));
+    }
+    Ok((disk, history.judge(promise, start, &found)?))
+}
+
+/// Cuts the power during and after a recovery: it must come out the same.
+fn cut_recovery(
+    setting: &Setting,
+    image: &Image,
+    recovered: &History,
+    events: &[Event],
+    random: &mut Rng,
+    tally: &mut Tally,
+) {
+    let mut cut = Cut::new(image.clone());
+    for (number, event) in events.iter().enumerate() {
+        cut.apply(number, event);
+        if random.bool(0.5) {
+            cut.images(random, 2, |image| {
+                let (_, again) = recover(setting, image, recovered, &recovered.now, number as u64)
+                    .unwrap_or_else(|error| panic!("a second recovery after event {number}: {error}"));
+                assert_eq!(again.records, recovered.records, "a second recovery after event {number}");
+                tally.again += 1;
+            });
+        }
+    }
+}
+
+/// Cuts the power at some of the events of a history, in some of the possible ways, and with luck goes on from there.
+fn cut_history(
+    setting: &Setting,
+    base: &Image,
+    disk: &disk::Disk,
+    history: &History,
+    random: &mut Rng,
+    depth: u32,
+    tally: &mut Tally,
+) {
+    let events = disk.events();
+    let mut cut = Cut::new(base.clone());
+    for number in 0..=events.len() {
+        if number > 0 {
+            cut.apply(number - 1, &events[number - 1]);
+        }
+        if !random.bool(if depth == 0 { 0.4 } else { 0.06 }) && number != events.len() {
+            continue;
+        }
+        let promise = history.promised(number);
+        let most = if depth == 0 { 6 } else { 3 };
+        let mut images = Vec::new();
+        cut.images(random, most, |image| images.push(image));
+        for image in images {
+            tally.states += 1;
+            let seed = random.next_u64();
+            let (opened, recovered) =
+                recover(setting, image.clone(), history, &promise, seed).unwrap_or_else(|error| {
+                    panic!(
+                        "after event {number} of {}: {error}\n{setting:?}\n{:?}\n{promise:?}\n{}",
+                        events.len(),
+                        image.names,
+                        show(&events[..number])
+                    )
+                });
+            if random.bool(0.05) {
+                cut_recovery(setting, &image, &recovered, &opened.events(), random, tally);
+            }
+            if depth < 2 && random.bool(0.08) {
+                let mut next = recovered.clone();
+                let disk = setting.disk(image.clone(), random.next_u64());
+                disk.set_faults(random_faults(random));
+                next.run(&disk, setting, random, STEPS / 2);
+                cut_history(setting, &image, &disk, &next, random, depth + 1, tally);
+            }
+        }
+    }
+}
+
+fn histories() -> u64 {
+    std::env::var("DIO_WAL_HISTORIES").map_or(HISTORIES, |text| text.parse().expect("DIO_WAL_HISTORIES is a number"))
+}
+
+#[test]
+fn no_power_cut_loses_what_was_acknowledged_or_makes_up_anything() {
+    let seed = Seed::new();
+    let only = std::env::var("DIO_WAL_ONLY").ok().map(|text| text.parse::<u64>().expect("DIO_WAL_ONLY is a number"));
+    let (mut tally, began) = (Tally::default(), Instant::now());
+    let numbers = only.map_or(0..histories(), |only| only..only + 1);
+    for number in numbers {
+        let mut random = seed.stream(number);
+        let setting = Setting::number(number, &mut random);
+        let disk = setting.disk(Image::default(), random.next_u64());
+        disk.set_faults(random_faults(&mut random));
+        let mut history = History::new();
+        let told = Told(number);
+        history.run(&disk, &setting, &mut random, STEPS);
+        cut_history(&setting, &Image::default(), &disk, &history, &mut random, 0, &mut tally);
+        drop(told);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let Tally { states, again } = tally;
+    println!("{states} states after power cuts, {again} during recoveries, {:.0} a second", states as f64 / seconds);
+    assert!(only.is_some() || histories() < HISTORIES || states >= 10_000, "{states} states are few");
+}
+
+fn show(events: &[Event]) -> String {
+    events
+        .iter()
+        .enumerate()
+        .map(|(number, event)| match event {
+            Event::Write { file, offset, bytes } => {
+                format!("{number} write {} bytes at {offset} of file {file}\n", bytes.len())
+            }
+            other => format!("{number} {other:?}\n"),
+        })
+        .collect()
+}
+
+/// Says which history it was when a test panics.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("history {0}; repeat it alone with DIO_WAL_ONLY={0} and the seed", self.0);
+        }
+    }
+}
+
+/// The judge is not blind: a disk whose syncs do nothing loses what was acknowledged.
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    let seed = Seed::fixed(11);
+    let mut caught = 0;
+    for number in 0..20 {
+        let mut random = seed.stream(number);
+        let setting = Setting::number(number, &mut random);
+        let disk = setting.disk(Image::default(), random.next_u64());
+        let mut history = History::new();
+        history.run(&disk, &setting, &mut random, 0);
+        let base = disk.live();
+        let disk = setting.disk(base.clone(), random.next_u64());
+        disk.set_faults(Faults { lies: true, ..Faults::default() });
+        history.run(&disk, &setting, &mut random, STEPS);
+        let events = disk.events();
+        let mut cut = Cut::new(base);
+        events.iter().enumerate().for_each(|(number, event)| cut.apply(number, event));
+        let promise = history.promised(events.len());
+        cut.images(&mut random, 8, |image| {
+            caught += u32::from(recover(&setting, image, &history, &promise, 1).is_err());
+        });
+    }
+    assert!(caught > 40, "only {caught} of 160 were noticed");
+}
+
+/// Contents that are not what was written: a lost write, a write to another place, a block of another log, a changed bit.
+#[test]
+fn whatever_happens_to_a_closed_log_is_noticed() {
+    let seed = Seed::new();
+    let (mut noticed, mut harmless) = (0, 0);
+    for number in 0..60 {
+        let _told = Told(number);
+        let mut random = seed.stream(number);
+        let setting = Setting::number(number, &mut random);
+        let [one, other] = [1, 2].map(|log| closed_log(&setting, &mut seed.stream(number), log));
+        let (image, records) = &one;
+        for _ in 0..40 {
+            let mut damaged = image.clone();
+            damage(&mut damaged, &other.0, setting.block as usize, &mut random);
+            let disk = setting.disk(damaged, 1);
+            match Log::open_on(disk.storage(), &setting.options()) {
+                Err(WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. }) => noticed += 1,
+                Err(error) => panic!("{error}"),
+                Ok(log) => {
+                    assert_eq!(read(&log).unwrap(), *records, "damage went unnoticed");
+                    harmless += 1;
+                }
+            }
+        }
+    }
+    println!("{noticed} were noticed, {harmless} did not touch records");
+    assert!(noticed > 500, "{noticed} of 2400");
+}
+
+/// A log that was closed, with its records; the same operations for every `identity`.
+fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Vec<(u64, Vec<u8>)>)) {
+    let disk = setting.disk(Image::default(), identity);
+    let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
+    for _ in 0..25 {
+        let length = random.range_usize(0..3 * setting.block as usize);
+        let lsn = log.append(&random.bytes(length)).unwrap();
+        if random.bool(0.4) {
+            log.commit(lsn).unwrap();
+        }
+        if random.bool(0.05) {
+            log.truncate_before(lsn).unwrap();
+        }
+    }
+    log.commit(dio_wal::Lsn(log.end().0 - 1)).unwrap();
+    let records = read(&log).unwrap();
+    log.close().unwrap();
+    (disk.live(), records)
+}
+
+fn damage(image: &mut Image, other: &Image, block: usize, random: &mut Rng) {
+    let files: Vec<usize> =
+        image.names.iter().filter(|(name, _)| name.ends_with(".wal")).map(|(_, file)| *file).collect();
+    let file = *random.pick(&files);
+    let blocks = image.files[file].len() / block;
+    let at = random.range_usize(0..blocks) * block;
+    let from = random.range_usize(0..blocks) * block;
+    match random.range(0..5) {
+        0 => image.files[file][at..at + block].fill(0),
+        1 => {
+            let bytes = image.files[file][from..from + block].to_vec();
+            image.files[file][at..at + block].copy_from_slice(&bytes);
+        }
+        2 => {
+            if let Some(bytes) = other.files.get(file).and_then(|bytes| bytes.get(at..at + block)) {
+                let bytes = bytes.to_vec();
+                image.files[file][at..at + block].copy_from_slice(&bytes);
+            }
+        }
+        3 => image.files[file][at + random.range_usize(0..block)] ^= 1 << random.range(0..8),
+        _ => {
+            let sector = at + random.range_usize(0..block / 512) * 512;
+            random.fill(&mut image.files[file][sector..sector + 512]);
+        }
+    }
+}
+
+/// Threads that commit, with writes in the background, on a disk whose power fails.
+#[test]
+fn power_cuts_under_many_threads() {
+    let seed = Seed::new();
+    for number in 0..10 {
+        let _told = Told(number);
+        let mut random = seed.stream(1000 + number);
+        let setting = Setting::number(number, &mut random);
+        let disk = setting.disk(Image::default(), random.next_u64());
+        let mut options = setting.options();
+        options.write_behind(2).ahead(true);
+        let log = Log::open_on(disk.storage(), &options).unwrap();
+        let noted = std::sync::Mutex::new((Vec::new(), Vec::new()));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (mut random, log, noted, disk) = (seed.stream(100 * number + thread), &log, &noted, &disk);
+                scope.spawn(move || {
+                    for _ in 0..25 {
+                        let length = random.range_usize(0..1500);
+                        let data = random.bytes(length);
+                        let lsn = log.append(&data).unwrap();
+                        noted.lock().unwrap().0.push(history::Entry { lsn: Some(lsn.0), data });
+                        if random.bool(0.5) {
+                            log.commit(lsn).unwrap();
+                            noted.lock().unwrap().1.push((disk.happened(), lsn.0 + 1));
+                        }
+                    }
+                });
+            }
+        });
+        drop(log);
+        let (mut records, commits) = noted.into_inner().unwrap();
+        records.sort_by_key(|entry| entry.lsn);
+        let mut history = History::new();
+        history.records = records;
+        let events = disk.events();
+        let mut cut = Cut::new(Image::default());
+        for (at, event) in events.iter().enumerate() {
+            cut.apply(at, event);
+            if !random.bool(0.2) {
+                continue;
+            }
+            let done = commits.iter().filter(|(events, _)| *events <= at + 1).map(|(_, lsn)| *lsn).max();
+            let tried = history.records.len();
+            let promise = Promise { events: at, tried, acknowledged: done.unwrap_or(0), start_done: 0, start_tried: 0 };
+            cut.images(&mut random.clone(), 4, |image| {
+                recover(&setting, image, &history, &promise, 3).unwrap_or_else(|error| panic!("event {at}: {error}"));
+            });
+        }
+    }
+}
