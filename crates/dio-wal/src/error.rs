@@ -38,6 +38,9 @@ pub enum HeaderFault {
     /// It belongs to another log.
     #[error("it belongs to the log {0}")]
     Foreign(Identity),
+    /// Its file has not the size of a segment.
+    #[error("it is {0} bytes long, which is not the size of a segment")]
+    Length(u64),
     /// Its sizes are not those of the other segments.
     #[error("its block or segment size differs from that of the other segments")]
     Differs,

@@ -50,6 +50,7 @@ pub fn salvage<E: From<WalError>>(
     let mut found = Salvage::default();
     let listing = Listing::of(&*storage)?;
     let Some(segments) = readable(&storage, &listing)? else { return Ok(found) };
+    let listing = listing.within(&segments.layout);
     let Some(first) = listing.segments.first().copied() else { return Ok(found) };
     let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
     let mut at = segments.layout.first(first);

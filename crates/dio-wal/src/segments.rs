@@ -64,6 +64,13 @@ impl Segments {
         if header.number != number {
             return fault(HeaderFault::Number(header.number));
         }
+        if self.write {
+            // Written space is what commits rely on; no power cut leaves a segment without it.
+            let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
+            if size != self.layout.segment() {
+                return fault(HeaderFault::Length(size));
+            }
+        }
         let mut open = self.lock();
         let file = Arc::clone(open.entry(number).or_insert(file));
         while open.len() > MOST_OPEN {
@@ -140,6 +147,12 @@ impl Listing {
         listing.segments.sort_unstable();
         listing.spares.sort_unstable();
         Ok(listing)
+    }
+
+    /// Leaves out what no log with this layout can have.
+    pub(crate) fn within(mut self, layout: &Layout) -> Listing {
+        self.segments.retain(|number| *number < FARTHEST / layout.data());
+        self
     }
 
     /// The first of the segments that follow each other without a gap up to the last one. What lies before a gap was

@@ -5,6 +5,7 @@
 //! `DIO_WAL_HISTORIES` sets the number of histories, `DIO_SEED` repeats a run, `DIO_WAL_ONLY` one history of it.
 
 mod disk;
+mod fuzz;
 mod history;
 mod power;
 
