@@ -14,6 +14,8 @@ pub(crate) struct Setting {
     pub(crate) blocks_in_segment: u64,
     pub(crate) blocks_in_chunk: usize,
     pub(crate) spares: usize,
+    /// All records of a length are the same, as where a program does the same again after a crash.
+    pub(crate) dull: bool,
 }
 
 impl Setting {
@@ -26,6 +28,7 @@ impl Setting {
             blocks_in_segment: random.range(2..12),
             blocks_in_chunk: random.range_usize(1..5),
             spares: random.range_usize(0..3),
+            dull: random.bool(0.3),
         }
     }
 
@@ -126,7 +129,8 @@ impl History {
                 let segment = setting.block * setting.blocks_in_segment;
                 let longest = *random.pick(&[1, 30, 30, 120, setting.block, 3 * setting.block, 2 * segment]);
                 let length = random.range_usize(0..longest as usize + 1);
-                self.records.push(Entry { lsn: None, data: random.bytes(length) });
+                let data = if setting.dull { vec![7; length.min(30) / 10 * 10] } else { random.bytes(length) };
+                self.records.push(Entry { lsn: None, data });
                 self.now.tried = self.records.len();
                 // Told before it is tried: the power may fail while it is under way.
                 if let Some(last) = self.promises.last_mut() {

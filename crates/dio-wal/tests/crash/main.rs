@@ -68,23 +68,28 @@ fn cut_recovery(
     }
 }
 
+/// A history on its disk.
+struct Story<'a> {
+    setting: &'a Setting,
+    /// What the disk held at first.
+    base: &'a Image,
+    disk: &'a disk::Disk,
+    history: &'a History,
+    /// The cuts are behind this event, up to the other.
+    events: std::ops::Range<usize>,
+}
+
 /// Cuts the power at some of the events of a history, in some of the possible ways, and with luck goes on from there.
-fn cut_history(
-    setting: &Setting,
-    base: &Image,
-    disk: &disk::Disk,
-    history: &History,
-    random: &mut Rng,
-    depth: u32,
-    tally: &mut Tally,
-) {
+fn cut_history(story: &Story<'_>, random: &mut Rng, depth: u32, tally: &mut Tally) {
+    let Story { setting, base, disk, history, events: range } = story;
     let events = disk.events();
-    let mut cut = Cut::new(base.clone());
-    for number in 0..=events.len() {
+    let mut cut = Cut::new((*base).clone());
+    for number in 0..=range.end {
         if number > 0 {
             cut.apply(number - 1, &events[number - 1]);
         }
-        if !random.bool(if depth == 0 { 0.4 } else { 0.06 }) && number != events.len() {
+        let chosen = random.bool(if depth == 0 { 0.4 } else { 0.06 }) || number == range.end;
+        if number < range.start || !chosen {
             continue;
         }
         let promise = history.promised(number);
@@ -96,12 +101,8 @@ fn cut_history(
             let seed = random.next_u64();
             let (opened, recovered) =
                 recover(setting, image.clone(), history, &promise, seed).unwrap_or_else(|error| {
-                    panic!(
-                        "after event {number} of {}: {error}\n{setting:?}\n{:?}\n{promise:?}\n{}",
-                        events.len(),
-                        image.names,
-                        show(&events[..number])
-                    )
+                    let what = show(&events[..number]);
+                    panic!("after event {number}: {error}\n{setting:?}\n{:?}\n{promise:?}\n{what}", image.names)
                 });
             if random.bool(0.05) {
                 cut_recovery(setting, &image, &recovered, &opened.events(), random, tally);
@@ -109,12 +110,43 @@ fn cut_history(
             if depth < 2 && random.bool(0.08) {
                 let mut next = recovered.clone();
                 let disk = setting.disk(image.clone(), random.next_u64());
-                disk.set_faults(random_faults(random));
-                next.run(&disk, setting, random, STEPS / 2);
-                cut_history(setting, &image, &disk, &next, random, depth + 1, tally);
+                tell(setting, &image, &disk, &mut next, STEPS / 2, random, depth + 1, tally);
             }
         }
     }
+}
+
+/// Runs a history on a disk and cuts the power in it. Its process may die, with the power on, and another go on.
+#[expect(clippy::too_many_arguments, reason = "all of a test")]
+fn tell(
+    setting: &Setting,
+    base: &Image,
+    disk: &disk::Disk,
+    history: &mut History,
+    steps: usize,
+    random: &mut Rng,
+    depth: u32,
+    tally: &mut Tally,
+) {
+    disk.set_faults(random_faults(random));
+    history.run(disk, setting, random, steps);
+    let died = disk.happened();
+    if random.bool(0.6) {
+        cut_history(&Story { setting, base, disk, history, events: 0..died }, random, depth, tally);
+        return;
+    }
+    disk.set_faults(Faults::default());
+    let (start, found, opened) = {
+        let log = Log::open_on(disk.storage(), &setting.options()).expect("a log that nothing happened to");
+        let (start, found) = read(&log).expect("what was recovered");
+        (start, found, disk.happened())
+    };
+    cut_history(&Story { setting, base, disk, history, events: 0..opened }, random, depth, tally);
+    let judged = history.judge(&history.promised(died), start, &found);
+    let mut next = judged.unwrap_or_else(|error| panic!("after a process died: {error}\n{setting:?}"));
+    next.run(disk, setting, random, steps / 2);
+    let events = opened..disk.happened();
+    cut_history(&Story { setting, base, disk, history: &next, events }, random, depth, tally);
 }
 
 fn histories() -> u64 {
@@ -131,12 +163,8 @@ fn no_power_cut_loses_what_was_acknowledged_or_makes_up_anything() {
         let mut random = seed.stream(number);
         let setting = Setting::number(number, &mut random);
         let disk = setting.disk(Image::default(), random.next_u64());
-        disk.set_faults(random_faults(&mut random));
-        let mut history = History::new();
-        let told = Told(number);
-        history.run(&disk, &setting, &mut random, STEPS);
-        cut_history(&setting, &Image::default(), &disk, &history, &mut random, 0, &mut tally);
-        drop(told);
+        let _told = Told(number);
+        tell(&setting, &Image::default(), &disk, &mut History::new(), STEPS, &mut random, 0, &mut tally);
     }
     let seconds = began.elapsed().as_secs_f64();
     let Tally { states, again } = tally;
