@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dio::block::Pool;
-
 use crate::error::WalError;
 use crate::format::{Identity, LONGEST_RECORD, Layout, Lsn, SegmentHeader};
 use crate::group::Group;
@@ -23,6 +21,9 @@ use crate::writer::Writer;
 /// Buffers beyond those on their way in the background: one that fills, one that a commit writes, and one more of each so
 /// that nobody waits.
 const SPARE_BUFFERS: usize = 4;
+
+/// Most threads that write in the background.
+const MOST_BEHIND: usize = 256;
 
 /// A log that is open for writing. All methods take `&self` and may be called from many threads.
 ///
@@ -96,15 +97,14 @@ impl Log {
     ) -> Result<Log, WalError> {
         let layout = segments.layout;
         let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block());
-        let chunk = chunk.min(layout.data()) as usize;
-        let pool = Pool::new(chunk, options.write_behind.min(256) + SPARE_BUFFERS);
-        let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
+        let chunk = chunk.min(layout.data());
+        let buffers = options.write_behind.min(MOST_BEHIND) + SPARE_BUFFERS;
         let mut incarnation = [0; 8];
         let random = segments.storage.random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
         let group = Arc::new(Group::new(found.ending.end));
         let shared = Shared {
-            writer: Writer::new(layout, pool, Arc::clone(&supply), Arc::clone(&group), options.ahead),
+            writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), options.ahead)?,
             tail: Mutex::new(Tail::new(layout, segments.identity, u64::from_le_bytes(incarnation), found.ending)),
             segments,
             supply,
@@ -114,7 +114,7 @@ impl Log {
             flusher: Mutex::default(),
         };
         let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new() };
-        for _ in 0..options.write_behind.min(256) {
+        for _ in 0..options.write_behind.min(MOST_BEHIND) {
             log.start_thread(|shared| shared.writer.work());
         }
         if options.ahead {

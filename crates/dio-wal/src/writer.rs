@@ -25,6 +25,8 @@ pub(crate) struct Chunk {
 pub(crate) struct Writer {
     layout: Layout,
     pool: Pool,
+    /// Most bytes of a chunk, a multiple of the block. The pool's blocks may be larger.
+    chunk: u64,
     supply: Arc<Supply>,
     group: Arc<Group<WalError>>,
     /// Whether the segment behind the one in use is made in the background.
@@ -48,15 +50,23 @@ struct Queue {
 }
 
 impl Writer {
+    /// The writer of a log that has `buffers` chunks in memory, of up to `chunk` bytes, a multiple of the block.
+    ///
+    /// # Errors
+    /// No memory.
     pub(crate) fn new(
         layout: Layout,
-        pool: Pool,
+        chunk: u64,
+        buffers: usize,
         supply: Arc<Supply>,
         group: Arc<Group<WalError>>,
         ahead: bool,
-    ) -> Writer {
+    ) -> Result<Writer, WalError> {
+        debug_assert!(chunk > 0 && chunk % layout.block() == 0);
+        let pool = Pool::new(chunk as usize, buffers);
+        let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let (queue, written, work) = Default::default();
-        Writer { layout, pool, supply, group, ahead, queue, written, work }
+        Ok(Writer { layout, pool, chunk, supply, group, ahead, queue, written, work })
     }
 
     /// An empty chunk for the bytes from `start` on. When all memory is in use, the caller writes what waits, or waits for
@@ -67,14 +77,13 @@ impl Writer {
     pub(crate) fn chunk(&self, start: u64) -> Result<Chunk, WalError> {
         debug_assert!(start % self.layout.block() == 0);
         let left = self.layout.segment_end(start) - start;
-        let most = self.pool.block_len() as u64 / self.layout.block() * self.layout.block();
         if let Some(failed) = self.group.failure() {
             return Err(failed);
         }
         let mut queue = self.lock();
         loop {
             if let Some(block) = self.pool.try_take() {
-                return Ok(Chunk { block, start, room: left.min(most) as usize });
+                return Ok(Chunk { block, start, room: left.min(self.chunk) as usize });
             }
             match self.take(&mut queue, u64::MAX) {
                 Some(chunk) => {

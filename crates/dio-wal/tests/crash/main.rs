@@ -196,6 +196,44 @@ impl Drop for Told {
     }
 }
 
+/// A block that was written, lost its predecessor and was never acknowledged stays dead, although the same records are
+/// appended before it again: a mark knows which opening wrote it.
+#[test]
+fn what_was_cut_off_does_not_come_back() {
+    let mut random = Seed::fixed(1).rng();
+    let setting = Setting {
+        method: dio_wal::Method::Fdatasync,
+        block: 512,
+        blocks_in_segment: 8,
+        blocks_in_chunk: 1,
+        ..Setting::number(0, &mut random)
+    };
+    let disk = setting.disk(Image::default(), 1);
+    // With the mark a record fills a block, so that the next one begins with the next block and needs no mark.
+    let record = [7; 512 - 64 - 24];
+    let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
+    let before = disk.happened();
+    log.append(&record).unwrap();
+    let lsn = log.append(&record).unwrap();
+    log.commit(lsn).unwrap();
+    let events = disk.events();
+    let writes: Vec<usize> =
+        (before..events.len()).filter(|number| matches!(events[*number], Event::Write { .. })).collect();
+    assert_eq!(writes.len(), 2);
+    let mut cut = Cut::new(Image::default());
+    events[..=writes[1]].iter().enumerate().for_each(|(number, event)| cut.apply(number, event));
+    assert_eq!(cut.undecided(), 2);
+    let disk = setting.disk(cut.image(|number| number == 1), 2);
+
+    let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
+    assert_eq!(log.recovery().records, 0);
+    let lsn = log.append(&record).unwrap();
+    log.commit(lsn).unwrap();
+    drop(log);
+    let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
+    assert_eq!(log.recovery().records, 1, "a record of the first opening came back");
+}
+
 /// The judge is not blind: a disk whose syncs do nothing loses what was acknowledged.
 #[test]
 fn a_disk_that_lies_is_found_out() {
