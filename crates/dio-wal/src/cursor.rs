@@ -97,22 +97,29 @@ impl Cursor {
     /// # Errors
     /// The storage's; a segment that is not one.
     pub(crate) fn next(&mut self) -> Result<Option<Read>, WalError> {
-        let found = match self.record(self.position, self.chain)? {
-            Some(found) => Some(found),
-            // A group that was cut short is followed by a mark at the start of the next block.
-            None => match self.segments.layout.next_block(self.position) {
-                next if next != self.position && self.chain.is_some() => {
-                    self.record(next, self.chain)?.filter(|read| read.mark.is_some())
-                }
-                _ => None,
-            },
-        };
-        match &found {
-            Some(read) => (self.position, self.chain) = (read.header.end(), Some(read.header.crc)),
-            // What was read may be overtaken by the writer.
-            None => self.window_len = 0,
+        let mut found = self.at_or_behind()?;
+        if found.is_none() && self.window_len > 0 {
+            // The block may have been gone on with since it was read.
+            self.window_len = 0;
+            found = self.at_or_behind()?;
+            self.window_len = 0;
+        }
+        if let Some(read) = &found {
+            (self.position, self.chain) = (read.header.end(), Some(read.header.crc));
         }
         Ok(found)
+    }
+
+    /// The next record: here, or at the start of the next block, where a mark follows a group that was cut short.
+    fn at_or_behind(&mut self) -> Result<Option<Read>, WalError> {
+        if let Some(found) = self.record(self.position, self.chain)? {
+            return Ok(Some(found));
+        }
+        let next = self.segments.layout.next_block(self.position);
+        if next == self.position || self.chain.is_none() {
+            return Ok(None);
+        }
+        Ok(self.record(next, self.chain)?.filter(|read| read.mark.is_some()))
     }
 
     /// The record at a place, if one stands there that continues `chain`.

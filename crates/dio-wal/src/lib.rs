@@ -56,7 +56,7 @@ mod sync {
 pub use error::{HeaderFault, WalError};
 pub use format::{Identity, Layout, Lsn};
 pub use log::Log;
-pub use options::Options;
+pub use options::{Options, TornWrites};
 pub use reader::{Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};

@@ -1,19 +1,22 @@
 //! The log.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dio::block::Pool;
+
 use crate::error::WalError;
-use crate::format::{Identity, LONGEST_RECORD, Layout, Lsn, SegmentHeader};
+use crate::format::{Identity, LONGEST_RECORD, Layout, Lsn, SegmentHeader, segment_name};
 use crate::group::Group;
-use crate::options::Options;
+use crate::options::{Options, TornWrites};
 use crate::reader::Reader;
 use crate::recovery::{Found, Recovery, recover};
 use crate::segments::{Listing, Segments, identify, unfinished_name};
-use crate::storage::{Directory, Storage};
+use crate::storage::{Directory, Storage, Untorn};
 use crate::supply::Supply;
 use crate::tail::{Ending, Tail};
 use crate::writer::Writer;
@@ -103,9 +106,16 @@ impl Log {
         let random = segments.storage.random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
         let group = Arc::new(Group::new(found.ending.end));
+        let untorn = goes_on(&segments, &supply, found.ending.end, options.torn)?;
         let shared = Shared {
             writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), options.ahead)?,
-            tail: Mutex::new(Tail::new(layout, segments.identity, u64::from_le_bytes(incarnation), found.ending)),
+            tail: Mutex::new(Tail::new(
+                layout,
+                segments.identity,
+                u64::from_le_bytes(incarnation),
+                untorn,
+                found.ending,
+            )),
             segments,
             supply,
             group,
@@ -133,6 +143,11 @@ impl Log {
     /// What was found when the log was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// How torn writes are met, [`TornWrites::Auto`] decided.
+    pub fn torn_writes(&self) -> TornWrites {
+        if self.shared.tail().goes_on() { TornWrites::Untorn } else { TornWrites::NewBlock }
     }
 
     /// Who the log is.
@@ -330,9 +345,30 @@ impl Shared {
     }
 }
 
+/// Whether blocks are gone on with. What the storage claims is tried, on the header of the segment at the end, which is
+/// written as it is.
+fn goes_on(segments: &Segments, supply: &Supply, end: u64, torn: TornWrites) -> Result<bool, WalError> {
+    let (number, block) = (segments.layout.locate(end).0, segments.layout.block());
+    let file = supply.segment(number)?;
+    match (torn, file.untorn(block)) {
+        (TornWrites::Auto, Untorn::Hardware) | (TornWrites::Untorn, Untorn::Hardware | Untorn::Software) => {}
+        _ => return Ok(false),
+    }
+    let pool = Pool::new(block as usize, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    let mut memory = pool.try_take().expect("a new pool has its block");
+    let header = &mut memory.bytes_mut()[..block as usize];
+    let failed = |operation| move |error| WalError::io(operation, &segment_name(number), Some(0), error);
+    file.read_at(header, 0).map_err(failed("read"))?;
+    match file.write_untorn(header, 0, false) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => Ok(false),
+        Err(error) => Err(failed("write")(error)),
+    }
+}
+
 fn open_existing(storage: &Arc<dyn Storage>, last: u64, listing: &Listing) -> Result<(Arc<Segments>, Found), WalError> {
     let header = identify(&**storage, last)?;
-    let name = crate::format::segment_name(last);
+    let name = segment_name(last);
     let blocks = storage.blocks(&name).map_err(|error| WalError::io("ask for the blocks of", &name, None, error))?;
     if header.layout.block() % blocks.least != 0 {
         let (block, least) = (header.layout.block(), blocks.least);

@@ -4,6 +4,19 @@ use std::time::Duration;
 
 use crate::storage::Method;
 
+/// What keeps a commit from harming, by a write that the power tears, what an earlier one made durable in the same block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TornWrites {
+    /// [`TornWrites::Untorn`] where the disk itself does it, else [`TornWrites::NewBlock`].
+    #[default]
+    Auto,
+    /// Every flush begins a new block.
+    NewBlock,
+    /// A block is gone on with where it stopped, by writes that are never torn (`RWF_ATOMIC`), where these are to be had; else
+    /// as [`TornWrites::NewBlock`]. It saves space where single small records are committed.
+    Untorn,
+}
+
 /// Options of a log. Sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -17,6 +30,7 @@ pub struct Options {
     pub(crate) zeros: bool,
     pub(crate) ahead: bool,
     pub(crate) spares: usize,
+    pub(crate) torn: TornWrites,
 }
 
 impl Default for Options {
@@ -39,6 +53,7 @@ impl Options {
             zeros: true,
             ahead: true,
             spares: 4,
+            torn: TornWrites::Auto,
         }
     }
 
@@ -102,6 +117,12 @@ impl Options {
     /// How many truncated segments are kept to become new ones, which saves filling those.
     pub fn spares(&mut self, count: usize) -> &mut Self {
         self.spares = count;
+        self
+    }
+
+    /// What torn writes are met with.
+    pub fn torn_writes(&mut self, torn: TornWrites) -> &mut Self {
+        self.torn = torn;
         self
     }
 }

@@ -25,6 +25,11 @@ pub(crate) struct Tail {
     /// The next record begins a group. Invariant: then `next` is the start of a block.
     fresh: bool,
     chunk: Option<Chunk>,
+    /// A block that is not full is gone on with, since it can be written again without being torn.
+    untorn: bool,
+    /// Then the records in the block that the last group ended in, if it is not full; empty otherwise. Invariant: they end at
+    /// `end`.
+    rest: Vec<u8>,
     /// Everything below was given up.
     start: u64,
     /// For each segment with marks that was not given up, the place of its first: where reading can begin.
@@ -41,7 +46,7 @@ pub(crate) struct Ending {
 
 impl Tail {
     /// The tail of a log that ends so.
-    pub(crate) fn new(layout: Layout, identity: Identity, incarnation: u64, ending: Ending) -> Tail {
+    pub(crate) fn new(layout: Layout, identity: Identity, incarnation: u64, untorn: bool, ending: Ending) -> Tail {
         let Ending { end, chain, start, marks } = ending;
         Tail {
             layout,
@@ -53,6 +58,8 @@ impl Tail {
             chain,
             fresh: true,
             chunk: None,
+            untorn,
+            rest: Vec::with_capacity(if untorn { layout.block() as usize } else { 0 }),
             start,
             marks,
         }
@@ -61,6 +68,11 @@ impl Tail {
     /// Where the last record ends.
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// A block that is not full is gone on with.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.untorn
     }
 
     /// Everything below was given up.
@@ -101,10 +113,28 @@ impl Tail {
         crc: u32,
         durable: impl FnOnce() -> u64,
     ) -> Result<u64, WalError> {
+        let room = self.layout.next_block(self.end) - self.end;
+        let fits = record_len(length) <= room;
+        if self.fresh && fits && !self.rest.is_empty() {
+            self.go_on(writer)?;
+        } else if !fits && self.chunk.as_ref().is_some_and(|chunk| chunk.again) {
+            self.seal(writer);
+        }
         if self.fresh {
             self.mark(writer, durable())?;
         }
         self.record(writer, Kind::Data, payload, length, crc)
+    }
+
+    /// Begins a group in the block where the last one ended.
+    fn go_on(&mut self, writer: &Writer) -> Result<(), WalError> {
+        let mut chunk = writer.chunk(self.end - self.rest.len() as u64)?;
+        (chunk.room, chunk.again) = (self.layout.block() as usize, true);
+        chunk.block.push(&self.rest);
+        self.rest.clear();
+        self.chunk = Some(chunk);
+        (self.next, self.fresh) = (self.end, false);
+        Ok(())
     }
 
     /// Begins a group with a mark. A group under way must be sealed before.
@@ -113,6 +143,7 @@ impl Tail {
     /// The failure that latched.
     pub(crate) fn mark(&mut self, writer: &Writer, durable: u64) -> Result<u64, WalError> {
         debug_assert!(self.fresh && self.next % self.layout.block() == 0);
+        self.rest.clear();
         let Tail { identity, incarnation, start, .. } = *self;
         let payload = Mark { identity, incarnation, durable, start }.encode();
         let crc = crc32c::crc32c_append(self.tag, &payload);
@@ -164,10 +195,17 @@ impl Tail {
         Ok(())
     }
 
-    /// Ends the group: what is in memory is queued, filled up with zeros, and the next record begins a new block.
+    /// Ends the group: what is in memory is queued, filled up with zeros, and the next record begins a new block, unless the
+    /// last one may be written again.
     pub(crate) fn seal(&mut self, writer: &Writer) {
         if let Some(mut chunk) = self.chunk.take() {
             let next = self.layout.next_block(self.next);
+            if self.untorn {
+                let bytes = chunk.block.filled();
+                let last = bytes.len() - bytes.len() % self.layout.block() as usize;
+                self.rest.clear();
+                self.rest.extend_from_slice(&bytes[last..]);
+            }
             while self.next < next {
                 let count = (next - self.next).min(ZEROS.len() as u64);
                 chunk.block.push(&ZEROS[..count as usize]);

@@ -1,6 +1,7 @@
 //! From full buffers to durable blocks: which are waiting, which are on their way, which files need a sync.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use dio::block::{Block, Pool};
@@ -19,6 +20,18 @@ pub(crate) struct Chunk {
     pub(crate) start: u64,
     /// Most bytes.
     pub(crate) room: usize,
+    /// It is one block that was written before and holds what is durable: the write must not be torn.
+    pub(crate) again: bool,
+}
+
+impl Chunk {
+    fn end(&self) -> u64 {
+        self.start + self.block.filled().len() as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.block.filled().len() == self.room
+    }
 }
 
 /// Writes chunks.
@@ -42,8 +55,8 @@ pub(crate) struct Writer {
 struct Queue {
     /// Chunks that wait, in the order of the log.
     waiting: VecDeque<Chunk>,
-    /// Starts of those that are being written.
-    under_way: Vec<u64>,
+    /// Places of those that are being written. Invariant: they do not overlap.
+    under_way: Vec<Range<u64>>,
     /// Segments with volatile bytes.
     volatile: Vec<(u64, Arc<dyn SegmentFile>)>,
     closed: bool,
@@ -83,7 +96,7 @@ impl Writer {
         let mut queue = self.lock();
         loop {
             if let Some(block) = self.pool.try_take() {
-                return Ok(Chunk { block, start, room: left.min(self.chunk) as usize });
+                return Ok(Chunk { block, start, room: left.min(self.chunk) as usize, again: false });
             }
             match self.take(&mut queue, u64::MAX) {
                 Some(chunk) => {
@@ -99,7 +112,7 @@ impl Writer {
 
     /// Queues a chunk; a full one is written in the background.
     pub(crate) fn queue(&self, chunk: Chunk) {
-        let full = chunk.block.filled().len() == chunk.room;
+        let full = chunk.is_full();
         self.lock().waiting.push_back(chunk);
         if full {
             self.work.notify_one();
@@ -112,15 +125,18 @@ impl Writer {
     /// The failure that latched.
     pub(crate) fn flush(&self, end: u64) -> Result<(), WalError> {
         let mut queue = self.lock();
-        while let Some(chunk) = self.take(&mut queue, end) {
-            let last = queue.waiting.front().is_none_or(|next| next.start >= end);
-            let alone = last && queue.under_way.len() == 1 && queue.volatile.is_empty();
-            drop(queue);
-            self.write(chunk, alone)?;
-            queue = self.lock();
-        }
-        while queue.under_way.iter().any(|start| *start < end) {
-            queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(chunk) = self.take(&mut queue, end) {
+                let last = queue.waiting.front().is_none_or(|next| next.start >= end);
+                let alone = last && queue.under_way.len() == 1 && queue.volatile.is_empty();
+                drop(queue);
+                self.write(chunk, alone)?;
+                queue = self.lock();
+            } else if queue.under_way.iter().any(|range| range.start < end) {
+                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                break;
+            }
         }
         let volatile = std::mem::take(&mut queue.volatile);
         drop(queue);
@@ -136,20 +152,17 @@ impl Writer {
     /// Writes full chunks in the background until the log is closed.
     pub(crate) fn work(&self) {
         let mut queue = self.lock();
-        loop {
-            let full = |chunk: &Chunk| chunk.block.filled().len() == chunk.room;
-            if queue.closed {
-                return;
-            }
-            if !queue.waiting.front().is_some_and(full) {
+        while !queue.closed {
+            if !queue.waiting.front().is_some_and(Chunk::is_full) {
                 queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                continue;
+            } else if let Some(chunk) = self.take(&mut queue, u64::MAX) {
+                drop(queue);
+                // An error has latched; whoever waits is told.
+                let _ = self.write(chunk, false);
+                queue = self.lock();
+            } else {
+                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
-            let chunk = self.take(&mut queue, u64::MAX).expect("there is one in front");
-            drop(queue);
-            // An error has latched; whoever waits is told.
-            let _ = self.write(chunk, false);
-            queue = self.lock();
         }
     }
 
@@ -157,15 +170,19 @@ impl Writer {
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
+        self.written.notify_all();
     }
 
+    /// The first chunk that waits, if it begins below `end` and its block is not being written: of two writes of one block the
+    /// later must come later.
     fn take(&self, queue: &mut Queue, end: u64) -> Option<Chunk> {
-        if queue.waiting.front()?.start >= end {
+        let first = queue.waiting.front().filter(|first| first.start < end)?;
+        let range = first.start..first.end();
+        if queue.under_way.iter().any(|other| other.start < range.end && range.start < other.end) {
             return None;
         }
-        let chunk = queue.waiting.pop_front()?;
-        queue.under_way.push(chunk.start);
-        Some(chunk)
+        queue.under_way.push(range);
+        queue.waiting.pop_front()
     }
 
     /// Writes a chunk that is under way. With `alone` nothing else has to become durable with it.
@@ -175,7 +192,7 @@ impl Writer {
         drop(chunk);
         let mut queue = self.lock();
         // Only now, behind the latch: who waits for this write must not take its end for a success.
-        queue.under_way.retain(|other| *other != start);
+        queue.under_way.retain(|other| other.start != start);
         if let Ok((number, file, Written::Volatile)) = &outcome
             && queue.volatile.iter().all(|(other, _)| other != number)
         {

@@ -1,6 +1,6 @@
 //! A directory of the system, whose files are those of `dio`.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use std::sync::Arc;
 use dio::block::{Mem, scope};
 use dio::drive::run_here;
 use dio::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
+use dio::geometry::Geometry;
 use dio::{File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Blocks, Method, SegmentFile, Storage, Written};
+use super::{Blocks, Method, SegmentFile, Storage, Untorn, Written};
 
 /// A directory with segments in it.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Storage for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let file = self.options().write(true).create(true).truncate(true).open(self.path.join(name))?;
         // What fills a new segment is made durable by one sync at the end, whatever the method.
-        Ok(Arc::new(Segment { file, sync: Sync::All, dsync: None }))
+        Ok(Arc::new(Segment { file, sync: Sync::All, own: None }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
@@ -83,8 +84,9 @@ impl Storage for Directory {
             Method::OpenDatasync => (SyncMethod::Dsync, Sync::Done),
         };
         let file = self.options().write(write).sync_method(sync_method).open(&path)?;
-        let dsync = if write && self.method == Method::RwfDsync { Some(Dsync::open(&path, &file)?) } else { None };
-        Ok(Arc::new(Segment { file, sync, dsync }))
+        let wanted = self.method == Method::RwfDsync || file.geometry().atomic().is_some();
+        let own = if write && wanted { Some(Own::open(&path, &file, self.method)?) } else { None };
+        Ok(Arc::new(Segment { file, sync, own }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -133,7 +135,13 @@ enum Sync {
 struct Segment {
     file: File,
     sync: Sync,
-    dsync: Option<Dsync>,
+    own: Option<Own>,
+}
+
+impl Segment {
+    fn written(&self) -> Written {
+        if self.sync == Sync::Done { Written::Durable } else { Written::Volatile }
+    }
 }
 
 impl SegmentFile for Segment {
@@ -160,12 +168,24 @@ impl SegmentFile for Segment {
     }
 
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
-        if let Some(dsync) = self.dsync.as_ref().filter(|_| commit) {
-            dsync.write(blocks, offset)?;
+        if let Some(own) = self.own.as_ref().filter(|own| own.dsync && commit) {
+            own.write_dsync(blocks, offset)?;
             return Ok(Written::Durable);
         }
         self.file.write_at(blocks, offset)?;
-        Ok(if self.sync == Sync::Done { Written::Durable } else { Written::Volatile })
+        Ok(self.written())
+    }
+
+    fn untorn(&self, block: u64) -> Untorn {
+        let direct = self.own.as_ref().is_some_and(|own| own.route == Route::Direct);
+        if direct { claim(self.file.geometry(), block) } else { Untorn::No }
+    }
+
+    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+        let own = self.own.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let dsync = own.dsync && commit;
+        own.write_atomic(block, offset, dsync)?;
+        Ok(if dsync { Written::Durable } else { self.written() })
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -182,20 +202,39 @@ impl SegmentFile for Segment {
     }
 }
 
-/// Writes that are durable when they return, one by one (`RWF_DSYNC`), which a file of `dio` has no call for: operations of
-/// the engine's seam, run in the calling thread.
+/// What the kernel claims of writes of one block with `RWF_ATOMIC`.
+fn claim(geometry: &Geometry, block: u64) -> Untorn {
+    let Some(atomic) = geometry.atomic().filter(|units| (units.unit_min..=units.unit_max).contains(&block)) else {
+        return Untorn::No;
+    };
+    // xfs says how much the disk does, and 0 also where the disk does nothing, but then not when it is one block at most
+    // (kernel, `xfs_get_atomic_write_max_opt`). Others have only what the disk does.
+    let xfs = geometry.file_system().is_some_and(|file_system| file_system.name() == Some("xfs"));
+    let by_disk = match atomic.unit_max_fast {
+        0 => !xfs || atomic.unit_max <= geometry.block(),
+        fast => block <= fast,
+    };
+    if by_disk { Untorn::Hardware } else { Untorn::Software }
+}
+
+/// A descriptor of its own for writes that a file of `dio` has no call for: durable when they return, one by one
+/// (`RWF_DSYNC`), or never torn (`RWF_ATOMIC`).
 #[derive(Debug)]
-struct Dsync {
+struct Own {
     medium: Arc<OsMedium>,
     route: Route,
     align: usize,
+    /// The last write of a commit is to be durable by itself.
+    dsync: bool,
 }
 
-impl Dsync {
-    fn open(path: &Path, file: &File) -> io::Result<Dsync> {
+impl Own {
+    fn open(path: &Path, file: &File, method: Method) -> io::Result<Own> {
         let direct = file.mode().wants_direct() && file.write_class().0 == dio::Class::Direct;
-        let access = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let flags = if direct { access | OFlags::DIRECT } else { access };
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        flags.set(OFlags::DIRECT, direct);
+        flags.set(OFlags::SYNC, method == Method::OpenSync);
+        flags.set(OFlags::DSYNC, matches!(method, Method::OpenSync | Method::OpenDatasync));
         let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
         let (medium, route) = if direct {
             (OsMedium::direct(fd, OFlags::RDWR), Route::Direct)
@@ -203,10 +242,25 @@ impl Dsync {
             (OsMedium::buffered(fd), Route::Buffered)
         };
         let align = if direct { file.geometry().offset_align() as usize } else { 1 };
-        Ok(Dsync { medium: Arc::new(medium), route, align })
+        Ok(Own { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync })
     }
 
-    fn write(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
+    fn write_atomic(&self, block: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
+        let fd = self.medium.descriptor(self.route)?;
+        let mut flags = dio::sys::RWF_ATOMIC;
+        flags.set(ReadWriteFlags::DSYNC, dsync);
+        loop {
+            match rustix::io::pwritev2(fd, &[IoSlice::new(block)], offset, flags) {
+                Ok(count) if count == block.len() => return Ok(()),
+                // An atomic write is whole or an error (`pwritev2(2)`).
+                Ok(_) => return Err(Errno::IO.into()),
+                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn write_dsync(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
         let medium: Arc<dyn Medium> = self.medium.clone();
         let flags = Flags { dsync: true, dontcache: false };
         scope(|loans| {

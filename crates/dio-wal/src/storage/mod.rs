@@ -54,6 +54,17 @@ pub enum Written {
     Volatile,
 }
 
+/// Whether a block can be written over so that it holds the old bytes or the new ones, whenever the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untorn {
+    /// Nobody says so.
+    No,
+    /// The file system does it, by writing elsewhere and recording where (`RWF_ATOMIC` of xfs on any disk): slower.
+    Software,
+    /// The disk does it, at no cost.
+    Hardware,
+}
+
 /// An open segment.
 pub trait SegmentFile: Send + Sync {
     /// Size in bytes.
@@ -80,6 +91,16 @@ pub trait SegmentFile: Send + Sync {
     /// # Errors
     /// The storage's; what the range holds then is not known.
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written>;
+
+    /// What is claimed of writes of one block of `block` bytes.
+    fn untorn(&self, block: u64) -> Untorn;
+
+    /// As [`SegmentFile::write_at`], one block, never torn.
+    ///
+    /// # Errors
+    /// The storage's; [`io::ErrorKind::Unsupported`] and [`io::ErrorKind::InvalidInput`] when the claim was wrong, and nothing
+    /// was written.
+    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written>;
 
     /// Makes durable what was written before the call.
     ///

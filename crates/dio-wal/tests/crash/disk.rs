@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use dio_test::Rng;
 use dio_wal::Method;
-use dio_wal::storage::{Blocks, SegmentFile, Storage, Written};
+use dio_wal::storage::{Blocks, SegmentFile, Storage, Untorn, Written};
 
 /// What a disk writes whole or not at all, in bytes.
 pub(crate) const SECTOR: usize = 512;
@@ -19,6 +19,8 @@ pub(crate) enum Event {
         file: usize,
         offset: usize,
         bytes: Arc<[u8]>,
+        /// It is never torn.
+        whole: bool,
     },
     /// The write with this number among the events is durable.
     WriteDurable {
@@ -79,6 +81,7 @@ pub(crate) struct Disk {
     world: Arc<Mutex<World>>,
     method: Method,
     block: u64,
+    untorn: bool,
 }
 
 /// What a power cut left.
@@ -89,7 +92,7 @@ pub(crate) struct Image {
 }
 
 impl Disk {
-    pub(crate) fn new(image: Image, method: Method, block: u64, seed: u64) -> Disk {
+    pub(crate) fn new(image: Image, method: Method, block: u64, untorn: bool, seed: u64) -> Disk {
         let world = World {
             events: Vec::new(),
             files: image.files,
@@ -100,7 +103,7 @@ impl Disk {
             writes: 0,
             locked: false,
         };
-        Disk { world: Arc::new(Mutex::new(world)), method, block }
+        Disk { world: Arc::new(Mutex::new(world)), method, block, untorn }
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
@@ -227,6 +230,37 @@ impl File {
         }
         Ok(())
     }
+
+    fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Written> {
+        let block = self.disk.block as usize;
+        assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
+        assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
+        let mut world = self.disk.lock();
+        let number = world.writes;
+        world.writes += 1;
+        let fails = world.faults.write == Some(number);
+        let bytes = if fails && !whole { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
+        let (file, offset) = (self.number, offset as usize);
+        assert!(offset + bytes.len() <= world.files[file].len(), "a write behind the end of the segment");
+        world.files[file][offset..offset + bytes.len()].copy_from_slice(bytes);
+        let write = world.events.len();
+        world.events.push(Event::Write { file, offset, bytes: bytes.into(), whole });
+        if fails {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        let through = match self.disk.method {
+            Method::Fsync | Method::Fdatasync => false,
+            Method::OpenSync | Method::OpenDatasync => true,
+            Method::RwfDsync => commit,
+        };
+        if !through {
+            return Ok(Written::Volatile);
+        }
+        if !world.faults.lies {
+            world.events.push(Event::WriteDurable { file, write });
+        }
+        Ok(Written::Durable)
+    }
 }
 
 impl SegmentFile for File {
@@ -250,34 +284,16 @@ impl SegmentFile for File {
     }
 
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
-        let block = self.disk.block as usize;
-        assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
-        assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
-        let mut world = self.disk.lock();
-        let number = world.writes;
-        world.writes += 1;
-        let fails = world.faults.write == Some(number);
-        let bytes = if fails { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
-        let (file, offset) = (self.number, offset as usize);
-        assert!(offset + bytes.len() <= world.files[file].len(), "a write behind the end of the segment");
-        world.files[file][offset..offset + bytes.len()].copy_from_slice(bytes);
-        let write = world.events.len();
-        world.events.push(Event::Write { file, offset, bytes: bytes.into() });
-        if fails {
-            return Err(io::Error::from_raw_os_error(5));
-        }
-        let through = match self.disk.method {
-            Method::Fsync | Method::Fdatasync => false,
-            Method::OpenSync | Method::OpenDatasync => true,
-            Method::RwfDsync => commit,
-        };
-        if !through {
-            return Ok(Written::Volatile);
-        }
-        if !world.faults.lies {
-            world.events.push(Event::WriteDurable { file, write });
-        }
-        Ok(Written::Durable)
+        self.write(blocks, offset, commit, false)
+    }
+
+    fn untorn(&self, _block: u64) -> Untorn {
+        if self.disk.untorn { Untorn::Hardware } else { Untorn::No }
+    }
+
+    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+        assert_eq!(block.len() as u64, self.disk.block);
+        self.write(block, offset, commit, true)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -14,6 +14,8 @@ pub(crate) struct Setting {
     pub(crate) blocks_in_segment: u64,
     pub(crate) blocks_in_chunk: usize,
     pub(crate) spares: usize,
+    /// Whether the disk writes blocks without tearing them, so that they are gone on with.
+    pub(crate) untorn: bool,
     /// All records of a length are the same, as where a program does the same again after a crash.
     pub(crate) dull: bool,
 }
@@ -28,6 +30,7 @@ impl Setting {
             blocks_in_segment: random.range(2..12),
             blocks_in_chunk: random.range_usize(1..5),
             spares: random.range_usize(0..3),
+            untorn: number / 40 % 3 > 0,
             dull: random.bool(0.3),
         }
     }
@@ -40,7 +43,7 @@ impl Setting {
     }
 
     pub(crate) fn disk(&self, image: Image, seed: u64) -> Disk {
-        Disk::new(image, self.method, self.block, seed)
+        Disk::new(image, self.method, self.block, self.untorn, seed)
     }
 }
 

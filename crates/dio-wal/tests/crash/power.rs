@@ -9,12 +9,13 @@ use crate::disk::{Event, Image, SECTOR};
 /// A change of a file that was not durable when it was made.
 #[derive(Clone)]
 enum Change {
-    /// One sector.
+    /// What is written whole or not at all: a sector, or all of a write that is not torn.
     Sector {
         write: usize,
         offset: usize,
         bytes: Arc<[u8]>,
         from: usize,
+        len: usize,
     },
     Size(usize),
 }
@@ -45,10 +46,11 @@ impl Cut {
     /// Goes on by one event, the one with this number.
     pub(crate) fn apply(&mut self, number: usize, event: &Event) {
         match event {
-            Event::Write { file, offset, bytes } => {
-                for from in (0..bytes.len()).step_by(SECTOR) {
+            Event::Write { file, offset, bytes, whole } => {
+                let len = if *whole { bytes.len() } else { SECTOR };
+                for from in (0..bytes.len()).step_by(len) {
                     let change =
-                        Change::Sector { write: number, offset: offset + from, bytes: Arc::clone(bytes), from };
+                        Change::Sector { write: number, offset: offset + from, bytes: Arc::clone(bytes), from, len };
                     self.pend(*file, change);
                 }
             }
@@ -156,10 +158,10 @@ impl Cut {
 fn change(bytes: &mut Vec<u8>, change: &Change) {
     match change {
         Change::Size(size) => bytes.resize(*size, 0),
-        Change::Sector { offset, bytes: from_bytes, from, .. } => {
+        Change::Sector { offset, bytes: from_bytes, from, len, .. } => {
             // Behind an end that was not moved there is nothing.
-            if let Some(sector) = bytes.get_mut(*offset..*offset + SECTOR) {
-                sector.copy_from_slice(&from_bytes[*from..*from + SECTOR]);
+            if let Some(sector) = bytes.get_mut(*offset..*offset + len) {
+                sector.copy_from_slice(&from_bytes[*from..*from + len]);
             }
         }
     }
