@@ -87,8 +87,9 @@ impl Cursor {
         self.limit = limit;
     }
 
-    /// Goes somewhere else.
+    /// Goes somewhere else, and looks at the storage again there.
     pub(crate) fn seek(&mut self, position: u64, chain: Option<u32>) {
+        self.window_len = 0;
         (self.position, self.chain) = (position, chain);
     }
 

@@ -1,25 +1,20 @@
 //! Finding the end of a log that was closed, killed or cut off from power, and telling it from damage.
 //!
-//! No contents change, so a recovery that is itself interrupted leaves everything as it was. What was read and may not have
-//! been durable is made so before anybody is told of it: a later power cut must not take it back.
+//! Nothing is written, so a recovery that is itself interrupted leaves everything as it was. What was read and may not have
+//! been durable is made so before anybody is told of it, since a later power cut must not take it back; and it is read once
+//! more from the disk, since the page cache may hold what an earlier sync failed to write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dio::block::Pool;
-use dio::geometry::align_down;
-
 use crate::cursor::Cursor;
 use crate::error::WalError;
-use crate::format::{Lsn, segment_name};
+use crate::format::{Layout, Lsn, segment_name};
 use crate::segments::{Listing, Segments};
 use crate::tail::Ending;
 
 /// Bytes read at once.
 pub(crate) const REACH: usize = 4 << 20;
-
-/// Bytes written again at once.
-const REWRITE: usize = 1 << 20;
 
 /// What recovery found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +23,7 @@ pub struct Recovery {
     pub start: Lsn,
     /// Where the last record ends.
     pub end: Lsn,
-    /// Records that are there, those below `start` not counted.
+    /// Records that are there, among them those below `start` that share a segment with it.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
@@ -68,46 +63,83 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Fou
     let first = listing.first_of_run().expect("there is a segment");
     let mut cursor = Cursor::new(segments, 0, None, REACH)?;
     begin(&mut cursor, segments, first)?;
-    let found = read_all(&mut cursor, segments, first)?;
-    check_end(&mut cursor, found.ending.end)?;
-    make_durable(segments, &found.recovery, first)?;
-    Ok(found)
-}
-
-/// Follows the chain to where it ends.
-fn read_all(cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<Found, WalError> {
-    let mut marks = BTreeMap::new();
-    let (mut start, mut durable) = (0, 0);
-    // Lengths of records, to take away again those that turn out to be truncated.
-    let mut records = Vec::new();
     let from = cursor.position();
-    while let Some(read) = cursor.next()? {
-        match read.mark {
-            Some(mark) => {
-                marks.entry(read.header.lsn / segments.layout.data()).or_insert(read.header.lsn);
-                if mark.start > start {
-                    start = mark.start;
-                    records.retain(|(lsn, _)| *lsn >= start);
-                }
-                durable = durable.max(mark.durable);
-            }
-            None => records.push((read.header.lsn, read.header.length)),
-        }
-    }
-    if first > 0 && from > start {
+    let mut scan = Scan::new(segments.layout, &cursor);
+    scan.follow(&mut cursor)?;
+    scan.settle(&mut cursor, segments, first)?;
+    if first > 0 && from > scan.at.start {
         // The mark that reading the first record begins with is always kept.
         return Err(WalError::Missing { segment: segment_name(first - 1) });
     }
-    let end = cursor.position();
-    let recovery = Recovery {
-        start: Lsn(start),
-        end: Lsn(end),
-        records: records.len() as u64,
-        bytes: records.iter().map(|(_, length)| u64::from(*length)).sum(),
-        known_durable: Lsn(durable.min(end)),
-    };
-    let chain = cursor.chain().unwrap_or(0);
-    Ok(Found { recovery, ending: Ending { end, chain, start, marks }, first })
+    check_end(&mut cursor, scan.at.end)?;
+    let Place { end, chain, start, records, bytes, durable } = scan.at;
+    let recovery = Recovery { start: Lsn(start), end: Lsn(end), records, bytes, known_durable: Lsn(durable.min(end)) };
+    let ending = Ending { end, chain: chain.unwrap_or(0), start, marks: scan.marks };
+    Ok(Found { recovery, ending, first })
+}
+
+/// A place in the log, and what is known there.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The place: the end of a record.
+    end: u64,
+    chain: Option<u32>,
+    /// The highest start that the marks before name.
+    start: u64,
+    /// The highest place that they say was durable.
+    durable: u64,
+    records: u64,
+    bytes: u64,
+}
+
+/// Following the chain to where it ends.
+struct Scan {
+    layout: Layout,
+    at: Place,
+    /// The places of marks that may turn out to be the last below what was durable, in order.
+    candidates: Vec<Place>,
+    marks: BTreeMap<u64, u64>,
+}
+
+impl Scan {
+    fn new(layout: Layout, cursor: &Cursor) -> Scan {
+        let (end, chain) = (cursor.position(), cursor.chain());
+        let at = Place { end, chain, start: 0, durable: 0, records: 0, bytes: 0 };
+        Scan { layout, at, candidates: vec![at], marks: BTreeMap::new() }
+    }
+
+    fn follow(&mut self, cursor: &mut Cursor) -> Result<(), WalError> {
+        while let Some(read) = cursor.next()? {
+            if let Some(mark) = read.mark {
+                self.marks.entry(read.header.lsn / self.layout.data()).or_insert(read.header.lsn);
+                self.at.start = self.at.start.max(mark.start);
+                self.at.durable = self.at.durable.max(mark.durable);
+                let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);
+                self.candidates.drain(..sure.saturating_sub(1));
+                self.candidates.push(Place { end: cursor.position(), chain: cursor.chain(), ..self.at });
+            } else {
+                self.at.records += 1;
+                self.at.bytes += u64::from(read.header.length);
+            }
+            (self.at.end, self.at.chain) = (cursor.position(), cursor.chain());
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was read and is not known to be, and reads it once more.
+    fn settle(&mut self, cursor: &mut Cursor, segments: &Segments, first: u64) -> Result<(), WalError> {
+        let number = |position| segments.layout.locate(position).0;
+        for number in number(self.at.durable).max(first)..=number(self.at.end) {
+            if let Some(file) = segments.get(number)? {
+                file.settle().map_err(|error| WalError::io("sync", &segment_name(number), None, error))?;
+            }
+        }
+        let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);
+        self.at = self.candidates[sure.saturating_sub(1)];
+        self.marks.retain(|_, mark| *mark < self.at.end);
+        cursor.seek(self.at.end, self.at.chain);
+        self.follow(cursor)
+    }
 }
 
 /// Looks whether the place where the log cannot be read on is its end.
@@ -119,36 +151,4 @@ pub(crate) fn check_end(cursor: &mut Cursor, end: u64) -> Result<(), WalError> {
     let evidence = cursor.find_mark(end, |_, mark| mark.durable > end)?;
     cursor.seek(position, chain);
     evidence.map_or(Ok(()), |(_, mark)| Err(cursor.damaged(end, mark.durable)))
-}
-
-/// Makes durable what was read and is not known to be. A sync alone would not do: where an earlier one failed, the kernel
-/// takes pages for written that are not, and answers the next sync well. So the blocks are written once more, with the bytes
-/// that they hold, which no torn write can harm.
-fn make_durable(segments: &Segments, recovery: &Recovery, first: u64) -> Result<(), WalError> {
-    let layout = segments.layout;
-    let pool = Pool::new(REWRITE.max(layout.block() as usize), 1);
-    let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
-    let mut memory = pool.try_take().expect("a new pool has its block");
-    let step = memory.capacity() as u64 / layout.block() * layout.block();
-    // Of the segments before the first there is nothing left to make durable.
-    let mut at = align_down(recovery.known_durable.0, layout.block()).max(layout.first(first));
-    let end = layout.next_block(recovery.end.0);
-    while at < end {
-        let (number, offset) = layout.locate(at);
-        let name = segment_name(number);
-        let failed = |operation| move |error| WalError::io(operation, &segment_name(number), Some(offset), error);
-        let Some(file) = segments.get(number)? else { return Err(WalError::Missing { segment: name }) };
-        let stop = end.min(layout.segment_end(at));
-        let bytes = &mut memory.bytes_mut()[..step.min(stop - at) as usize];
-        let count = file.read_at(bytes, offset).map_err(failed("read"))?;
-        if count < bytes.len() {
-            return Err(failed("read")(std::io::ErrorKind::UnexpectedEof.into()));
-        }
-        file.write_at(bytes, offset, false).map_err(failed("write"))?;
-        at += bytes.len() as u64;
-        if at == stop {
-            file.sync_all().map_err(failed("sync"))?;
-        }
-    }
-    Ok(())
 }

@@ -114,11 +114,9 @@ impl Tail {
         durable: impl FnOnce() -> u64,
     ) -> Result<u64, WalError> {
         let room = self.layout.next_block(self.end) - self.end;
-        let fits = record_len(length) <= room;
-        if self.fresh && fits && !self.rest.is_empty() {
+        // Where it does not fit, a new block is the one write that the block and its successor would be two of.
+        if self.fresh && !self.rest.is_empty() && record_len(length) <= room {
             self.go_on(writer)?;
-        } else if !fits && self.chunk.as_ref().is_some_and(|chunk| chunk.again) {
-            self.seal(writer);
         }
         if self.fresh {
             self.mark(writer, durable())?;

@@ -211,7 +211,10 @@ impl Writer {
         }
         let bytes = chunk.block.filled();
         debug_assert!(bytes.len() as u64 % self.layout.block() == 0);
-        let written = file.write_at(bytes, offset, alone);
+        let written = match chunk.again {
+            true => file.write_untorn(bytes, offset, alone),
+            false => file.write_at(bytes, offset, alone),
+        };
         let written = written.map_err(|error| WalError::io("write", &segment_name(number), Some(offset), error))?;
         Ok((number, file, written))
     }

@@ -197,6 +197,16 @@ impl SegmentFile for Segment {
         Ok(())
     }
 
+    fn settle(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if !self.file.mode().wants_direct()
+            && let Some(fd) = self.file.descriptor()
+        {
+            dio::residency::evict(fd, 0..self.file.size()?)?;
+        }
+        Ok(())
+    }
+
     fn sync_all(&self) -> io::Result<()> {
         Ok(self.file.sync_all()?)
     }

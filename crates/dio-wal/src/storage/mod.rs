@@ -108,7 +108,15 @@ pub trait SegmentFile: Send + Sync {
     /// The storage's. What was written may be lost, whatever later syncs answer.
     fn sync(&self) -> io::Result<()>;
 
-    /// The same with size and all metadata, however writes become durable otherwise.
+    /// Makes durable what was written before, by whomever, and sees to it that what is read afterwards is what the disk holds.
+    /// Where an earlier sync failed, the page cache holds pages that it takes for written and that are not, and the next sync
+    /// comes out well.
+    ///
+    /// # Errors
+    /// As [`SegmentFile::sync`].
+    fn settle(&self) -> io::Result<()>;
+
+    /// As [`SegmentFile::sync`], with size and all metadata, however writes become durable otherwise.
     ///
     /// # Errors
     /// As [`SegmentFile::sync`].

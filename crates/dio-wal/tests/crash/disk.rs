@@ -34,6 +34,11 @@ pub(crate) enum Event {
     Synced {
         file: usize,
     },
+    /// The disk holds this, and reads will show it.
+    Settled {
+        file: usize,
+        bytes: Arc<[u8]>,
+    },
     /// What is volatile may be lost now, whatever later syncs answer.
     SyncFailed {
         file: usize,
@@ -64,9 +69,22 @@ pub(crate) struct Faults {
     pub(crate) lies: bool,
 }
 
+/// A file while the power is on.
+#[derive(Clone, Default)]
+struct Live {
+    /// What reads show.
+    shown: Vec<u8>,
+    /// What the last sync that came out well has made durable.
+    synced: Vec<u8>,
+    /// Writes since.
+    volatile: Vec<(usize, Arc<[u8]>)>,
+    /// After a failed sync: what the disk holds, whatever reads show.
+    truth: Option<Vec<u8>>,
+}
+
 struct World {
     events: Vec<Event>,
-    files: Vec<Vec<u8>>,
+    files: Vec<Live>,
     names: BTreeMap<String, usize>,
     random: Rng,
     faults: Faults,
@@ -91,11 +109,32 @@ pub(crate) struct Image {
     pub(crate) names: BTreeMap<String, usize>,
 }
 
+impl Live {
+    fn new(bytes: Vec<u8>) -> Live {
+        Live { shown: bytes.clone(), synced: bytes, ..Live::default() }
+    }
+
+    /// A sync failed: of what was volatile some has reached the disk.
+    fn lose(&mut self, random: &mut Rng) {
+        let mut truth = self.synced.clone();
+        truth.resize(self.shown.len(), 0);
+        for (offset, bytes) in self.volatile.drain(..) {
+            for (at, sector) in bytes.chunks(SECTOR).enumerate() {
+                if random.bool(0.5) {
+                    let at = offset + at * SECTOR;
+                    truth[at..at + sector.len()].copy_from_slice(sector);
+                }
+            }
+        }
+        self.truth = Some(truth);
+    }
+}
+
 impl Disk {
     pub(crate) fn new(image: Image, method: Method, block: u64, untorn: bool, seed: u64) -> Disk {
         let world = World {
             events: Vec::new(),
-            files: image.files,
+            files: image.files.into_iter().map(Live::new).collect(),
             names: image.names,
             random: Rng::new(seed),
             faults: Faults::default(),
@@ -121,7 +160,7 @@ impl Disk {
     /// What is there while the power is on.
     pub(crate) fn live(&self) -> Image {
         let world = self.lock();
-        Image { files: world.files.clone(), names: world.names.clone() }
+        Image { files: world.files.iter().map(|file| file.shown.clone()).collect(), names: world.names.clone() }
     }
 
     /// The storage for one opening.
@@ -171,7 +210,7 @@ impl Storage for Directory {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let mut world = self.disk.lock();
-        world.files.push(Vec::new());
+        world.files.push(Live::default());
         let file = world.files.len() - 1;
         world.names.insert(name.to_owned(), file);
         world.events.push(Event::Named { name: name.to_owned(), file });
@@ -222,11 +261,18 @@ impl File {
         let number = world.syncs;
         world.syncs += 1;
         if world.faults.sync == Some(number) {
+            let mut random = Rng::new(world.random.next_u64());
+            world.files[self.number].lose(&mut random);
             world.events.push(Event::SyncFailed { file: self.number });
             return Err(io::Error::from_raw_os_error(5));
         }
         if !world.faults.lies {
             world.events.push(Event::Synced { file: self.number });
+            let file = &mut world.files[self.number];
+            if file.truth.is_none() {
+                file.synced = file.shown.clone();
+            }
+            file.volatile.clear();
         }
         Ok(())
     }
@@ -241,8 +287,13 @@ impl File {
         let fails = world.faults.write == Some(number);
         let bytes = if fails && !whole { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
         let (file, offset) = (self.number, offset as usize);
-        assert!(offset + bytes.len() <= world.files[file].len(), "a write behind the end of the segment");
-        world.files[file][offset..offset + bytes.len()].copy_from_slice(bytes);
+        let live = &mut world.files[file];
+        assert!(offset + bytes.len() <= live.shown.len(), "a write behind the end of the segment");
+        live.shown[offset..offset + bytes.len()].copy_from_slice(bytes);
+        live.volatile.push((offset, bytes.into()));
+        if let Some(truth) = &mut live.truth {
+            truth[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
         let write = world.events.len();
         world.events.push(Event::Write { file, offset, bytes: bytes.into(), whole });
         if fails {
@@ -265,19 +316,19 @@ impl File {
 
 impl SegmentFile for File {
     fn size(&self) -> io::Result<u64> {
-        Ok(self.disk.lock().files[self.number].len() as u64)
+        Ok(self.disk.lock().files[self.number].shown.len() as u64)
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {
         let mut world = self.disk.lock();
-        world.files[self.number].resize(size as usize, 0);
+        world.files[self.number].shown.resize(size as usize, 0);
         world.events.push(Event::Size { file: self.number, size: size as usize });
         Ok(())
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let world = self.disk.lock();
-        let bytes = world.files[self.number].get(offset as usize..).unwrap_or(&[]);
+        let bytes = world.files[self.number].shown.get(offset as usize..).unwrap_or(&[]);
         let count = bytes.len().min(out.len());
         out[..count].copy_from_slice(&bytes[..count]);
         Ok(count)
@@ -301,6 +352,16 @@ impl SegmentFile for File {
             Method::OpenSync | Method::OpenDatasync => Ok(()),
             _ => self.sync_file(),
         }
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.sync_file()?;
+        let mut world = self.disk.lock();
+        if let Some(truth) = world.files[self.number].truth.take() {
+            world.events.push(Event::Settled { file: self.number, bytes: truth.as_slice().into() });
+            world.files[self.number] = Live::new(truth);
+        }
+        Ok(())
     }
 
     fn sync_all(&self) -> io::Result<()> {

@@ -16,8 +16,18 @@ enum Change {
         bytes: Arc<[u8]>,
         from: usize,
         len: usize,
+        whole: bool,
     },
     Size(usize),
+}
+
+/// What becomes of something volatile when the power fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Kept,
+    Lost,
+    /// The disk was writing there: a sector holds neither the old bytes nor the new. What is never torn is kept.
+    Shorn,
 }
 
 #[derive(Clone)]
@@ -49,8 +59,14 @@ impl Cut {
             Event::Write { file, offset, bytes, whole } => {
                 let len = if *whole { bytes.len() } else { SECTOR };
                 for from in (0..bytes.len()).step_by(len) {
-                    let change =
-                        Change::Sector { write: number, offset: offset + from, bytes: Arc::clone(bytes), from, len };
+                    let change = Change::Sector {
+                        write: number,
+                        offset: offset + from,
+                        bytes: Arc::clone(bytes),
+                        from,
+                        len,
+                        whole: *whole,
+                    };
                     self.pend(*file, change);
                 }
             }
@@ -64,6 +80,10 @@ impl Cut {
             Event::Synced { file } => {
                 self.files[*file].iter_mut().for_each(|pending| pending.must |= !pending.doubtful);
                 self.settle(*file);
+            }
+            Event::Settled { file, bytes } => {
+                self.files[*file].clear();
+                self.durable.files[*file] = bytes.to_vec();
             }
             Event::SyncFailed { file } => {
                 self.files[*file].iter_mut().for_each(|pending| pending.doubtful |= !pending.must);
@@ -103,24 +123,31 @@ impl Cut {
 
     /// The image when of the undecided things those are kept that `keep` says, in order.
     pub(crate) fn image(&self, mut keep: impl FnMut(usize) -> bool) -> Image {
+        self.image_with(|number| if keep(number) { Fate::Kept } else { Fate::Lost })
+    }
+
+    /// The image when each of the undecided things has its fate.
+    pub(crate) fn image_with(&self, mut fate: impl FnMut(usize) -> Fate) -> Image {
         let mut image = self.durable.clone();
         let mut number = 0;
         let mut decide = |must: bool| {
             if must {
-                return true;
+                return Fate::Kept;
             }
             number += 1;
-            keep(number - 1)
+            fate(number - 1)
         };
         for (file, pendings) in self.files.iter().enumerate() {
             for pending in pendings {
-                if decide(pending.must) {
-                    change(&mut image.files[file], &pending.change);
+                match decide(pending.must) {
+                    Fate::Kept => change(&mut image.files[file], &pending.change),
+                    Fate::Lost => {}
+                    Fate::Shorn => shear(&mut image.files[file], &pending.change),
                 }
             }
         }
         for event in &self.names {
-            if decide(false) {
+            if decide(false) == Fate::Kept {
                 name(&mut image, event);
             }
         }
@@ -135,6 +162,9 @@ impl Cut {
             for set in 0..1usize << count {
                 visit(self.image(|number| set >> number & 1 == 1));
             }
+            if count > 0 {
+                visit(self.image_with(|_| Fate::Shorn));
+            }
             return;
         }
         visit(self.image(|_| false));
@@ -146,6 +176,10 @@ impl Cut {
                 1 => visit(self.image(|number| number >= at)),
                 2 => visit(self.image(|number| number != at)),
                 3 => visit(self.image(|number| number == at)),
+                4 => {
+                    let fates = [Fate::Kept, Fate::Lost, Fate::Shorn];
+                    visit(self.image_with(|_| *random.pick(&fates)));
+                }
                 _ => {
                     let chance = *random.pick(&[0.1, 0.5, 0.9]);
                     visit(self.image(|_| random.bool(chance)));
@@ -164,6 +198,17 @@ fn change(bytes: &mut Vec<u8>, change: &Change) {
                 sector.copy_from_slice(&from_bytes[*from..*from + len]);
             }
         }
+    }
+}
+
+fn shear(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Sector { offset, whole: false, .. } => {
+            if let Some(sector) = bytes.get_mut(*offset..*offset + SECTOR) {
+                sector.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at as u8).wrapping_mul(31) | 1);
+            }
+        }
+        other => self::change(bytes, other),
     }
 }
 
