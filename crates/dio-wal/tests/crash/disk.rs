@@ -69,6 +69,14 @@ pub(crate) struct Faults {
     pub(crate) lies: bool,
 }
 
+#[derive(Clone)]
+struct Since {
+    offset: usize,
+    bytes: Arc<[u8]>,
+    durable: bool,
+    whole: bool,
+}
+
 /// A file while the power is on.
 #[derive(Clone, Default)]
 struct Live {
@@ -76,8 +84,8 @@ struct Live {
     shown: Vec<u8>,
     /// What the last sync that came out well has made durable.
     synced: Vec<u8>,
-    /// Writes since.
-    volatile: Vec<(usize, Arc<[u8]>)>,
+    /// Writes since, durable by themselves or not.
+    since: Vec<Since>,
     /// After a failed sync: what the disk holds, whatever reads show.
     truth: Option<Vec<u8>>,
 }
@@ -118,11 +126,11 @@ impl Live {
     fn lose(&mut self, random: &mut Rng) {
         let mut truth = self.synced.clone();
         truth.resize(self.shown.len(), 0);
-        for (offset, bytes) in self.volatile.drain(..) {
-            for (at, sector) in bytes.chunks(SECTOR).enumerate() {
-                if random.bool(0.5) {
+        for Since { offset, bytes, durable, whole } in self.since.drain(..) {
+            for (at, piece) in bytes.chunks(if whole { bytes.len() } else { SECTOR }).enumerate() {
+                if durable || random.bool(0.5) {
                     let at = offset + at * SECTOR;
-                    truth[at..at + sector.len()].copy_from_slice(sector);
+                    truth[at..at + piece.len()].copy_from_slice(piece);
                 }
             }
         }
@@ -272,7 +280,7 @@ impl File {
             if file.truth.is_none() {
                 file.synced = file.shown.clone();
             }
-            file.volatile.clear();
+            file.since.clear();
         }
         Ok(())
     }
@@ -290,7 +298,7 @@ impl File {
         let live = &mut world.files[file];
         assert!(offset + bytes.len() <= live.shown.len(), "a write behind the end of the segment");
         live.shown[offset..offset + bytes.len()].copy_from_slice(bytes);
-        live.volatile.push((offset, bytes.into()));
+        live.since.push(Since { offset, bytes: bytes.into(), durable: false, whole });
         if let Some(truth) = &mut live.truth {
             truth[offset..offset + bytes.len()].copy_from_slice(bytes);
         }
@@ -309,6 +317,9 @@ impl File {
         }
         if !world.faults.lies {
             world.events.push(Event::WriteDurable { file, write });
+            if let Some(since) = world.files[file].since.last_mut() {
+                since.durable = true;
+            }
         }
         Ok(Written::Durable)
     }
