@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dio_test::{Rng, Seed};
 use dio_wal::storage::Directory;
-use dio_wal::{Log, Lsn, Method, Options, Reader, WalError};
+use dio_wal::{Log, Lsn, Method, Options, Reader, TornWrites, WalError};
 
 fn small(method: Method, direct: bool) -> Options {
     let mut options = Options::new();
@@ -240,4 +240,28 @@ fn damage_is_not_taken_for_the_end() {
 fn file_with(path: &Path, offset: u64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
     std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+/// Where the file system writes blocks whole or not at all, small commits share them.
+#[test]
+fn blocks_are_gone_on_with_where_writes_are_not_torn() {
+    for fs in dio_test::file_systems() {
+        let dir = fs.dir();
+        let mut options = small(Method::RwfDsync, true);
+        let log = Log::open(dir.path(), options.torn_writes(TornWrites::Untorn)).unwrap();
+        if log.torn_writes() != TornWrites::Untorn {
+            dio_test::skip!("{}: no untorn writes", fs.name);
+            continue;
+        }
+        let mut reader = log.reader(Lsn(0)).unwrap();
+        for number in 0..200u8 {
+            let lsn = log.append(&[number; 80]).unwrap();
+            log.commit(lsn).unwrap();
+            assert_eq!(reader.next().unwrap().unwrap().data, [number; 80]);
+        }
+        let blocks = log.end().0.div_ceil(log.layout().block());
+        assert!(blocks * log.layout().block() < 200 * 200, "{}: {blocks} blocks", fs.name);
+        drop(log);
+        assert_eq!(read_all(dir.path(), true).len(), 200);
+    }
 }

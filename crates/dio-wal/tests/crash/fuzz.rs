@@ -8,10 +8,8 @@ use dio_wal::format::{RECORD_HEADER, RecordHeader, SEGMENT_HEADER, segment_name}
 use dio_wal::{Identity, Log, Lsn, Reader, WalError, salvage};
 
 use crate::disk::Image;
-use crate::history::{Setting, read};
+use crate::history::{Found, Setting, read};
 use crate::{Told, closed_log};
-
-type Found = Vec<(u64, Vec<u8>)>;
 
 /// Reads an image in every way there is.
 fn read_every_way(setting: &Setting, image: &Image) -> Found {

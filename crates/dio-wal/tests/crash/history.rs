@@ -217,8 +217,11 @@ impl History {
     }
 }
 
+/// Records with their places.
+pub(crate) type Found = Vec<(u64, Vec<u8>)>;
+
 /// All records of a log from its start on, and the start.
-pub(crate) fn read(log: &Log) -> Result<(u64, Vec<(u64, Vec<u8>)>), WalError> {
+pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
     let start = log.start();
     let mut reader = log.reader(start)?;
     let mut found = Vec::new();

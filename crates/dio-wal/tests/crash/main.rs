@@ -15,7 +15,7 @@ use dio_test::{Rng, Seed};
 use dio_wal::{Log, TornWrites, WalError};
 
 use disk::{Event, Faults, Image};
-use history::{History, Promise, Setting, random_faults, read};
+use history::{Found, History, Promise, Setting, random_faults, read};
 use power::Cut;
 
 const HISTORIES: u64 = 240;
@@ -314,7 +314,7 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
 }
 
 /// A log that was closed, with its records; the same operations for every `identity`.
-fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Vec<(u64, Vec<u8>)>)) {
+fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Found)) {
     let disk = setting.disk(Image::default(), identity);
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
     for _ in 0..25 {
