@@ -36,6 +36,8 @@
 //! **A flush begins a new block.** What is flushed together, a *group*, begins with a mark at the start of a block. The
 //! rest of the group's last block is zero; the next group begins behind it. So a block is never written twice with
 //! different contents while the log grows through it, and no torn write can harm what an earlier commit made durable.
+//! Where single blocks can be written untorn, a group may go on in the last one without a mark, and that block alone is
+//! written again, with more records in place of zeros; a reader sees no difference.
 //!
 //! **Reading** goes from record to record: at each place the LSN must be the place itself and the second field the
 //! checksum of the record before. Where that fails, the start of the next block is tried for a mark that continues

@@ -194,7 +194,7 @@ impl Log {
     }
 
     /// Calls `callback` when the record at `lsn`, and all before it, are durable, or when it is known that they will not be.
-    /// It runs in a thread of the log or of one who commits: it should be short, and must not commit.
+    /// It runs in a thread of the log or of one who commits: it should be short, and must neither commit nor drop the log.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].

@@ -9,7 +9,7 @@ use dio::block::{Mem, scope};
 use dio::drive::run_here;
 use dio::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
 use dio::geometry::Geometry;
-use dio::{File, Mode, Need, OpenOptions, SyncMethod};
+use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -199,7 +199,7 @@ impl SegmentFile for Segment {
 
     fn settle(&self) -> io::Result<()> {
         self.file.sync_all()?;
-        if !self.file.mode().wants_direct()
+        if self.file.read_class().0 != Class::Direct
             && let Some(fd) = self.file.descriptor()
         {
             dio::residency::evict(fd, 0..self.file.size()?)?;
@@ -240,7 +240,7 @@ struct Own {
 
 impl Own {
     fn open(path: &Path, file: &File, method: Method) -> io::Result<Own> {
-        let direct = file.mode().wants_direct() && file.write_class().0 == dio::Class::Direct;
+        let direct = file.mode().wants_direct() && file.write_class().0 == Class::Direct;
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         flags.set(OFlags::DIRECT, direct);
         flags.set(OFlags::SYNC, method == Method::OpenSync);
