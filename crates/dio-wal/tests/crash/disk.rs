@@ -67,6 +67,8 @@ pub(crate) struct Faults {
     pub(crate) write: Option<u64>,
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,
+    /// Writes take their time, each another, so that they overtake each other.
+    pub(crate) slow: bool,
 }
 
 #[derive(Clone)]
@@ -290,6 +292,12 @@ impl File {
         assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
         assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
         let mut world = self.disk.lock();
+        if world.faults.slow {
+            let time = std::time::Duration::from_micros(world.random.range(0..200));
+            drop(world);
+            std::thread::sleep(time);
+            world = self.disk.lock();
+        }
         let number = world.writes;
         world.writes += 1;
         let fails = world.faults.write == Some(number);

@@ -369,6 +369,7 @@ fn power_cuts_under_many_threads() {
         let mut random = seed.stream(1000 + number);
         let setting = Setting { untorn: number % 2 == 1, ..Setting::number(number, &mut random) };
         let disk = setting.disk(Image::default(), random.next_u64());
+        disk.set_faults(Faults { slow: true, ..Faults::default() });
         let mut options = setting.options();
         options.write_behind(2).ahead(true);
         let log = Log::open_on(disk.storage(), &options).unwrap();
