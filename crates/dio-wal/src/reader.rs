@@ -121,9 +121,21 @@ impl Reader {
     /// behind it.
     ///
     /// # Errors
-    /// [`WalError::Damaged`]: it is not. Beside a writer look twice: meanwhile the log may have grown there.
+    /// [`WalError::Damaged`]: it is not. [`WalError::Truncated`]: the reader was overtaken, and goes on only from a later place.
     pub fn check_end(&mut self) -> Result<(), WalError> {
-        let end = self.cursor.position();
-        check_end(&mut self.cursor, end)
+        let (end, chain) = (self.cursor.position(), self.cursor.chain());
+        let first = Listing::of(&*self.segments.storage)?.first_of_run().unwrap_or(0);
+        if self.segments.layout.locate(end).0 < first {
+            let start = Lsn(self.segments.layout.first(first));
+            return Err(WalError::Truncated { lsn: Lsn(end), start });
+        }
+        let outcome = check_end(&mut self.cursor, end);
+        if !matches!(outcome, Err(WalError::Damaged { .. })) {
+            return outcome;
+        }
+        // A writer may have gone on while the rest was looked at.
+        let goes_on = self.cursor.next()?.is_some();
+        self.cursor.seek(end, chain);
+        if goes_on { Ok(()) } else { outcome }
     }
 }

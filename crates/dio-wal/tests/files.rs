@@ -265,3 +265,35 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
         assert_eq!(read_all(dir.path(), true).len(), 200);
     }
 }
+
+/// A reader in another process that is overtaken by truncation is told so, and not that the log is damaged.
+#[test]
+fn a_reader_that_was_overtaken_is_told() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::Fdatasync, true)).unwrap();
+    let append = |number: u8| {
+        let lsn = log.append(&vec![number; 60_000]).unwrap();
+        log.commit(lsn).unwrap();
+        lsn
+    };
+    append(0);
+    let mut reader = Reader::open(dir.path(), false, Lsn(0)).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().data[0], 0);
+    assert!(reader.next().unwrap().is_none());
+    reader.check_end().unwrap();
+    append(1);
+    reader.check_end().unwrap();
+    for number in 2..40 {
+        let lsn = append(number);
+        log.truncate_before(lsn).unwrap();
+    }
+    // Records of the open segment may still be read.
+    let outcome = loop {
+        match reader.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => break reader.check_end(),
+            Err(error) => break Err(error),
+        }
+    };
+    assert!(matches!(outcome, Err(WalError::Truncated { .. })), "{outcome:?}");
+}
