@@ -83,6 +83,7 @@ fn run_and_kill(path: &Path, number: u64, next: u64, lines: usize) -> (u64, u64)
     let rest: Vec<String> = said.map_while(Result::ok).collect();
     let whole = rest.len().saturating_sub(1);
     rest.into_iter().take(whole).for_each(note);
+    assert!(durable > next, "the child has done nothing");
     (durable, start)
 }
 
