@@ -1,0 +1,76 @@
+//! A durable log for storage engines: direct I/O, every sync method, group commit, and a recovery that tells the end of the
+//! log from damage.
+//!
+//! ```no_run
+//! use dio_wal::{Log, Options};
+//! # fn main() -> Result<(), dio_wal::WalError> {
+//! let log = Log::open("wal", &Options::new())?;
+//! let lsn = log.append(b"a change")?;
+//! log.commit(lsn)?; // durable from here on
+//! let mut reader = log.reader(log.start())?;
+//! while let Some(record) = reader.next()? {
+//!     println!("{} {:?}", record.lsn, record.data);
+//! }
+//! log.close()
+//! # }
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `log` | the log: append, commit, truncate, close |
+//! | `group` | the protocol of commits, without I/O |
+//! | `tail` | the end of the log in memory: places, checksums, copying |
+//! | `writer`, `supply` | buffers on their way to segments; making and recycling segments |
+//! | [`reader`](Reader), `recovery`, [`salvage`](salvage()), `cursor` | reading, by one cursor |
+//! | [`format`](mod@format) | the bytes on the disk |
+//! | [`storage`] | the seam: a directory, or a simulated one |
+//!
+//! # Torn writes
+//!
+//! What a commit made durable must survive the power failing during the next one. A log that goes on in the block where it
+//! stopped writes that block again, and a disk may tear that write, or leave in a sector neither what it held nor what it was
+//! to hold. So, the first that applies:
+//!
+//! 1. The disk writes a block whole or not at all. `statx(2)` says so (`STATX_WRITE_ATOMIC`) and a write with `RWF_ATOMIC` is
+//!    tried when the log is opened. Then a block that is not full is gone on with, as long as a record fits into it.
+//! 2. Every flush begins a new block, and no write ever touches a block that holds what was acknowledged.
+//!
+//! The second costs no write and no time, only space: half a block for each flush on average. A single client that commits records
+//! of 100 bytes one by one spends a block on each; with 64 clients one flush takes some 8 KiB, and the waste is a few per
+//! cent with blocks of 512 bytes and a third with 4096. File systems that do the first in software (xfs on any disk) write
+//! elsewhere and record where, which is slower than a new block: [`TornWrites::Untorn`] asks for it all the same. Writing the old
+//! block to a second place first, or the tail to two places by turns, would cost what a new block does not.
+//!
+//! # Failures
+//!
+//! The first write or sync that fails ends the life of an opening: every later commit fails with [`WalError::Failed`], which says
+//! what is durable. Opening the log again reads what the disk holds, not what the page cache believes.
+
+mod cursor;
+mod error;
+pub mod format;
+mod group;
+mod log;
+mod options;
+mod reader;
+mod recovery;
+mod salvage;
+mod segments;
+pub mod storage;
+mod supply;
+mod tail;
+mod writer;
+
+/// What `group` waits with; tests put a model in its place.
+mod sync {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+}
+
+pub use error::{HeaderFault, WalError};
+pub use format::{Identity, Layout, Lsn};
+pub use log::Log;
+pub use options::{Options, TornWrites};
+pub use reader::{Reader, Record};
+pub use recovery::Recovery;
+pub use salvage::{Gap, Salvage, salvage};
+pub use storage::Method;

@@ -1,0 +1,128 @@
+//! How a log is opened.
+
+use std::time::Duration;
+
+use crate::storage::Method;
+
+/// What keeps a commit from harming, by a write that the power tears, what an earlier one made durable in the same block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TornWrites {
+    /// [`TornWrites::Untorn`] where the disk itself does it, else [`TornWrites::NewBlock`].
+    #[default]
+    Auto,
+    /// Every flush begins a new block.
+    NewBlock,
+    /// A block is gone on with where it stopped, by writes that are never torn (`RWF_ATOMIC`), where these are to be had; else
+    /// as [`TornWrites::NewBlock`]. It saves space where single small records are committed.
+    Untorn,
+}
+
+/// Options of a log. Sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) direct: bool,
+    pub(crate) method: Method,
+    pub(crate) block: Option<u32>,
+    pub(crate) segment: u64,
+    pub(crate) chunk: usize,
+    pub(crate) write_behind: usize,
+    pub(crate) delay: Duration,
+    pub(crate) zeros: bool,
+    pub(crate) ahead: bool,
+    pub(crate) spares: usize,
+    pub(crate) torn: TornWrites,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// Direct, `fdatasync`, segments of 64 MiB of written zeros, four large writes in flight, no delay.
+    pub fn new() -> Options {
+        Options {
+            direct: true,
+            method: Method::default(),
+            block: None,
+            segment: 64 << 20,
+            chunk: 1 << 20,
+            write_behind: 4,
+            delay: Duration::ZERO,
+            zeros: true,
+            ahead: true,
+            spares: 4,
+            torn: TornWrites::Auto,
+        }
+    }
+
+    /// Whether segments are written and read past the page cache, where the file system can.
+    pub fn direct(&mut self, yes: bool) -> &mut Self {
+        self.direct = yes;
+        self
+    }
+
+    /// How writes become durable.
+    pub fn method(&mut self, method: Method) -> &mut Self {
+        self.method = method;
+        self
+    }
+
+    /// Block size of a new log, a power of two of 512 to 65536; that of the file system when not said. A log that exists
+    /// keeps its own.
+    pub fn block(&mut self, bytes: u32) -> &mut Self {
+        self.block = Some(bytes);
+        self
+    }
+
+    /// Segment size of a new log, a multiple of the block. A log that exists keeps its own.
+    pub fn segment(&mut self, bytes: u64) -> &mut Self {
+        self.segment = bytes;
+        self
+    }
+
+    /// Largest write. Records gather in buffers of this size.
+    pub fn chunk(&mut self, bytes: usize) -> &mut Self {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Full buffers that are written in the background at a time, by as many threads; 0 writes them when memory or a
+    /// commit asks for it. The log has four buffers more than this.
+    pub fn write_behind(&mut self, buffers: usize) -> &mut Self {
+        self.write_behind = buffers;
+        self
+    }
+
+    /// How long a commit that leads waits for others to join it. Seldom of use: others join while a flush is under way.
+    pub fn delay(&mut self, delay: Duration) -> &mut Self {
+        self.delay = delay;
+        self
+    }
+
+    /// Whether new segments are filled with zeros before they are used, so that a commit writes into blocks that exist and
+    /// the file system has nothing to record for it. Otherwise they are only allocated.
+    pub fn zeros(&mut self, yes: bool) -> &mut Self {
+        self.zeros = yes;
+        self
+    }
+
+    /// Whether the next segment is made in the background while the present one is in use.
+    pub fn ahead(&mut self, yes: bool) -> &mut Self {
+        self.ahead = yes;
+        self
+    }
+
+    /// How many truncated segments are kept to become new ones, which saves filling those.
+    pub fn spares(&mut self, count: usize) -> &mut Self {
+        self.spares = count;
+        self
+    }
+
+    /// What torn writes are met with.
+    pub fn torn_writes(&mut self, torn: TornWrites) -> &mut Self {
+        self.torn = torn;
+        self
+    }
+}

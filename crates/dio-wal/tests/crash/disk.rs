@@ -1,0 +1,389 @@
+//! A simulated directory whose power can be cut: everything that happens to it is a list of events, of which any beginning
+//! can be looked at, with any part of what was not synced.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use dio_test::Rng;
+use dio_wal::Method;
+use dio_wal::storage::{Blocks, SegmentFile, Storage, Untorn, Written};
+
+/// What a disk writes whole or not at all, in bytes.
+pub(crate) const SECTOR: usize = 512;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Write {
+        file: usize,
+        offset: usize,
+        bytes: Arc<[u8]>,
+        /// It is never torn.
+        whole: bool,
+    },
+    /// The write with this number among the events is durable.
+    WriteDurable {
+        file: usize,
+        write: usize,
+    },
+    Size {
+        file: usize,
+        size: usize,
+    },
+    Synced {
+        file: usize,
+    },
+    /// The disk holds this, and reads will show it.
+    Settled {
+        file: usize,
+        bytes: Arc<[u8]>,
+    },
+    /// What is volatile may be lost now, whatever later syncs answer.
+    SyncFailed {
+        file: usize,
+    },
+    Named {
+        name: String,
+        file: usize,
+    },
+    Renamed {
+        from: String,
+        to: String,
+        file: usize,
+    },
+    Removed {
+        name: String,
+    },
+    NamesSynced,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The sync with this number fails.
+    pub(crate) sync: Option<u64>,
+    /// The write with this number fails half-way.
+    pub(crate) write: Option<u64>,
+    /// Syncs do nothing and answer well.
+    pub(crate) lies: bool,
+    /// Writes take their time, each another, so that they overtake each other.
+    pub(crate) slow: bool,
+}
+
+#[derive(Clone)]
+struct Since {
+    offset: usize,
+    bytes: Arc<[u8]>,
+    durable: bool,
+    whole: bool,
+}
+
+/// A file while the power is on.
+#[derive(Clone, Default)]
+struct Live {
+    /// What reads show.
+    shown: Vec<u8>,
+    /// What the last sync that came out well has made durable.
+    synced: Vec<u8>,
+    /// Writes since, durable by themselves or not.
+    since: Vec<Since>,
+    /// After a failed sync: what the disk holds, whatever reads show.
+    truth: Option<Vec<u8>>,
+}
+
+struct World {
+    events: Vec<Event>,
+    files: Vec<Live>,
+    names: BTreeMap<String, usize>,
+    random: Rng,
+    faults: Faults,
+    syncs: u64,
+    writes: u64,
+    locked: bool,
+}
+
+/// A disk with one directory.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    world: Arc<Mutex<World>>,
+    method: Method,
+    block: u64,
+    untorn: bool,
+}
+
+/// What a power cut left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Image {
+    pub(crate) files: Vec<Vec<u8>>,
+    pub(crate) names: BTreeMap<String, usize>,
+}
+
+impl Live {
+    fn new(bytes: Vec<u8>) -> Live {
+        Live { shown: bytes.clone(), synced: bytes, ..Live::default() }
+    }
+
+    /// A sync failed: of what was volatile some has reached the disk.
+    fn lose(&mut self, random: &mut Rng) {
+        let mut truth = self.synced.clone();
+        truth.resize(self.shown.len(), 0);
+        for Since { offset, bytes, durable, whole } in self.since.drain(..) {
+            for (at, piece) in bytes.chunks(if whole { bytes.len() } else { SECTOR }).enumerate() {
+                if durable || random.bool(0.5) {
+                    let at = offset + at * SECTOR;
+                    truth[at..at + piece.len()].copy_from_slice(piece);
+                }
+            }
+        }
+        self.truth = Some(truth);
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(image: Image, method: Method, block: u64, untorn: bool, seed: u64) -> Disk {
+        let world = World {
+            events: Vec::new(),
+            files: image.files.into_iter().map(Live::new).collect(),
+            names: image.names,
+            random: Rng::new(seed),
+            faults: Faults::default(),
+            syncs: 0,
+            writes: 0,
+            locked: false,
+        };
+        Disk { world: Arc::new(Mutex::new(world)), method, block, untorn }
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    pub(crate) fn happened(&self) -> usize {
+        self.lock().events.len()
+    }
+
+    /// What is there while the power is on.
+    pub(crate) fn live(&self) -> Image {
+        let world = self.lock();
+        Image { files: world.files.iter().map(|file| file.shown.clone()).collect(), names: world.names.clone() }
+    }
+
+    /// The storage for one opening.
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(Directory { disk: self.clone(), locked: Mutex::new(false) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+struct Directory {
+    disk: Disk,
+    locked: Mutex<bool>,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if *self.locked.lock().unwrap() {
+            self.disk.lock().locked = false;
+        }
+    }
+}
+
+struct File {
+    disk: Disk,
+    number: usize,
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Storage for Directory {
+    fn lock(&self) -> io::Result<bool> {
+        let mut world = self.disk.lock();
+        let free = !world.locked;
+        world.locked = true;
+        *self.locked.lock().unwrap() |= free;
+        Ok(free)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.disk.lock().names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
+        let mut world = self.disk.lock();
+        world.files.push(Live::default());
+        let file = world.files.len() - 1;
+        world.names.insert(name.to_owned(), file);
+        world.events.push(Event::Named { name: name.to_owned(), file });
+        Ok(Arc::new(File { disk: self.disk.clone(), number: file }))
+    }
+
+    fn open(&self, name: &str, _write: bool) -> io::Result<Arc<dyn SegmentFile>> {
+        let number = *self.disk.lock().names.get(name).ok_or_else(not_found)?;
+        Ok(Arc::new(File { disk: self.disk.clone(), number }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        let file = world.names.remove(from).ok_or_else(not_found)?;
+        world.names.insert(to.to_owned(), file);
+        world.events.push(Event::Renamed { from: from.to_owned(), to: to.to_owned(), file });
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        world.names.remove(name).ok_or_else(not_found)?;
+        world.events.push(Event::Removed { name: name.to_owned() });
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        if !world.faults.lies {
+            world.events.push(Event::NamesSynced);
+        }
+        Ok(())
+    }
+
+    fn random(&self, out: &mut [u8]) -> io::Result<()> {
+        self.disk.lock().random.fill(out);
+        Ok(())
+    }
+
+    fn blocks(&self, _name: &str) -> io::Result<Blocks> {
+        Ok(Blocks { least: self.disk.block, best: self.disk.block })
+    }
+}
+
+impl File {
+    fn sync_file(&self) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        let number = world.syncs;
+        world.syncs += 1;
+        if world.faults.sync == Some(number) {
+            let mut random = Rng::new(world.random.next_u64());
+            world.files[self.number].lose(&mut random);
+            world.events.push(Event::SyncFailed { file: self.number });
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        if !world.faults.lies {
+            world.events.push(Event::Synced { file: self.number });
+            let file = &mut world.files[self.number];
+            if file.truth.is_none() {
+                file.synced = file.shown.clone();
+            }
+            file.since.clear();
+        }
+        Ok(())
+    }
+
+    fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Written> {
+        let block = self.disk.block as usize;
+        assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
+        assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
+        let mut world = self.disk.lock();
+        if world.faults.slow {
+            let time = std::time::Duration::from_micros(world.random.range(0..200));
+            drop(world);
+            std::thread::sleep(time);
+            world = self.disk.lock();
+        }
+        let number = world.writes;
+        world.writes += 1;
+        let fails = world.faults.write == Some(number);
+        let bytes = if fails && !whole { &blocks[..blocks.len() / block / 2 * block] } else { blocks };
+        let (file, offset) = (self.number, offset as usize);
+        let live = &mut world.files[file];
+        assert!(offset + bytes.len() <= live.shown.len(), "a write behind the end of the segment");
+        live.shown[offset..offset + bytes.len()].copy_from_slice(bytes);
+        live.since.push(Since { offset, bytes: bytes.into(), durable: false, whole });
+        if let Some(truth) = &mut live.truth {
+            truth[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+        let write = world.events.len();
+        world.events.push(Event::Write { file, offset, bytes: bytes.into(), whole });
+        if fails {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        let through = match self.disk.method {
+            Method::Fsync | Method::Fdatasync => false,
+            Method::OpenSync | Method::OpenDatasync => true,
+            Method::RwfDsync => commit,
+        };
+        if !through {
+            return Ok(Written::Volatile);
+        }
+        if !world.faults.lies {
+            world.events.push(Event::WriteDurable { file, write });
+            if let Some(since) = world.files[file].since.last_mut() {
+                since.durable = true;
+            }
+        }
+        Ok(Written::Durable)
+    }
+}
+
+impl SegmentFile for File {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.disk.lock().files[self.number].shown.len() as u64)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        let mut world = self.disk.lock();
+        world.files[self.number].shown.resize(size as usize, 0);
+        world.events.push(Event::Size { file: self.number, size: size as usize });
+        Ok(())
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let world = self.disk.lock();
+        let bytes = world.files[self.number].shown.get(offset as usize..).unwrap_or(&[]);
+        let count = bytes.len().min(out.len());
+        out[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+        self.write(blocks, offset, commit, false)
+    }
+
+    fn untorn(&self, _block: u64) -> Untorn {
+        if self.disk.untorn { Untorn::Hardware } else { Untorn::No }
+    }
+
+    fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
+        assert_eq!(block.len() as u64, self.disk.block);
+        self.write(block, offset, commit, true)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self.disk.method {
+            Method::OpenSync | Method::OpenDatasync => Ok(()),
+            _ => self.sync_file(),
+        }
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        self.sync_file()?;
+        let mut world = self.disk.lock();
+        if let Some(truth) = world.files[self.number].truth.take() {
+            world.events.push(Event::Settled { file: self.number, bytes: truth.as_slice().into() });
+            world.files[self.number] = Live::new(truth);
+        }
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_file()
+    }
+}

@@ -1,0 +1,299 @@
+//! The log on real files: what was appended is read, and found again, under every method, direct and cached.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dio_test::{Rng, Seed};
+use dio_wal::storage::Directory;
+use dio_wal::{Log, Lsn, Method, Options, Reader, TornWrites, WalError};
+
+fn small(method: Method, direct: bool) -> Options {
+    let mut options = Options::new();
+    options.method(method).direct(direct).segment(256 << 10).chunk(32 << 10).write_behind(2);
+    options
+}
+
+fn read_all(path: &Path, direct: bool) -> Vec<(Lsn, Vec<u8>)> {
+    let mut reader = Reader::open(path, direct, Lsn(0)).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        records.push((record.lsn, record.data.to_vec()));
+    }
+    reader.check_end().unwrap();
+    records
+}
+
+fn random_record(rng: &mut Rng) -> Vec<u8> {
+    let longest = *rng.pick(&[1, 100, 5000, 100_000, 600_000]);
+    let length = rng.range_usize(0..longest);
+    rng.bytes(length)
+}
+
+#[test]
+fn what_was_appended_is_there_under_every_method() {
+    let seed = Seed::new();
+    for fs in dio_test::file_systems() {
+        for (method, direct) in Method::ALL.into_iter().flat_map(|method| [(method, true), (method, false)]) {
+            let dir = fs.dir();
+            let mut rng = seed.rng();
+            let mut records = Vec::new();
+            for opening in 0..3 {
+                let log = Log::open(dir.path(), &small(method, direct)).unwrap();
+                assert_eq!(log.recovery().records, records.len() as u64, "{method:?} {direct} opening {opening}");
+                for number in 0..40 {
+                    let record = random_record(&mut rng);
+                    let lsn = log.append(&record).unwrap();
+                    records.push((lsn, record));
+                    if number % 7 == 0 {
+                        log.commit(lsn).unwrap();
+                        assert!(log.flushed() > lsn);
+                    }
+                }
+                let mut reader = log.reader(Lsn(0)).unwrap();
+                let mut seen = 0;
+                while let Some(record) = reader.next().unwrap() {
+                    assert_eq!((record.lsn, record.data), (records[seen].0, &records[seen].1[..]));
+                    seen += 1;
+                }
+                assert!(seen >= records.len() - 7);
+                log.close().unwrap();
+            }
+            assert_eq!(read_all(dir.path(), direct), records, "{}: {method:?} {direct}", fs.name);
+        }
+    }
+}
+
+#[test]
+fn the_longest_record_spans_many_segments() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::Fdatasync, true).segment(1 << 20).clone()).unwrap();
+    let longest = Seed::fixed(5).rng().bytes(64 << 20);
+    let empty = log.append(b"").unwrap();
+    let lsn = log.append(&longest).unwrap();
+    assert!(matches!(log.append(&vec![0; (64 << 20) + 1]), Err(WalError::TooLong(_))));
+    log.commit(lsn).unwrap();
+    drop(log);
+    let records = read_all(dir.path(), true);
+    assert_eq!(records[0], (empty, Vec::new()));
+    assert!(records[1] == (lsn, longest));
+    assert_eq!(records.len(), 2);
+}
+
+#[test]
+fn direct_segments_leave_no_pages_behind() {
+    for fs in dio_test::file_systems() {
+        let dir = fs.dir();
+        let log = Log::open(dir.path(), &small(Method::Fdatasync, true)).unwrap();
+        for _ in 0..20 {
+            let lsn = log.append(&[7; 40_000]).unwrap();
+            log.commit(lsn).unwrap();
+        }
+        let mut reader = log.reader(Lsn(0)).unwrap();
+        while reader.next().unwrap().is_some() {}
+        log.close().unwrap();
+        let probe = dio::File::open(dir.path().join("0000000000000000.wal")).unwrap();
+        if probe.read_class().0 != dio::Class::Direct || fs.name == "btrfs" {
+            dio_test::skip!("{}: no direct I/O", fs.name);
+            continue;
+        }
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let resident: u64 = names.map(|path| dio_test::resident_pages(&path)).sum();
+        assert_eq!(resident, 0, "{}", fs.name);
+    }
+}
+
+#[test]
+fn truncated_segments_are_used_again() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), small(Method::Fdatasync, true).spares(2)).unwrap();
+    let mut kept = Vec::new();
+    for round in 0..60u8 {
+        let lsn = log.append(&vec![round; 50_000]).unwrap();
+        log.commit(lsn).unwrap();
+        kept.push((lsn, vec![round; 50_000]));
+        if kept.len() > 6 {
+            log.truncate_before(kept[3].0).unwrap();
+            kept.drain(..3);
+            assert_eq!(log.start(), kept[0].0);
+            assert!(matches!(log.reader(Lsn(0)), Err(WalError::Truncated { .. })));
+        }
+        let segments = std::fs::read_dir(dir.path()).unwrap().count();
+        assert!(segments <= 7, "{segments} files for some 350 kB in segments of 256 KiB");
+    }
+    log.close().unwrap();
+    let log = Log::open(dir.path(), &small(Method::Fdatasync, true)).unwrap();
+    assert!(log.recovery().records >= kept.len() as u64);
+    let mut reader = log.reader(log.start()).unwrap();
+    for (lsn, data) in &kept {
+        let record = reader.next().unwrap().unwrap();
+        assert_eq!((record.lsn, record.data), (*lsn, &data[..]));
+    }
+    assert!(reader.next().unwrap().is_none());
+}
+
+#[test]
+fn many_threads_commit_together() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Arc::new(Log::open(dir.path(), small(Method::Fdatasync, true).block(512)).unwrap());
+    let threads: Vec<_> = (0..16u64)
+        .map(|thread| {
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for number in 0..50u64 {
+                    let lsn = log.append_vectored(&[&thread.to_le_bytes(), b"-", &number.to_le_bytes()]).unwrap();
+                    log.commit(lsn).unwrap();
+                    assert!(log.flushed() > lsn);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    Arc::into_inner(log).unwrap().close().unwrap();
+    let mut next = [0u64; 16];
+    for (_, record) in read_all(dir.path(), true) {
+        let thread = u64::from_le_bytes(record[..8].try_into().unwrap()) as usize;
+        assert_eq!(record[9..], next[thread].to_le_bytes(), "of one thread in its order");
+        next[thread] += 1;
+    }
+    assert_eq!(next, [50; 16]);
+}
+
+#[test]
+fn commits_may_be_told_later() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::OpenDatasync, true)).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut last = Lsn(0);
+    for number in 0..100 {
+        let tell = tell.clone();
+        last = log.append(&[number; 300]).unwrap();
+        log.commit_later(last, move |outcome| tell.send((number, outcome)).unwrap()).unwrap();
+    }
+    let mut numbers: Vec<u8> =
+        (0..100).map(|_| told.recv().unwrap()).map(|(n, outcome)| (outcome.unwrap(), n).1).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..100).collect::<Vec<u8>>());
+    assert!(log.flushed() > last);
+    assert!(matches!(log.commit(Lsn(1 << 40)), Err(WalError::NotAppended { .. })));
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::Fsync, true)).unwrap();
+    assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::InUse)));
+    drop(log);
+    Log::open(dir.path(), &Options::new()).unwrap();
+}
+
+/// Damage in what was durable is an error that names the place, and what is sound around it can be taken out.
+#[test]
+fn damage_is_not_taken_for_the_end() {
+    use std::os::unix::fs::FileExt;
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::Fdatasync, true)).unwrap();
+    let lsns: Vec<Lsn> = (0..20u8)
+        .map(|number| {
+            let lsn = log.append(&vec![number; 30_000]).unwrap();
+            log.commit(lsn).unwrap();
+            lsn
+        })
+        .collect();
+    let (segment, offset) = log.layout().locate(lsns[9].0 + 20_000);
+    log.close().unwrap();
+    let path = dir.path().join(dio_wal::format::segment_name(segment));
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(b"damage", offset).unwrap();
+    drop(file);
+
+    let Err(WalError::Damaged { segment: named, offset: at, lsn, .. }) = Log::open(dir.path(), &Options::new()) else {
+        panic!("not noticed");
+    };
+    let (place, place_offset) = (dio_wal::format::segment_name(segment), offset - 20_000);
+    assert_eq!((named, lsn), (place, lsns[9]));
+    assert_eq!(at, place_offset);
+
+    let mut numbers = Vec::new();
+    let storage = Arc::new(Directory::open(dir.path(), false, Method::Fdatasync).unwrap());
+    let found = dio_wal::salvage::<WalError>(storage.clone(), |record| {
+        numbers.push(record.data[0]);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(numbers, (0..20).filter(|number| *number != 9).collect::<Vec<u8>>());
+    assert_eq!(found.gaps.len(), 1);
+
+    // The last commit too, since the log was closed.
+    file_with(&path, offset, &[9; 6]);
+    let (segment, offset) = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout().locate(lsns[19].0 + 40);
+    file_with(&dir.path().join(dio_wal::format::segment_name(segment)), offset, b"damage");
+    assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. }) if lsn == lsns[19]));
+
+    // A segment that is gone is named.
+    std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
+    let Err(WalError::Missing { segment }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
+    assert_eq!(segment, dio_wal::format::segment_name(1));
+    let found = dio_wal::salvage::<WalError>(storage, |_| Ok(())).unwrap();
+    assert!(found.records > 5 && found.records < 20, "{found:?}");
+}
+
+fn file_with(path: &Path, offset: u64, bytes: &[u8]) {
+    use std::os::unix::fs::FileExt;
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, offset).unwrap();
+}
+
+/// Where the file system writes blocks whole or not at all, small commits share them.
+#[test]
+fn blocks_are_gone_on_with_where_writes_are_not_torn() {
+    for fs in dio_test::file_systems() {
+        let dir = fs.dir();
+        let mut options = small(Method::RwfDsync, true);
+        let log = Log::open(dir.path(), options.torn_writes(TornWrites::Untorn)).unwrap();
+        if log.torn_writes() != TornWrites::Untorn {
+            dio_test::skip!("{}: no untorn writes", fs.name);
+            continue;
+        }
+        let mut reader = log.reader(Lsn(0)).unwrap();
+        for number in 0..200u8 {
+            let lsn = log.append(&[number; 80]).unwrap();
+            log.commit(lsn).unwrap();
+            assert_eq!(reader.next().unwrap().unwrap().data, [number; 80]);
+        }
+        let blocks = log.end().0.div_ceil(log.layout().block());
+        assert!(blocks * log.layout().block() < 200 * 200, "{}: {blocks} blocks", fs.name);
+        drop(log);
+        assert_eq!(read_all(dir.path(), true).len(), 200);
+    }
+}
+
+/// A reader in another process that is overtaken by truncation is told so, and not that the log is damaged.
+#[test]
+fn a_reader_that_was_overtaken_is_told() {
+    let dir = dio_test::file_systems()[0].dir();
+    let log = Log::open(dir.path(), &small(Method::Fdatasync, true)).unwrap();
+    let append = |number: u8| {
+        let lsn = log.append(&vec![number; 60_000]).unwrap();
+        log.commit(lsn).unwrap();
+        lsn
+    };
+    append(0);
+    let mut reader = Reader::open(dir.path(), false, Lsn(0)).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().data[0], 0);
+    assert!(reader.next().unwrap().is_none());
+    reader.check_end().unwrap();
+    append(1);
+    reader.check_end().unwrap();
+    for number in 2..40 {
+        let lsn = append(number);
+        log.truncate_before(lsn).unwrap();
+    }
+    // Records of the open segment may still be read.
+    let outcome = loop {
+        match reader.next() {
+            Ok(Some(_)) => {}
+            Ok(None) => break reader.check_end(),
+            Err(error) => break Err(error),
+        }
+    };
+    assert!(matches!(outcome, Err(WalError::Truncated { .. })), "{outcome:?}");
+}
