@@ -128,7 +128,10 @@ impl Channel {
             Err(errno) => (-to_wire(errno), &[][..]),
         };
         if let Some(outbox) = &self.outbox {
-            return outbox.put(error, unique, parts);
+            if !outbox.put(error, unique, parts) {
+                self.faults.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            return;
         }
         match self.send(error, unique, parts) {
             // The one who asked has gone, or the mount.

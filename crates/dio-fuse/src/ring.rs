@@ -3,6 +3,7 @@
 //! Answering a request and waiting for the next is one system call, and a program and the thread that serves it take turns on
 //! one processor instead of waking each other across two. The device goes on to bring interrupts and what is forgotten.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,8 @@ use std::thread::{self, JoinHandle};
 
 use dio::block::{BLOCK_ALIGN, Block, Pool};
 use dio::sys::fuse_ring::{Arrived, FuseRing};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -29,31 +32,35 @@ const HEAD: usize = size_of::<InHeader>() + 128;
 /// Threads of each queue, at least: requests of one processor may have to wait for the disk together.
 const LEAST_THREADS: usize = 8;
 
-/// Whether this process can make rings, without which [`FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) must not be
-/// agreed on.
-pub fn rings_are_possible() -> bool {
-    FuseRing::is_possible() && queues().is_ok()
+/// Threads of all queues, at most, if that leaves one for each.
+const MOST_THREADS: usize = 1024;
+
+/// Whether this process can make the rings for about `threads` threads, without which
+/// [`FUSE_OVER_IO_URING`](crate::InitFlags::FUSE_OVER_IO_URING) must not be agreed on: the kernel would wait for them.
+pub fn rings_are_possible(threads: usize) -> bool {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // Each ring is a descriptor; at least as many are left to files.
+    let fit = |shape: Shape| shape.threads() as u64 <= descriptors / 2;
+    FuseRing::is_possible() && Shape::new(threads).is_ok_and(fit)
 }
 
-/// Queues of every connection: one for each processor that there can be (`num_possible_cpus`).
-///
-/// # Errors
-/// What reading that answers.
-fn queues() -> io::Result<u16> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    last_of(&list).map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// The last number of a list such as `0-3,8` (cpuset(7), "List format").
-fn last_of(list: &str) -> Option<u16> {
-    list.trim().rsplit([',', '-']).next()?.parse().ok()
+/// The processors of a list such as `0-3,8` (cpuset(7), "List format").
+fn processors(list: &str) -> Option<BTreeSet<u16>> {
+    let mut found = BTreeSet::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        found.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
+    }
+    Some(found)
 }
 
 /// The answer to the one request that a thread has in hand: put there by whoever answers, taken by the thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     letter: Mutex<Letter>,
     put: Condvar,
+    /// Bytes that an answer may have.
+    room: usize,
 }
 
 #[derive(Debug, Default)]
@@ -69,13 +76,18 @@ struct Letter {
 }
 
 impl Outbox {
-    /// Answers with `parts`, or with the negative number of an error.
-    ///
-    /// # Panics
-    /// If the answer is larger than the kernel agreed to.
-    pub(crate) fn put(&self, error: i32, unique: u64, parts: &[&[u8]]) {
+    fn new(room: usize) -> Outbox {
+        Outbox { letter: Mutex::default(), put: Condvar::new(), room }
+    }
+
+    /// Answers with `parts`, or with the negative number of an error. False if there is no room for it: the answer is `EIO`
+    /// then, as there must be one.
+    pub(crate) fn put(&self, error: i32, unique: u64, parts: &[&[u8]]) -> bool {
         let letter = &mut *self.letter();
-        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let length = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let fits = length(parts) <= self.room;
+        let (error, parts) = if fits { (error, parts) } else { (-Errno::IO.raw_os_error(), &[][..]) };
+        let length = length(parts);
         letter.bytes.clear();
         if let Some(block) = &mut letter.block {
             let mut at = START;
@@ -92,6 +104,7 @@ impl Outbox {
         if letter.awaited {
             self.put.notify_one();
         }
+        fits
     }
 
     fn lend(&self, block: Block) {
@@ -120,12 +133,10 @@ impl Outbox {
     }
 }
 
-/// How many threads there are, and for how many queues.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    queues: u16,
-    each: usize,
-}
+/// How many threads each queue has. There is a queue for each processor that there can be (`num_possible_cpus`), and none may
+/// be without a thread, though from a processor that is not there nothing comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shape(Vec<usize>);
 
 impl Shape {
     /// For about `threads` threads.
@@ -133,16 +144,28 @@ impl Shape {
     /// # Errors
     /// If the processors cannot be told.
     pub(crate) fn new(threads: usize) -> io::Result<Shape> {
-        let queues = queues()?;
-        Ok(Shape { queues, each: threads.div_ceil(queues.into()).max(LEAST_THREADS) })
+        let list = |name: &str| {
+            let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}"))?;
+            processors(&text).filter(|found| !found.is_empty()).ok_or(io::Error::from(io::ErrorKind::InvalidData))
+        };
+        Ok(Shape::of(&list("possible")?, &list("online")?, threads))
     }
 
-    pub(crate) fn threads(self) -> usize {
-        usize::from(self.queues) * self.each
+    fn of(possible: &BTreeSet<u16>, online: &BTreeSet<u16>, threads: usize) -> Shape {
+        let queues = possible.last().map_or(0, |last| last + 1);
+        let here = online.len().max(1);
+        let most = (MOST_THREADS.saturating_sub(queues.into()) / here).max(1);
+        let each = threads.div_ceil(here).max(LEAST_THREADS).min(most);
+        Shape((0..queues).map(|queue| if online.contains(&queue) { each } else { 1 }).collect())
     }
 
-    fn queue_of(self, thread: usize) -> u16 {
-        (thread / self.each) as u16
+    pub(crate) fn threads(&self) -> usize {
+        self.0.iter().sum()
+    }
+
+    /// The queue of each thread, and how many others it has there.
+    fn places(&self) -> impl Iterator<Item = (u16, usize)> {
+        self.0.iter().enumerate().flat_map(|(queue, count)| std::iter::repeat_n((queue as u16, *count), *count))
     }
 }
 
@@ -152,26 +175,26 @@ impl Shape {
 /// # Errors
 /// What starting threads, `mmap(2)`, `io_uring_setup(2)` and the kernel's part of FUSE answer.
 pub(crate) fn start<F: Filesystem>(
-    shape: Shape,
+    shape: &Shape,
     device: &Arc<OwnedFd>,
     max_payload: u32,
     desk: impl Fn(usize, Arc<Outbox>) -> Desk<F>,
 ) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let busy: Vec<_> = (0..shape.queues).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let busy: Vec<_> = shape.0.iter().map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let room = (max_payload as usize).max(LEAST);
     let (tell, told) = mpsc::channel();
     let mut threads = Vec::with_capacity(shape.threads());
-    for number in 0..shape.threads() {
-        let queue = shape.queue_of(number);
-        let outbox = Arc::<Outbox>::default();
+    for (number, (queue, count)) in shape.places().enumerate() {
+        let outbox = Arc::new(Outbox::new(room));
         let worker = Worker {
             desk: desk(number, Arc::clone(&outbox)),
             outbox,
             busy: Arc::clone(&busy[usize::from(queue)]),
-            threads: shape.each,
+            threads: count,
         };
         let (tell, device) = (tell.clone(), Arc::clone(device));
         let serve = move || {
-            let begun = begin(device, queue, max_payload);
+            let begun = begin(device, queue, room);
             let (ring, told) = begun.map_or_else(|error| (None, Err(error)), |ring| (ring, Ok(())));
             // If nobody listens, another thread could not begin.
             let _ = tell.send(told);
@@ -187,12 +210,12 @@ pub(crate) fn start<F: Filesystem>(
 
 /// Makes a ring for the calling thread, which goes to the processor of that queue, and registers it; `None` if the mount is
 /// gone, as it may be before the last thread has begun.
-fn begin(device: Arc<OwnedFd>, queue: u16, max_payload: u32) -> io::Result<Option<FuseRing>> {
+fn begin(device: Arc<OwnedFd>, queue: u16, room: usize) -> io::Result<Option<FuseRing>> {
     let mut here = CpuSet::new();
     here.set(queue.into());
     // Of a processor that is not there, or that this process may not use, nothing comes.
     let _ = sched_setaffinity(None, &here);
-    let payload: Range<usize> = START..START + (max_payload as usize).max(LEAST);
+    let payload: Range<usize> = START..START + room;
     let mut block = Pool::new(payload.end, 1)?.try_take().expect("the only block of a new pool is free");
     // From now on all of it can be looked at.
     let _ = block.bytes_mut();
@@ -207,7 +230,7 @@ struct Worker<F: Filesystem> {
     outbox: Arc<Outbox>,
     /// Threads of the queue that handle a request.
     busy: Arc<AtomicUsize>,
-    /// All of them.
+    /// All that it has.
     threads: usize,
 }
 
@@ -258,20 +281,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_counted_to_the_last_possible_processor() {
-        assert_eq!(last_of("0-1\n"), Some(1));
-        assert_eq!(last_of("0"), Some(0));
-        assert_eq!(last_of("0-3,8-11"), Some(11));
-        assert_eq!(last_of(""), None);
-        assert!(usize::from(queues().unwrap()) >= thread::available_parallelism().unwrap().get());
+    fn lists_of_processors_are_read() {
+        let read = |text| processors(text).map(|found| found.into_iter().collect::<Vec<_>>());
+        assert_eq!(read("0-1\n"), Some(vec![0, 1]));
+        assert_eq!(read("0"), Some(vec![0]));
+        assert_eq!(read("0-2,8,10-11"), Some(vec![0, 1, 2, 8, 10, 11]));
+        assert_eq!(read(""), None);
+        assert!(Shape::new(1).unwrap().0.len() >= thread::available_parallelism().unwrap().get());
     }
 
     #[test]
-    fn every_queue_has_enough_threads() {
-        let shape = Shape { queues: 3, each: 8 };
-        assert_eq!(shape.threads(), 24);
-        assert_eq!([0, 7, 8, 23].map(|thread| shape.queue_of(thread)), [0, 0, 1, 2]);
-        assert!(Shape::new(1).unwrap().threads() >= LEAST_THREADS);
+    fn every_queue_has_a_thread_and_those_of_processors_that_are_there_have_more() {
+        let shape = |possible: std::ops::Range<u16>, online: std::ops::Range<u16>, threads| {
+            Shape::of(&possible.collect(), &online.collect(), threads)
+        };
+        assert_eq!(shape(0..4, 0..2, 16), Shape(vec![8, 8, 1, 1]));
+        assert_eq!(shape(0..2, 0..2, 64), Shape(vec![32, 32]));
+        assert_eq!(shape(0..2, 0..2, 3).places().map(|(queue, _)| queue).filter(|queue| *queue == 1).count(), 8);
+        let large = shape(0..512, 0..256, 64);
+        assert!(large.threads() <= MOST_THREADS && large.0.iter().all(|count| *count > 0), "{}", large.threads());
+        assert_eq!(shape(0..2000, 0..2000, 64).threads(), 2000);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let outbox = Outbox::new(4);
+        outbox.lend(block());
+        assert!(!outbox.put(0, 7, &[b"12345"]));
+        let (header, length, _) = outbox.take(None);
+        assert_eq!((header.len, header.error, header.unique, length), (16, -5, 7, 0));
     }
 
     fn block() -> Block {
@@ -282,7 +320,7 @@ mod tests {
 
     #[test]
     fn an_answer_goes_into_what_was_lent() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(LEAST);
         outbox.lend(block());
         outbox.put(0, 7, &[b"one", b"", b"two"]);
         let (header, length, block) = outbox.take(None);
@@ -292,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_answer_waits_while_the_request_is_read() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(LEAST);
         outbox.put(-5, 8, &[]);
         let (header, length, kept) = outbox.take(Some(block()));
         assert_eq!((header.len, header.error, header.unique, length), (16, -5, 8, 0));
@@ -304,7 +342,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_thread_is_waited_for() {
-        let outbox = Outbox::default();
+        let outbox = Outbox::new(LEAST);
         for unique in 0..1000 {
             outbox.lend(block());
             let header = thread::scope(|scope| {

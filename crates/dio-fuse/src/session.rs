@@ -73,7 +73,7 @@ impl<F: Filesystem> Session<F> {
         let faults = Arc::clone(&self.channel.faults);
         let rings = self.agreed.over_io_uring.then(|| Shape::new(self.config.threads)).transpose()?;
         let count = if rings.is_some() { DEVICE_THREADS } else { self.config.threads.max(1) };
-        let interrupts = Arc::new(Interrupts::new(count + rings.map_or(0, Shape::threads)));
+        let interrupts = Arc::new(Interrupts::new(count + rings.as_ref().map_or(0, Shape::threads)));
         let workers = self.workers(count, &interrupts)?;
         // None begins before all are there.
         let gate = Arc::new(RwLock::new(false));
@@ -89,7 +89,7 @@ impl<F: Filesystem> Session<F> {
         }
         *open = true;
         drop(open);
-        if let Some(shape) = rings {
+        if let Some(shape) = &rings {
             let device = self.channel.device();
             threads.extend(ring::start(shape, device, self.agreed.max_payload, |number, outbox| {
                 let channel = Channel::into_outbox(Arc::clone(device), Arc::clone(&faults), outbox);

@@ -94,6 +94,7 @@ impl Rooms {
             live: self.live.clone(),
             remember: options.remember,
             rings: options.way(),
+            threads: options.threads,
             passthrough: self.privileged,
         }
     }

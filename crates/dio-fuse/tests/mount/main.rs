@@ -103,7 +103,7 @@ impl Drop for Mounted {
 fn can_have_rings() -> bool {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     let _ = fs::write(switch, "1");
-    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y") && dio_fuse::rings_are_possible()
+    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "Y") && dio_fuse::rings_are_possible(3)
 }
 
 fn open(path: &Path, flags: OFlags) -> File {

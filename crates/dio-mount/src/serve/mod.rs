@@ -43,6 +43,8 @@ pub(crate) struct Mount {
     pub(crate) remember: Duration,
     /// By what way requests come.
     pub(crate) rings: Rings,
+    /// How many threads are asked for.
+    pub(crate) threads: usize,
     /// Whether the kernel may read, write and map files of the source by itself.
     pub(crate) passthrough: bool,
 }
@@ -174,7 +176,7 @@ impl Filesystem for Mount {
         if let Err(most) = config.set_max_readahead(LARGEST) {
             let _ = config.set_max_readahead(most);
         }
-        let by_rings = rings::agree(self.rings, config)?;
+        let by_rings = rings::agree(self.rings, self.threads, config)?;
         self.stats.describe("requests", if by_rings { "io_uring" } else { "device" });
         Ok(())
     }

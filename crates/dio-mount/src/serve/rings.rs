@@ -17,16 +17,16 @@ pub(crate) fn switch_on() {
     }
 }
 
-/// Asks the kernel for it, if it offers it and rings can be made; tells whether that is agreed on.
+/// Asks the kernel for it, if it offers it and rings for about `threads` threads can be made; tells whether that is agreed on.
 ///
 /// # Errors
 /// Why it cannot be, where it must be.
-pub(crate) fn agree(rings: Rings, config: &mut KernelConfig) -> io::Result<bool> {
+pub(crate) fn agree(rings: Rings, threads: usize, config: &mut KernelConfig) -> io::Result<bool> {
     if rings == Rings::Never {
         return Ok(false);
     }
-    let why = if !rings_are_possible() {
-        "this process can make no ring: see the sysctl kernel.io_uring_disabled"
+    let why = if !rings_are_possible(threads) {
+        "this process cannot make as many rings as it needs: see the sysctl kernel.io_uring_disabled and 'ulimit -n'"
     } else if config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_err() {
         "the kernel does not offer FUSE over io_uring (Linux 6.14), or it is switched off: \
          'echo 1 > /sys/module/fuse/parameters/enable_uring' as root turns it on"
