@@ -11,7 +11,7 @@ use rustix::io::{Errno, read, retry_on_intr, writev};
 use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, OutHeader, WriteIn};
-use crate::ring::Outbox;
+use crate::outbox::Outbox;
 
 /// Bytes before the payload of a write.
 const HEAD: usize = size_of::<InHeader>() + size_of::<WriteIn>();

@@ -20,6 +20,7 @@ mod flags;
 mod interrupts;
 mod notify;
 mod operation;
+mod outbox;
 mod passthrough;
 mod reply;
 mod request;
