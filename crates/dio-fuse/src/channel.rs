@@ -51,6 +51,10 @@ impl Faults {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn was_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn was_malformed(&self) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
     }
@@ -129,7 +133,7 @@ impl Channel {
         };
         if let Some(outbox) = &self.outbox {
             if !outbox.put(error, unique, parts) {
-                self.faults.refused.fetch_add(1, Ordering::Relaxed);
+                self.faults.was_refused();
             }
             return;
         }
@@ -137,7 +141,7 @@ impl Channel {
             // The one who asked has gone, or the mount.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(_) => {
-                self.faults.refused.fetch_add(1, Ordering::Relaxed);
+                self.faults.was_refused();
             }
         }
     }

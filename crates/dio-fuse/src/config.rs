@@ -139,9 +139,7 @@ impl KernelConfig {
 
     /// The answer to the kernel.
     pub(crate) fn answer(&self) -> InitOut {
-        let page = rustix::param::page_size() as u32;
         let flags = self.requested.bits();
-        let pages = self.max_write.max(self.max_readahead).div_ceil(page);
         InitOut {
             major: abi::MAJOR,
             minor: self.version.1.min(abi::MINOR),
@@ -151,18 +149,24 @@ impl KernelConfig {
             congestion_threshold: self.congestion_threshold(),
             max_write: self.max_write,
             time_gran: 1,
-            max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
+            max_pages: u16::try_from(self.pages()).unwrap_or(u16::MAX),
             flags2: (flags >> 32) as u32,
             max_stack_depth: self.max_stack_depth,
             ..InitOut::default()
         }
     }
 
+    /// Pages of the largest request or answer.
+    fn pages(&self) -> u32 {
+        self.max_write.max(self.max_readahead).div_ceil(rustix::param::page_size() as u32).min(u16::MAX.into())
+    }
+
     /// What the threads that serve must know of it.
     pub(crate) fn agreed(&self) -> Agreed {
         Agreed {
             max_write: self.max_write,
-            max_payload: self.max_write.max(self.max_readahead),
+            // `max_payload_sz` of `fuse_uring_create` (fs/fuse/dev_uring.c).
+            max_payload: self.max_write.max(self.pages() * rustix::param::page_size() as u32),
             setxattr_ext: self.requested.contains(InitFlags::FUSE_SETXATTR_EXT),
             over_io_uring: self.requested.contains(InitFlags::FUSE_OVER_IO_URING),
         }
@@ -245,6 +249,9 @@ mod tests {
         let page = rustix::param::page_size();
         assert_eq!((answer.max_write, usize::from(answer.max_pages)), (256 << 10, (256 << 10) / page));
         assert_eq!((answer.max_background, answer.congestion_threshold), (64, 64));
+        config.set_max_write(200_000).unwrap();
+        assert_eq!(config.agreed().max_payload as usize, usize::from(config.answer().max_pages) * page);
+        assert!(config.agreed().max_payload >= 200_000);
     }
 
     #[test]

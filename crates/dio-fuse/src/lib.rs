@@ -43,7 +43,7 @@ pub use reply::{
     ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 pub use request::Request;
-pub use ring::rings_are_possible;
+pub use ring::{leave_processor, rings_are_possible};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Config, Session};
 pub use types::{

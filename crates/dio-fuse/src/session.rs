@@ -31,7 +31,8 @@ const DEVICE_THREADS: usize = 2;
 pub struct Config {
     /// Threads, each of which handles one request at a time; at least one. While all of them wait, nothing comes in, interrupts
     /// neither: there should be more than requests that may wait for each other or for a user. With rings there are eight for
-    /// each processor at least, and interrupts come in all the time.
+    /// each processor at least, and interrupts come in all the time, but the kernel makes none of a signal that comes while
+    /// the request has not been taken.
     pub threads: usize,
     /// Each thread reads from a descriptor of its own (`FUSE_DEV_IOC_CLONE`, fuse(4)), for which this process must be able to
     /// open `/dev/fuse`.
@@ -68,7 +69,8 @@ impl<F: Filesystem> Session<F> {
     /// Begins to serve, with threads of its own.
     ///
     /// # Errors
-    /// What cloning the device, `mmap(2)` and starting threads answer. Nothing is served then.
+    /// What cloning the device, `mmap(2)` and starting threads answer. The mount is to be taken down then, which ends what
+    /// threads there are.
     pub fn spawn(self) -> io::Result<BackgroundSession> {
         let faults = Arc::clone(&self.channel.faults);
         let rings = self.agreed.over_io_uring.then(|| Shape::new(self.config.threads)).transpose()?;

@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dio_fuse::leave_processor;
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Most threads for transfers. Each runs one at a time, so this is also how many the background has in flight.
@@ -62,7 +64,10 @@ impl Crew {
         let waiting = state.urgent.len() + state.jobs.len();
         if state.idle <= waiting && state.threads < self.shared.most {
             let shared = Arc::clone(&self.shared);
-            match thread::Builder::new().name("dio-background".into()).spawn(move || shared.work()) {
+            match thread::Builder::new().name("dio-background".into()).spawn(move || {
+                leave_processor();
+                shared.work();
+            }) {
                 Ok(handle) => {
                     state.threads += 1;
                     state.handles.retain(|handle| !handle.is_finished());

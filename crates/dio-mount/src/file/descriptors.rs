@@ -61,7 +61,8 @@ pub(super) struct Descriptors {
     writable: bool,
     about: About,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
-    /// A file was given up after an error; what it had in the page cache may be lost with it.
+    /// A file was given up after an error, or there was none: what was written into the page cache may be lost, and no file that
+    /// is opened now would tell.
     given_up: AtomicBool,
 }
 
@@ -150,6 +151,8 @@ impl Descriptors {
         if !self.readable || !is_new || slots.iter().any(|slot| slot.is_some()) {
             return None;
         }
+        // A sync asks this descriptor too: one that it opens itself would not hear of an error that others were told before.
+        self.given_up.store(true, Ordering::Release);
         let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE);
         if let Err(Errno::OPNOTSUPP | Errno::INVAL) = written {
             return None;
@@ -183,8 +186,8 @@ impl Descriptors {
         error.errno()
     }
 
-    /// Writes back what a file had in the page cache that was given up since this was last asked. The program was told of
-    /// the write that failed, not of one before that had been answered well.
+    /// Writes back what is in the page cache of a file that was given up since this was last asked, or that had not been
+    /// opened. The program was told of the write that failed, not of one before that had been answered well.
     ///
     /// # Errors
     /// That of writing it, then or since.

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
@@ -66,6 +67,10 @@ pub struct FuseRing {
     headers: Box<Headers>,
     /// `Some` for just that time.
     block: Option<Block>,
+    /// Where the memory begins that the kernel was told of.
+    start: usize,
+    /// By which the kernel knows the request that has come.
+    commit_id: u64,
     /// The result of a completion that was met while nobody waited for it.
     met: Option<i32>,
 }
@@ -76,6 +81,9 @@ impl std::fmt::Debug for FuseRing {
     }
 }
 
+/// A ring that is there, no more.
+pub struct Trial(#[expect(dead_code, reason = "it is there")] IoUring<squeue::Entry128>);
+
 /// A request that has come.
 #[derive(Debug)]
 pub struct Arrived {
@@ -83,8 +91,6 @@ pub struct Arrived {
     pub block: Block,
     /// Bytes of payload.
     pub payload: usize,
-    /// By which the kernel knows the request.
-    pub commit_id: u64,
 }
 
 impl FuseRing {
@@ -97,12 +103,25 @@ impl FuseRing {
         let ring = build()?;
         // Saves looking the ring up at each system call; a refusal costs just that.
         let _ = ring.submitter().register_ring_fd();
-        Ok(FuseRing { ring, device, queue, payload, headers: Box::default(), block: None, met: None })
+        Ok(FuseRing {
+            ring,
+            device,
+            queue,
+            payload,
+            headers: Box::default(),
+            block: None,
+            start: 0,
+            commit_id: 0,
+            met: None,
+        })
     }
 
-    /// Whether such rings can be made, without which none must be agreed on.
-    pub fn is_possible() -> bool {
-        build().is_ok()
+    /// A ring that is used for nothing, to see whether one can be made.
+    ///
+    /// # Errors
+    /// As [`FuseRing::new`].
+    pub fn trial() -> io::Result<Trial> {
+        build().map(Trial)
     }
 
     /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue has a place. False if the
@@ -116,6 +135,7 @@ impl FuseRing {
     /// If there is a block already, or the payload does not lie in this one.
     pub fn register(&mut self, mut block: Block) -> io::Result<bool> {
         assert!(self.block.is_none(), "a place is registered once");
+        self.start = block.bytes_mut().as_ptr().addr();
         let payload = &mut block.bytes_mut()[self.payload.clone()];
         let headers = (&raw mut *self.headers).cast();
         let vector = [
@@ -148,17 +168,14 @@ impl FuseRing {
             if let Some(result) = self.met.take().or_else(|| self.completed()) {
                 break result;
             }
-            match self.ring.submit_and_wait(1) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
+            passing(self.ring.submit_and_wait(1).map(drop))?;
         };
         let block = self.block.take().expect("asserted above");
         match -result {
             ..=0 => {
                 let InOut { commit_id, payload_size, .. } = self.headers.ring;
-                let payload = (payload_size as usize).min(self.payload.len());
-                Ok(Some(Arrived { block, payload, commit_id }))
+                self.commit_id = commit_id;
+                Ok(Some(Arrived { block, payload: (payload_size as usize).min(self.payload.len()) }))
             }
             number => over(number).map(|()| None),
         }
@@ -174,16 +191,18 @@ impl FuseRing {
     }
 
     /// Answers the request that has come with `header` (a `fuse_out_header`) and the first `payload` bytes of the payload in
-    /// its block, and asks for the next. Both happen with [`FuseRing::wait`], in one system call.
+    /// its block, which is lent again, and asks for the next. Both happen with [`FuseRing::wait`], in one system call.
     ///
     /// # Panics
-    /// If there is nothing to answer, or the payload is longer than agreed on.
-    pub fn answer(&mut self, arrived: Arrived, header: &[u8; 16], payload: usize) {
+    /// If there is nothing to answer, the payload is longer than agreed on, or the block is another one.
+    pub fn answer(&mut self, block: Block, header: &[u8; 16], payload: usize) {
         assert!(self.block.is_none() && payload <= self.payload.len());
+        // The kernel goes on to use the memory that it was told of.
+        assert!(block.filled().as_ptr().addr() == self.start, "the block that was lent");
         self.headers.header[..header.len()].copy_from_slice(header);
-        self.headers.ring = InOut { commit_id: arrived.commit_id, payload_size: payload as u32, ..InOut::default() };
-        let entry = self.entry(COMMIT_AND_FETCH, arrived.commit_id).build();
-        self.push(&entry, arrived.block);
+        self.headers.ring = InOut { commit_id: self.commit_id, payload_size: payload as u32, ..InOut::default() };
+        let entry = self.entry(COMMIT_AND_FETCH, self.commit_id).build();
+        self.push(&entry, block);
     }
 
     /// Sends the answer, and tells whether the next request has come with that.
@@ -214,10 +233,7 @@ impl FuseRing {
     fn look(&mut self) -> io::Result<()> {
         let queued = self.ring.submission().len() as u32;
         // SAFETY: there is no argument; what is queued is sound, see `push`.
-        match unsafe { self.ring.submitter().enter::<()>(queued, 0, GETEVENTS, None) } {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
+        passing(unsafe { self.ring.submitter().enter::<()>(queued, 0, GETEVENTS, None) }.map(drop))?;
         self.met = self.met.or_else(|| self.completed());
         Ok(())
     }
@@ -234,6 +250,18 @@ impl Drop for FuseRing {
             std::mem::forget(block);
             std::mem::forget(std::mem::take(&mut self.headers));
         }
+    }
+}
+
+/// What `io_uring_enter(2)` answered, but for what passes: the caller asks again.
+fn passing(answer: io::Result<()>) -> io::Result<()> {
+    match answer {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM)) => {
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(())
+        }
+        other => other,
     }
 }
 
@@ -258,7 +286,7 @@ mod tests {
 
     #[test]
     fn other_descriptors_are_refused() {
-        if !FuseRing::is_possible() {
+        if FuseRing::trial().is_err() {
             eprintln!("skipped: no io_uring here");
             return;
         }

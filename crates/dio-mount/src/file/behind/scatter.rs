@@ -16,6 +16,7 @@ use dio::File;
 use dio::block::{Block, Pool};
 use dio::file::FileError;
 use dio::queue::{Completion, Queue};
+use dio_fuse::leave_processor;
 use rustix::io::Errno;
 
 use super::super::memory::Memory;
@@ -270,6 +271,7 @@ impl Writer {
         let Ok(pool) = Pool::new(PIECE, PIECES) else { return false };
         let (post, io, blocks) = (Arc::clone(&self.post), target.file.io().clone(), pool.clone());
         let work = move || {
+            leave_processor();
             if catch_unwind(AssertUnwindSafe(|| post.work(Queue::over(&io, blocks, DEPTH)))).is_err() {
                 post.give_up();
             }
