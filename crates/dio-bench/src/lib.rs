@@ -9,6 +9,7 @@ pub mod environment;
 mod error;
 pub mod histogram;
 pub mod increments;
+pub mod locks;
 pub mod measure;
 pub mod pipeline;
 pub mod random;

@@ -2,6 +2,7 @@
 
 mod copy;
 mod increments;
+mod locks;
 mod pipeline;
 mod random;
 mod streams;
@@ -18,7 +19,7 @@ use serde::Serialize;
 
 use crate::stop::Stop;
 
-/// Measure reading and copying, direct and through the page cache
+/// Measure reading, copying and waiting for locks, direct and through the page cache
 ///
 /// Each measurement names the machine it was made on. Files of random data are made for it and removed again.
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Workload {
     Increments(increments::IncrementsArgs),
+    Locks(locks::LocksArgs),
     Copy(copy::CopyArgs),
     Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
@@ -60,11 +62,12 @@ pub fn run(args: BenchArgs) -> ExitCode {
     // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
     let stop = Stop::on_signals();
     let work = move || match args.workload {
-        Workload::Increments(args) => increments::run(args),
-        Workload::Copy(args) => copy::run(args),
-        Workload::Pipeline(args) => pipeline::run(args),
-        Workload::Random(args) => random::run(args),
-        Workload::Streams(args) => streams::run(args),
+        Workload::Increments(args) => increments::run(args).map(well),
+        Workload::Locks(args) => locks::run(args),
+        Workload::Copy(args) => copy::run(args).map(well),
+        Workload::Pipeline(args) => pipeline::run(args).map(well),
+        Workload::Random(args) => random::run(args).map(well),
+        Workload::Streams(args) => streams::run(args).map(well),
     };
     let work = match std::thread::Builder::new().name("bench".into()).spawn(work) {
         Ok(work) => work,
@@ -83,16 +86,21 @@ pub fn run(args: BenchArgs) -> ExitCode {
     }
     let text = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     match text {
-        Ok(text) => {
+        Ok((text, status)) => {
             // A reader that went away is no failure of the measurement.
             let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
+            ExitCode::from(status)
         }
         Err(error) => {
             eprintln!("dio: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// A measurement that is not to end otherwise.
+fn well(text: String) -> (String, u8) {
+    (text, 0)
 }
 
 /// A report as JSON on request, else as a table.
