@@ -124,6 +124,9 @@ _dio() {
             dio__subcmd__bench,increments)
                 cmd="dio__subcmd__bench__subcmd__increments"
                 ;;
+            dio__subcmd__bench,locks)
+                cmd="dio__subcmd__bench__subcmd__locks"
+                ;;
             dio__subcmd__bench,pipeline)
                 cmd="dio__subcmd__bench__subcmd__pipeline"
                 ;;
@@ -141,6 +144,9 @@ _dio() {
                 ;;
             dio__subcmd__bench__subcmd__help,increments)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__increments"
+                ;;
+            dio__subcmd__bench__subcmd__help,locks)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__locks"
                 ;;
             dio__subcmd__bench__subcmd__help,pipeline)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__pipeline"
@@ -255,6 +261,9 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__bench,increments)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__increments"
+                ;;
+            dio__subcmd__help__subcmd__bench,locks)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__locks"
                 ;;
             dio__subcmd__help__subcmd__bench,pipeline)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__pipeline"
@@ -374,7 +383,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench)
-            opts="-h -V --help --version increments copy pipeline random streams help"
+            opts="-h -V --help --version increments locks copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -434,7 +443,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help)
-            opts="increments copy pipeline random streams help"
+            opts="increments locks copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -476,6 +485,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help__subcmd__increments)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__locks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -560,6 +583,36 @@ _dio() {
                     ;;
                 --cold)
                     COMPREPLY=($(compgen -W "system file" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__locks)
+            opts="-o -h -V --mount --kernel --system --json --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "auto tracepoint wait-channels" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1072,7 +1125,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench)
-            opts="increments copy pipeline random streams"
+            opts="increments locks copy pipeline random streams"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1100,6 +1153,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench__subcmd__increments)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__locks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

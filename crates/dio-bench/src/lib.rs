@@ -11,11 +11,13 @@ pub mod histogram;
 pub mod increments;
 pub mod locks;
 pub mod measure;
+pub mod oltp;
 pub mod pipeline;
 pub mod random;
 pub mod stats;
 pub mod streams;
 pub mod table;
+pub mod undo;
 pub mod units;
 
 pub use error::BenchError;

@@ -3,6 +3,7 @@
 mod copy;
 mod increments;
 mod locks;
+mod oltp;
 mod pipeline;
 mod random;
 mod streams;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
-use dio_bench::{commands, data};
+use dio_bench::{commands, data, undo};
 use serde::Serialize;
 
 use crate::stop::Stop;
@@ -33,6 +34,7 @@ pub struct BenchArgs {
 enum Workload {
     Increments(increments::IncrementsArgs),
     Locks(locks::LocksArgs),
+    Oltp(oltp::OltpArgs),
     Copy(copy::CopyArgs),
     Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
@@ -64,6 +66,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
     let work = move || match args.workload {
         Workload::Increments(args) => increments::run(args).map(well),
         Workload::Locks(args) => locks::run(args),
+        Workload::Oltp(args) => oltp::run(args).map(well),
         Workload::Copy(args) => copy::run(args).map(well),
         Workload::Pipeline(args) => pipeline::run(args).map(well),
         Workload::Random(args) => random::run(args).map(well),
@@ -80,6 +83,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
         std::thread::sleep(Duration::from_millis(20));
         if stop.asked() {
             commands::kill_all();
+            undo::undo_all();
             data::remove_all();
             stop.die_if_asked();
         }
