@@ -90,7 +90,7 @@ fn the_commands_status_and_output_are_kept() {
     let output = locks(&["--kernel", "wait-channels"], "echo said; exit 7").output().unwrap();
     assert_eq!(output.status.code(), Some(7));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("ended with status 7") && text.contains("Library:"), "{text}");
+    assert!(text.contains("ended with status 7") && text.contains("Library, told by"), "{text}");
     assert!(!text.contains("said\n"), "{text}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "said\n");
     let directory = tempfile::tempdir().unwrap();
@@ -98,6 +98,17 @@ fn the_commands_status_and_output_are_kept() {
     let output = locks(&["--kernel", "wait-channels", "-o", path.to_str().unwrap()], "echo said").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "said\n");
     assert!(std::fs::read_to_string(&path).unwrap().contains("Kernel, of the command"));
+}
+
+#[test]
+fn programs_of_dio_tell_of_their_own_locks() {
+    let program = env!("CARGO_BIN_EXE_dio");
+    let shell = format!("{program} sum /proc/self/exe; {program} sum /proc/self/exe; exec true");
+    let report = json(&locks(&["--json", "--kernel", "wait-channels"], &shell).output().unwrap());
+    assert_eq!(report["library"]["processes"], 2, "{report:#}");
+    assert_eq!(report["library"]["rows"], Value::Array(Vec::new()), "one thread at a time reads: {report:#}");
+    let report = json(&locks(&["--json", "--kernel", "wait-channels"], "true").output().unwrap());
+    assert_eq!(report["library"]["processes"], 0);
 }
 
 #[test]

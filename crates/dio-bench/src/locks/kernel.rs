@@ -59,7 +59,8 @@ pub struct Kernel {
 impl Kernel {
     /// Blocks per second on locks of a class, wanted in any way.
     pub fn rate(&self, class: Class) -> f64 {
-        self.rows.iter().filter(|row| row.class == class).map(|row| row.blocks_per_second).sum()
+        // From 0, as the sum of no numbers would be -0.
+        self.rows.iter().filter(|row| row.class == class).fold(0.0, |sum, row| sum + row.blocks_per_second)
     }
 }
 

@@ -1,10 +1,12 @@
-//! Blocks on locks, by class, while a command runs: those that the mounts of dio count, and those of the kernel.
+//! Blocks on locks, by class, while a command runs: those that the mounts of dio count, those of the library in programs of
+//! dio, and those of the kernel.
 //!
 //! A *block* is a thread, or a request, that could not have a lock at once and waited.
 
 mod channels;
 pub mod class;
 pub mod kernel;
+pub mod library;
 pub mod mounts;
 mod processes;
 mod symbols;
@@ -23,6 +25,7 @@ use crate::table::Table;
 use crate::units::seconds;
 use channels::Channels;
 use kernel::{Kernel, Method};
+use library::{Ear, Library};
 use mounts::{Mount, Mounts};
 use trace::{Tracer, Watch};
 
@@ -63,17 +66,13 @@ pub struct Report {
     pub seconds: f64,
     /// Locks of the mounts of dio, counted by their servers.
     pub mounts: Vec<Mount>,
-    /// What can be said of the library's locks in other processes.
-    pub library: &'static str,
+    /// Locks of the library in the command's processes, told by themselves.
+    pub library: Library,
     /// Locks of the kernel.
     pub kernel: Kernel,
     /// Of all processes, or of the command's only.
     pub system: bool,
 }
-
-/// The library counts the locks of each file (`dio::File::lock_stats`), and nobody can ask a process that is no server.
-const LIBRARY: &str =
-    "locks that other processes have within the library are not seen; those of a mount's server are its own";
 
 /// What sees the kernel's locks.
 enum Eye {
@@ -113,15 +112,16 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let shown = words.join(" ");
     let mounts = Mounts::before(&plan.mounts).map_err(|error| BenchError::Asked(error.to_string()))?;
     let eye = Eye::open(plan)?;
+    let thread = |error| BenchError::system("start a thread for", std::path::Path::new(&shown))(error);
+    let ear = Ear::new().map_err(thread)?;
     let mut command = Command::new(program);
-    command.args(arguments);
+    command.args(arguments).envs([ear.variable()]);
     if plan.alone {
         command.stdout(Stdio::from(std::io::stderr()));
     }
     let begin = Instant::now();
     // By the thread that opened the events: those that it starts are watched.
     let mut running = Running::start(&mut command, &shown)?;
-    let thread = |error| BenchError::system("start a thread for", std::path::Path::new(&shown))(error);
     let channels = match &eye {
         Eye::Tracer(_) => None,
         Eye::Channels(_) => Some(Channels::start(running.id()).map_err(thread)?),
@@ -144,7 +144,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         status: status.code(),
         seconds: taken,
         mounts,
-        library: LIBRARY,
+        library: ear.finish(taken),
         kernel,
         system: plan.system,
     })
@@ -164,13 +164,42 @@ impl Report {
             text.push_str("  none was there\n");
         }
         self.mounts.iter().for_each(|mount| text.push_str(&mount.text()));
-        text.push_str(&format!("\nLibrary: {}\n\nKernel, ", self.library));
+        text.push_str(&format!("\n{}\nKernel, ", self.library.text()));
         let whose = if self.system { "of all processes" } else { "of the command and its descendants" };
         let how = match self.kernel.method {
             Method::Tracepoint => "by the tracepoint lock:contention_begin",
             Method::WaitChannels => "by what threads sleep in (/proc/PID/task/TID/wchan)",
         };
         text.push_str(&format!("{whose}, {how}:\n{}", self.kernel.text()));
+        text
+    }
+}
+
+/// Blocks with their time, a line for each class; the time may be unknown.
+fn table<'a>(rows: impl Iterator<Item = (&'a str, u64, f64, Option<f64>)>) -> String {
+    let mut table = Table::new(["  blocked on", "blocks/s", "blocks", "mean", "waited"]);
+    for (class, blocks, rate, waited) in rows {
+        let shown = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), seconds);
+        let mean = waited.map(|waited| waited / blocks.max(1) as f64);
+        table.row([format!("  {class}"), format!("{rate:.1}"), blocks.to_string(), shown(mean), shown(waited)]);
+    }
+    table.text()
+}
+
+impl Library {
+    fn text(&self) -> String {
+        let mut text =
+            "Library, told by programs of dio when they ended; others that use it are not seen:\n".to_owned();
+        match (self.processes, self.rows.is_empty()) {
+            (0, _) => text.push_str("  none has told\n"),
+            (_, true) => text.push_str("  nobody was blocked\n"),
+            _ => {
+                let rows = self.rows.iter();
+                let rows =
+                    rows.map(|row| (row.class.as_str(), row.blocks, row.blocks_per_second, Some(row.waited_seconds)));
+                text.push_str(&table(rows));
+            }
+        }
         text
     }
 }
@@ -186,18 +215,8 @@ impl Mount {
             text.push_str("  nobody was blocked\n");
             return text;
         }
-        let mut table = Table::new(["  blocked on", "blocks/s", "blocks", "mean", "waited"]);
-        for row in &self.rows {
-            let mean = row.waited_seconds.map(|waited| waited / row.blocks as f64);
-            table.row([
-                format!("  {}", row.class),
-                format!("{:.1}", row.blocks_per_second),
-                row.blocks.to_string(),
-                mean.map_or_else(|| "-".to_owned(), seconds),
-                row.waited_seconds.map_or_else(|| "-".to_owned(), seconds),
-            ]);
-        }
-        text.push_str(&table.text());
+        let rows = self.rows.iter().map(|row| (row.class, row.blocks, row.blocks_per_second, row.waited_seconds));
+        text.push_str(&table(rows));
         text
     }
 }

@@ -80,7 +80,7 @@ impl Point {
     }
 }
 
-/// The place of a field in a record, by lines such as `field:void * lock_addr;	offset:8;	size:8;	signed:0;`.
+/// The place of a field in a record, by lines such as `field:void * lock_addr; offset:8; size:8; signed:0;`.
 fn offset_of(format: &str, field: &str) -> Option<usize> {
     let line = format.lines().find(|line| {
         let declared = line.trim().strip_prefix("field:").and_then(|rest| rest.split(';').next());

@@ -257,8 +257,10 @@ fn published(contender: Contender) -> Option<&'static Reference> {
 fn row(contender: Contender, runs: Vec<Run>, first: &[f64]) -> Row {
     let ratios = runs.iter().zip(first).map(|(run, first)| (*first > 0.0).then(|| run.tps / first));
     let blocks = |class: &str| {
-        let count =
-            |run: &Run| run.mount_blocks.iter().filter(|row| row.class == class).map(|row| row.blocks_per_second).sum();
+        let count = |run: &Run| {
+            let rows = run.mount_blocks.iter().filter(|row| row.class == class);
+            rows.fold(0.0, |sum, row| sum + row.blocks_per_second)
+        };
         contender.is_mount().then(|| Summary::of(runs.iter().map(count)).median)
     };
     Row {
