@@ -141,9 +141,9 @@ impl<'a> Ground<'a> {
         }
         let mut ground = Ground { plan, raw: None, source, at, scratch };
         if contenders.iter().any(|contender| *contender != Contender::Raw) {
-            for name in ground.names() {
-                let path = ground.source.join(name);
-                File::create_new(&path).map_err(BenchError::system("create", &path))?;
+            let names: Vec<PathBuf> = ground.names().iter().map(|name| ground.source.join(name)).collect();
+            for path in &names {
+                File::create_new(path).map_err(BenchError::system("create", path))?;
             }
             let storage = ground.files(&ground.source, true)?;
             storage.fill().map_err(BenchError::system("fill files in", &ground.source))?;
@@ -158,13 +158,15 @@ impl<'a> Ground<'a> {
         if let Some(device) = &self.plan.raw {
             check_device(device, self.bytes())?;
             self.raw = Some((device.clone(), None));
-            let storage = self.device(device)?;
+            let storage = self.device(device, device)?;
             return storage.fill().map_err(BenchError::system("fill", device));
         }
         // Filled through the file: extents that are only allocated would never reach the device below.
-        let image = self.scratch.path("image");
-        File::create_new(&image).map_err(BenchError::system("create", &image))?;
-        let storage = self.device(&image)?;
+        let (image, log) = (self.scratch.path("image"), self.scratch.path("image-log"));
+        for path in [&image, &log] {
+            File::create_new(path).map_err(BenchError::system("create", path))?;
+        }
+        let storage = self.device(&image, &log)?;
         storage.fill().map_err(BenchError::system("fill", &image))?;
         drop(storage);
         let said = said_by(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
@@ -191,13 +193,23 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Opens pages and log in one file or device, one behind the other.
-    fn device(&self, path: &Path) -> Result<Storage, BenchError> {
+    /// Opens the pages in one file or device, and the log behind them if it is the same, else in a file of its own.
+    fn device(&self, path: &Path, log: &Path) -> Result<Storage, BenchError> {
         let data = Arc::new(open(path, OFlags::DIRECT)?);
-        let log = Arc::new(open(path, OFlags::DIRECT | OFlags::DSYNC)?);
+        let base = if log == path { self.plan.files * self.plan.size } else { 0 };
+        let log = Place { file: Arc::new(open(log, OFlags::DIRECT | OFlags::DSYNC)?), base };
         let place = |number| Place { file: Arc::clone(&data), base: number * self.plan.size };
-        let log = Place { file: log, base: self.plan.files * self.plan.size };
         Ok(self.storage((0..self.plan.files).map(place).collect(), log))
+    }
+
+    /// Opens the device. Below a loop device of ours the log is a file beside it: a flush of such a device commits the
+    /// journal of the file system for the time of the image's last change, which no real device has to.
+    fn raw(&self) -> Result<Storage, BenchError> {
+        match &self.raw {
+            Some((device, Some(_))) => self.device(device, &self.scratch.path("image-log")),
+            Some((device, None)) => self.device(device, device),
+            None => Err(BenchError::Asked("there is no raw device".to_owned())),
+        }
     }
 
     /// Opens the files below a directory.
@@ -219,11 +231,7 @@ impl<'a> Ground<'a> {
     /// Opens a contender's storage, mounted for it.
     pub(super) fn enter(&self, contender: Contender) -> Result<Entered, BenchError> {
         let Some(options) = contender.options() else {
-            let storage = match (&self.raw, contender) {
-                (Some((device, _)), Contender::Raw) => self.device(device)?,
-                _ => self.files(&self.source, true)?,
-            };
-            return Ok(Entered { storage, mount: None, at: None });
+            return Ok(Entered { storage: self.beside(contender)?, mount: None, at: None });
         };
         let mut options = options.to_owned();
         // Requests that wait for a turn would each hold a thread of a ring: docs/mount.md.
@@ -245,10 +253,7 @@ impl<'a> Ground<'a> {
 
     /// Opens what a contender wrote without its mount.
     pub(super) fn beside(&self, contender: Contender) -> Result<Storage, BenchError> {
-        match (&self.raw, contender) {
-            (Some((device, _)), Contender::Raw) => self.device(device),
-            _ => self.files(&self.source, true),
-        }
+        if contender == Contender::Raw { self.raw() } else { self.files(&self.source, true) }
     }
 }
 
