@@ -127,6 +127,9 @@ _dio() {
             dio__subcmd__bench,locks)
                 cmd="dio__subcmd__bench__subcmd__locks"
                 ;;
+            dio__subcmd__bench,oltp)
+                cmd="dio__subcmd__bench__subcmd__oltp"
+                ;;
             dio__subcmd__bench,pipeline)
                 cmd="dio__subcmd__bench__subcmd__pipeline"
                 ;;
@@ -147,6 +150,9 @@ _dio() {
                 ;;
             dio__subcmd__bench__subcmd__help,locks)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__locks"
+                ;;
+            dio__subcmd__bench__subcmd__help,oltp)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__oltp"
                 ;;
             dio__subcmd__bench__subcmd__help,pipeline)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__pipeline"
@@ -264,6 +270,9 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__bench,locks)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__locks"
+                ;;
+            dio__subcmd__help__subcmd__bench,oltp)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__oltp"
                 ;;
             dio__subcmd__help__subcmd__bench,pipeline)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__pipeline"
@@ -383,7 +392,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench)
-            opts="-h -V --help --version increments locks copy pipeline random streams help"
+            opts="-h -V --help --version increments locks oltp copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -443,7 +452,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help)
-            opts="increments locks copy pipeline random streams help"
+            opts="increments locks oltp copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -499,6 +508,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help__subcmd__locks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__oltp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -613,6 +636,95 @@ _dio() {
                     ;;
                 -o)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__oltp)
+            opts="-h -V --storage --raw --dir --files --size --page --clients --reads --writes --ramp-up --steady --ramp-down --every --rounds --open --io-uring --mount-option --json --csv --plots --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --storage)
+                    COMPREPLY=($(compgen -W "raw bare direct-file direct-range concurrent" -- "${cur}"))
+                    return 0
+                    ;;
+                --raw)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --page)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --writes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ramp-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --steady)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ramp-down)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --open)
+                    COMPREPLY=($(compgen -W "plain direct" -- "${cur}"))
+                    return 0
+                    ;;
+                --mount-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plots)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 *)
@@ -1125,7 +1237,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench)
-            opts="increments locks copy pipeline random streams"
+            opts="increments locks oltp copy pipeline random streams"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1167,6 +1279,20 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench__subcmd__locks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__oltp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

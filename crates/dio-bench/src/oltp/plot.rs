@@ -125,7 +125,13 @@ impl Lines {
             .x_label_area_size(40)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..end, 0.0..top)?;
-        chart.configure_mesh().light_line_style(TRANSPARENT).x_desc("seconds").y_desc(self.unit).draw()?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .y_label_formatter(&|value| format!("{value:.0}"))
+            .x_desc("seconds")
+            .y_desc(self.unit)
+            .draw()?;
         // Grey where the load ramps up and down.
         let steady = steady(report);
         for ramp in [0.0..steady.start, steady.end..end] {
@@ -177,12 +183,18 @@ fn stack<'a>(
 ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
     let end = means(row, |point| Some(point.seconds)).iter().map(|point| point.0).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)
-        .caption(format!("CPU, {}", row.contender.name()), ("sans-serif", 16))
+        .caption(format!("CPU, {} (white: idle)", row.contender.name()), ("sans-serif", 16))
         .margin(8)
         .x_label_area_size(24)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..end, 0.0..100.0)?;
-    chart.configure_mesh().disable_mesh().y_labels(5).y_desc("%").draw()?;
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .y_labels(5)
+        .y_label_formatter(&|part| format!("{part:.0}"))
+        .y_desc("%")
+        .draw()?;
     // From the top down: each covers what lies below it.
     for (name, colour, figure) in PARTS.iter().rev() {
         let points = means(row, *figure).into_iter().map(|(seconds, part)| (seconds, part * 100.0));
