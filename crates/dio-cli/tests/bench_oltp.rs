@@ -2,11 +2,13 @@
 
 mod mount_support;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use dio_test::skip;
-use mount_support::{Scene, dio, mounts};
+use mount_support::{Scene, dio, mounts, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const TINY: &str = "oltp --files 2 --size 4M --clients 3 --reads 3 --writes 2 --ramp-up 0.2 --steady 0.6 --ramp-down 0.2 \
@@ -81,6 +83,21 @@ fn all_storages_hold_the_same_pages_and_are_taken_down() {
     rows.iter().for_each(assert_measured);
     assert_eq!(rows[0]["to_first"], 1.0);
     assert!(rows[0]["file_blocks_per_second"].is_null() && rows[4]["file_blocks_per_second"].is_number());
+    assert_nothing_left(&directory);
+}
+
+#[test]
+fn who_is_ended_by_a_signal_takes_the_mount_and_the_files_with_him() {
+    let Some(scene) = Scene::new() else { return };
+    let directory = scene.path("bench");
+    std::fs::create_dir(&directory).unwrap();
+    let flags = "oltp --storage concurrent --size 4M --rounds 1 --steady 600 --dir";
+    let mut child = dio("bench", flags).arg(&directory).stdout(Stdio::null()).spawn().unwrap();
+    until("it is mounted", || mounts().iter().any(|(at, kind)| at.starts_with(&directory) && kind == "fuse.dio"));
+    // Its clients are at work.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
     assert_nothing_left(&directory);
 }
 

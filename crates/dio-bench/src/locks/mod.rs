@@ -212,7 +212,8 @@ impl Mount {
             text.push_str(&format!("  {error}\n"));
         }
         if self.rows.is_empty() {
-            text.push_str("  nobody was blocked\n");
+            // Of one that could not be asked that is not known.
+            text.push_str(if self.error.is_none() { "  nobody was blocked\n" } else { "" });
             return text;
         }
         let rows = self.rows.iter().map(|row| (row.class, row.blocks, row.blocks_per_second, row.waited_seconds));
