@@ -109,7 +109,7 @@ const MACHINERY: [&str; 22] = [
 ];
 
 /// Functions that take the lock on behalf of others and say nothing of what for.
-const HELPERS: [&str; 7] = [
+const HELPERS: [&str; 8] = [
     "xfs_ilock",
     "xfs_ilock_iocb",
     "xfs_ilock_nowait",
@@ -117,10 +117,11 @@ const HELPERS: [&str; 7] = [
     "inode_lock_shared",
     "filemap_invalidate_lock",
     "lock_two_nondirectories",
+    "btrfs_inode_lock",
 ];
 
 /// Beginnings of names of functions, the most telling first, and what the lock they take is.
-const FUNCTIONS: [(&str, Class); 63] = [
+const FUNCTIONS: [(&str, Class); 64] = [
     ("jbd2_", Class::Journal),
     ("start_this_handle", Class::Journal),
     ("xlog_", Class::Journal),
@@ -145,6 +146,7 @@ const FUNCTIONS: [(&str, Class); 63] = [
     ("xfs_direct_write_iomap_begin", Class::Extents),
     ("xfs_buffered_write_iomap_begin", Class::Extents),
     ("xfs_map_blocks", Class::Extents),
+    ("xfs_writeback_", Class::Extents),
     ("xfs_setfilesize", Class::Extents),
     ("xfs_iunlock", Class::Extents),
     ("xfs_vn_update_time", Class::Extents),
@@ -187,12 +189,15 @@ const FUNCTIONS: [(&str, Class); 63] = [
 ];
 
 /// Parts of names of functions that read, write or change a file as a whole, whichever file system they belong to.
-const WHOLE_FILE: [&str; 10] = [
+const WHOLE_FILE: [&str; 13] = [
     "write_iter",
     "read_iter",
     "file_write",
     "file_read",
     "direct_write",
+    "direct_read",
+    "buffered_write",
+    "dio_read",
     "fallocate",
     "setattr",
     "sync_file",
@@ -230,7 +235,14 @@ mod tests {
 
     #[test]
     fn the_function_that_wants_the_lock_decides() {
-        let cases: [(&[&str], (Class, &str)); 7] = [
+        let cases: [(&[&str], (Class, &str)); 11] = [
+            (&["down_write", "xfs_ilock", "xfs_file_buffered_write"], (Class::Inode, "xfs_file_buffered_write")),
+            (
+                &["down_write", "xfs_ilock", "xfs_buffered_write_iomap_begin"],
+                (Class::Extents, "xfs_buffered_write_iomap_begin"),
+            ),
+            (&["down_read", "btrfs_inode_lock", "btrfs_direct_write"], (Class::Inode, "btrfs_direct_write")),
+            (&["down_write", "fuse_direct_write_iter"], (Class::Inode, "fuse_direct_write_iter")),
             (
                 &[
                     "trace_contention_begin",
