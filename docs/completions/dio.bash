@@ -124,6 +124,12 @@ _dio() {
             dio__subcmd__bench,increments)
                 cmd="dio__subcmd__bench__subcmd__increments"
                 ;;
+            dio__subcmd__bench,locks)
+                cmd="dio__subcmd__bench__subcmd__locks"
+                ;;
+            dio__subcmd__bench,oltp)
+                cmd="dio__subcmd__bench__subcmd__oltp"
+                ;;
             dio__subcmd__bench,pipeline)
                 cmd="dio__subcmd__bench__subcmd__pipeline"
                 ;;
@@ -141,6 +147,12 @@ _dio() {
                 ;;
             dio__subcmd__bench__subcmd__help,increments)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__increments"
+                ;;
+            dio__subcmd__bench__subcmd__help,locks)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__locks"
+                ;;
+            dio__subcmd__bench__subcmd__help,oltp)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__oltp"
                 ;;
             dio__subcmd__bench__subcmd__help,pipeline)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__pipeline"
@@ -255,6 +267,12 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__bench,increments)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__increments"
+                ;;
+            dio__subcmd__help__subcmd__bench,locks)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__locks"
+                ;;
+            dio__subcmd__help__subcmd__bench,oltp)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__oltp"
                 ;;
             dio__subcmd__help__subcmd__bench,pipeline)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__pipeline"
@@ -374,7 +392,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench)
-            opts="-h -V --help --version increments copy pipeline random streams help"
+            opts="-h -V --help --version increments locks oltp copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -434,7 +452,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help)
-            opts="increments copy pipeline random streams help"
+            opts="increments locks oltp copy pipeline random streams help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -476,6 +494,34 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help__subcmd__increments)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__locks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__oltp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -560,6 +606,125 @@ _dio() {
                     ;;
                 --cold)
                     COMPREPLY=($(compgen -W "system file" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__locks)
+            opts="-o -h -V --mount --kernel --system --json --output --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kernel)
+                    COMPREPLY=($(compgen -W "auto tracepoint wait-channels" -- "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__oltp)
+            opts="-h -V --storage --raw --dir --files --size --page --clients --reads --writes --ramp-up --steady --ramp-down --every --rounds --open --io-uring --mount-option --json --csv --plots --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --storage)
+                    COMPREPLY=($(compgen -W "raw bare direct-file direct-range concurrent" -- "${cur}"))
+                    return 0
+                    ;;
+                --raw)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --page)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --writes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ramp-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --steady)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ramp-down)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --open)
+                    COMPREPLY=($(compgen -W "plain direct" -- "${cur}"))
+                    return 0
+                    ;;
+                --mount-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plots)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 *)
@@ -1072,7 +1237,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench)
-            opts="increments copy pipeline random streams"
+            opts="increments locks oltp copy pipeline random streams"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1100,6 +1265,34 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench__subcmd__increments)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__locks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__oltp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

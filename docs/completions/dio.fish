@@ -42,7 +42,7 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress file
 complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
 complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying and waiting for locks, direct and through the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
 complete -c dio -n "__fish_dio_needs_command" -f -a "md5sum" -d 'Compute or check MD5 digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
@@ -640,14 +640,16 @@ complete -c dio -n "__fish_dio_using_subcommand cache" -l keep -d 'Never drop pa
 complete -c dio -n "__fish_dio_using_subcommand cache" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "random" -d 'Read random blocks with several reads in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments copy pipeline random streams help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "random" -d 'Read random blocks with several reads in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l size -d 'Bytes to read; steps below 4K read at most 2^20 steps of them' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l dir -d 'Directory in which the file is made' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l file -d 'Read at most SIZE bytes of this file instead' -r -F
@@ -658,6 +660,42 @@ file\t'The pages of the file only'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -l mount -d 'Ask this mount, or these, instead of all mounts of dio that there are' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -l kernel -d 'How the kernel\'s locks are seen' -r -f -a "auto\t'By tracepoint where that is allowed, else by wait channels'
+tracepoint\t'By tracepoint, or fail'
+wait-channels\t'By what threads sleep in'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -s o -l output -d 'Write the report to FILE; what the command prints then goes to standard output' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -l system -d 'Count the kernel\'s locks of all processes, the servers of mounts among them'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l storage -d 'Where the pages are' -r -f -a "raw\t'A block device'
+bare\t'Files opened with O_DIRECT'
+direct-file\t'A mount in direct mode, a write excludes all I/O to its file'
+direct-range\t'A mount in direct mode, a write excludes I/O to its bytes'
+concurrent\t'A mount in concurrent mode'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l raw -d 'Use this block device for raw, whose contents are lost, instead of a loop device over a file in DIR' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l dir -d 'Directory in which files are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l files -d 'Files of pages' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l size -d 'Bytes of each file' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l page -d 'Bytes of a page' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l clients -d 'Clients, each a thread' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l reads -d 'Pages that a transaction reads' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l writes -d 'Those of them that it changes and writes' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l ramp-up -d 'While clients come, one after the other' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l steady -d 'The time that is measured' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l ramp-down -d 'While clients go' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l every -d 'Length of a slot of the time series' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l rounds -d 'Runs of each storage, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l open -d 'How files below mounts are opened; raw and bare ones always with O_DIRECT' -r -f -a "plain\t'Without O_DIRECT, as programs that know nothing of it'
+direct\t'With O_DIRECT'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l mount-option -d 'One more option of all mounts, such as threads=32' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l csv -d 'Write the time series to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l plots -d 'Write plots of the time series (SVG) into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l io-uring -d 'Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -l size -d 'Bytes to copy in large blocks' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -l small-size -d 'Bytes to copy in blocks of 4 KiB' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -l block -d 'Bytes of a large block' -r
@@ -716,6 +754,8 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "random" -d 'Read random blocks with several reads in flight'
@@ -1019,7 +1059,7 @@ complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcom
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "bench" -d 'Measure reading and copying, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "bench" -d 'Measure reading, copying and waiting for locks, direct and through the page cache'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "md5sum" -d 'Compute or check MD5 digests'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
@@ -1037,6 +1077,8 @@ complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcom
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
 complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "random" -d 'Read random blocks with several reads in flight'

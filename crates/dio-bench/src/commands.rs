@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -44,7 +44,7 @@ impl Part {
 /// # Errors
 /// The first command that could not be started, or did not end well; the others are ended then.
 pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
-    let mut line = Line(Vec::new());
+    let mut line = Vec::new();
     let mut input = Stdio::null();
     let mut output = Some(output);
     for (position, part) in parts.iter().enumerate() {
@@ -52,12 +52,12 @@ pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
         let to = if last { output.take().map_or_else(Stdio::null, Stdio::from) } else { Stdio::piped() };
         let mut command = Command::new(&part.words[0]);
         command.args(&part.words[1..]).stdin(input).stdout(to);
-        let mut child = command.spawn().map_err(BenchError::system("start", Path::new(&part.shown)))?;
-        input = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
-        line.0.push(Member::new(child));
+        let mut member = Running::start(&mut command, &part.shown)?;
+        input = member.child.stdout.take().map_or_else(Stdio::null, Stdio::from);
+        line.push(member);
     }
-    for (part, member) in parts.iter().zip(&mut line.0) {
-        let status = member.child.wait().map_err(BenchError::system("wait for", Path::new(&part.shown)))?;
+    for (part, member) in parts.iter().zip(&mut line) {
+        let status = member.wait(&part.shown)?;
         if !status.success() {
             return Err(BenchError::Command { command: part.shown.clone(), status });
         }
@@ -65,32 +65,39 @@ pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The commands of a line; ended when dropped.
-struct Line(Vec<Member>);
-
-struct Member {
+/// A command that was started; ended when dropped, or by [`kill_all`].
+#[derive(Debug)]
+pub(crate) struct Running {
     child: Child,
-    id: u32,
 }
 
-impl Member {
-    fn new(child: Child) -> Member {
-        let id = child.id();
+impl Running {
+    /// Starts a command that a person would type as `shown`.
+    pub(crate) fn start(command: &mut Command, shown: &str) -> Result<Running, BenchError> {
+        let child = command.spawn().map_err(BenchError::system("start", Path::new(shown)))?;
         if let Ok(process) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            running().push((id, process));
+            running().push((child.id(), process));
         }
-        Member { child, id }
+        Ok(Running { child })
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self, shown: &str) -> Result<ExitStatus, BenchError> {
+        self.child.wait().map_err(BenchError::system("wait for", Path::new(shown)))
     }
 }
 
-impl Drop for Line {
+impl Drop for Running {
     fn drop(&mut self) {
-        for member in &mut self.0 {
-            // Of one that has been waited for, neither does anything.
-            let _ = member.child.kill();
-            let _ = member.child.wait();
-            running().retain(|(id, _)| *id != member.id);
-        }
+        // Of one that has been waited for, neither does anything.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        running().retain(|(id, _)| *id != self.child.id());
     }
 }
 

@@ -9,12 +9,15 @@ pub mod environment;
 mod error;
 pub mod histogram;
 pub mod increments;
+pub mod locks;
 pub mod measure;
+pub mod oltp;
 pub mod pipeline;
 pub mod random;
 pub mod stats;
 pub mod streams;
 pub mod table;
+pub mod undo;
 pub mod units;
 
 pub use error::BenchError;

@@ -1,5 +1,7 @@
 //! Entry point of the `dio` command.
 
 fn main() -> std::process::ExitCode {
-    dio_cli::cli::run(std::env::args_os())
+    let status = dio_cli::cli::run(std::env::args_os());
+    dio_bench::locks::library::tell();
+    status
 }

@@ -7,6 +7,7 @@
 
 pub mod fuse;
 pub mod fuse_ring;
+pub mod perf;
 
 use std::io;
 use std::ops::Range;

@@ -41,7 +41,7 @@ pub fn mounts() -> io::Result<Vec<Entry>> {
 ///
 /// # Errors
 /// There is no such process, or no `/proc`.
-pub(crate) fn mounts_of(process: Option<Pid>) -> io::Result<Vec<Entry>> {
+pub fn mounts_of(process: Option<Pid>) -> io::Result<Vec<Entry>> {
     let table = fs::read(table_of(process))?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(entry).collect())
 }

@@ -39,7 +39,7 @@ use std::time::Instant;
 use gate::Gate;
 use queue::{Admission, Queue, Want};
 use stats::Counters;
-pub use stats::{ClassStats, LockClass, LockStats, waited_here};
+pub use stats::{ClassStats, LockClass, LockStats, waited_here, waits_of_this_process};
 
 /// How much of the file the lock of a range covers: a matter of who asks, so that askers of different policies exclude each
 /// other through one table.

@@ -80,6 +80,15 @@ pub fn waited_here() -> Duration {
     WAITED.get()
 }
 
+/// Waits of all tables of this process.
+static PROCESS: Counters = Counters::new();
+
+/// How often, and how long, threads of this process have waited for locks since it began. What was granted at once is not
+/// counted, so [`ClassStats::acquisitions`] is 0.
+pub fn waits_of_this_process() -> LockStats {
+    PROCESS.snapshot()
+}
+
 /// The live counters of one class.
 #[derive(Debug, Default)]
 struct Counter {
@@ -88,11 +97,21 @@ struct Counter {
     wait_nanos: AtomicU64,
 }
 
+impl Counter {
+    const fn new() -> Counter {
+        Counter { acquisitions: AtomicU64::new(0), waits: AtomicU64::new(0), wait_nanos: AtomicU64::new(0) }
+    }
+}
+
 /// The live counters of a table. They order nothing, hence `Relaxed` throughout.
 #[derive(Debug, Default)]
 pub(super) struct Counters([Counter; LockClass::ALL.len()]);
 
 impl Counters {
+    const fn new() -> Counters {
+        Counters([const { Counter::new() }; LockClass::ALL.len()])
+    }
+
     pub(super) fn acquired(&self, class: LockClass) {
         let counter = &self.0[class as usize];
         counter.acquisitions.fetch_add(1, Ordering::Relaxed);
@@ -100,12 +119,13 @@ impl Counters {
 
     pub(super) fn wait_begins(&self, class: LockClass) {
         self.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
+        PROCESS.0[class as usize].waits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn wait_ends(&self, class: LockClass, waited: Duration) {
         let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-        let counter = &self.0[class as usize];
-        counter.wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+        self.0[class as usize].wait_nanos.fetch_add(nanos, Ordering::Relaxed);
+        PROCESS.0[class as usize].wait_nanos.fetch_add(nanos, Ordering::Relaxed);
         WAITED.set(WAITED.get() + waited);
     }
 

@@ -1,0 +1,372 @@
+//! Every block on a lock of the kernel, by its own tracepoints.
+//!
+//! `lock:contention_begin` (Linux 5.19) says that a thread is about to wait for a lock, and how; `lock:contention_end` that it
+//! has it. Each processor has two rings of records, which one thread of this process empties. A wait may begin on one
+//! processor and end on another, so records are brought into the order of time first.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use perf_event::data::Record as Raw;
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::class::{Side, of_stack};
+use super::kernel::{Count, Kernel, Method, Sums};
+use super::symbols::Symbols;
+
+/// How often the rings are emptied.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// Bytes of a ring for begins, and for ends, which have no stack. Where memory may not be locked (`RLIMIT_MEMLOCK`), less.
+const RINGS: [(usize, usize); 2] = [(1 << 20, 256 << 10), (32 << 10, 16 << 10)];
+
+/// Frames of a stack: the lock's own functions, and those that tell what for.
+const FRAMES: u16 = 20;
+
+/// Numbers from here on mark whose addresses follow (`PERF_CONTEXT_MAX`).
+const MARKS: u64 = -4095i64 as u64;
+
+/// What spins does not block.
+const FILTER: &CStr = c"!(flags & 1)";
+
+/// Whose blocks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// Of the commands that the calling thread starts from now on, and of their descendants, from their execution on.
+    Commands,
+    /// Of all processes, from now on.
+    System,
+}
+
+/// One tracepoint: its number, and where its fields are.
+#[derive(Debug)]
+struct Point {
+    id: u64,
+    lock: usize,
+    flags: Option<usize>,
+}
+
+impl Point {
+    fn find(name: &str) -> io::Result<Point> {
+        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+        let directory = |place: &str| PathBuf::from(place).join("events/lock").join(name);
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for directory in places.map(directory) {
+            match fs::read_to_string(directory.join("id")).and_then(|id| {
+                let format = fs::read_to_string(directory.join("format"))?;
+                Ok((id, format))
+            }) {
+                Ok((id, format)) => {
+                    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "the tracepoint has an unknown form");
+                    let id = id.trim().parse().map_err(|_| unknown())?;
+                    let lock = offset_of(&format, "lock_addr").ok_or_else(unknown)?;
+                    return Ok(Point { id, lock, flags: offset_of(&format, "flags") });
+                }
+                // What is there and refused says more than what is not there.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && outcome.is_err() => {}
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome
+    }
+}
+
+/// The place of a field in a record, by lines such as `field:void * lock_addr; offset:8; size:8; signed:0;`.
+fn offset_of(format: &str, field: &str) -> Option<usize> {
+    let line = format.lines().find(|line| {
+        let declared = line.trim().strip_prefix("field:").and_then(|rest| rest.split(';').next());
+        declared.and_then(|declared| declared.split_whitespace().next_back()) == Some(field)
+    })?;
+    line.split("offset:").nth(1)?.split(';').next()?.trim().parse().ok()
+}
+
+/// What a record says.
+#[derive(Debug)]
+enum What {
+    Begin { pid: u32, side: Side, stack: u32 },
+    End,
+}
+
+/// A record.
+#[derive(Debug)]
+struct Record {
+    time: u64,
+    tid: u32,
+    lock: u64,
+    what: What,
+}
+
+/// Whose block it was, how, and where: the number of a stack.
+type Key = (u32, Side, u32);
+
+/// What the records said until now.
+#[derive(Debug, Default)]
+struct Ledger {
+    stacks: HashMap<Box<[u64]>, u32>,
+    waiting: HashMap<(u32, u64), (u64, Key)>,
+    counts: HashMap<Key, Count>,
+    lost: u64,
+}
+
+impl Ledger {
+    /// Takes records in the order of time.
+    fn enter(&mut self, record: &Record) {
+        let place = (record.tid, record.lock);
+        match record.what {
+            What::Begin { pid, side, stack } => {
+                let key = (pid, side, stack);
+                self.counts.entry(key).or_default().blocks += 1;
+                self.waiting.insert(place, (record.time, key));
+            }
+            What::End => {
+                if let Some((begin, key)) = self.waiting.remove(&place) {
+                    self.counts.entry(key).or_default().nanos += record.time.saturating_sub(begin);
+                }
+            }
+        }
+    }
+
+    fn stack(&mut self, addresses: &[u64]) -> u32 {
+        if let Some(number) = self.stacks.get(addresses) {
+            return *number;
+        }
+        let number = self.stacks.len() as u32;
+        self.stacks.insert(addresses.into(), number);
+        number
+    }
+}
+
+/// The two rings of a processor.
+struct Rings {
+    begins: Sampler,
+    ends: Sampler,
+}
+
+/// The thread that empties the rings, and what it works with.
+struct Reader {
+    rings: Vec<Rings>,
+    begin: Point,
+    end: Point,
+    ledger: Ledger,
+    /// Records that may have earlier ones on other processors.
+    recent: Vec<Record>,
+}
+
+impl Reader {
+    fn open(watch: Watch) -> io::Result<Reader> {
+        let (begin, end) = (Point::find("contention_begin")?, Point::find("contention_end")?);
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for (begins, ends) in RINGS {
+            let open = |cpu| -> io::Result<Rings> {
+                let mut with_stack = builder(&begin, watch, cpu);
+                with_stack.sample(SampleFlag::CALLCHAIN).exclude_callchain_user(true).sample_max_stack(FRAMES);
+                let first = with_stack.build()?;
+                // Where it is refused, what spins is thrown away later.
+                let _ = dio::sys::perf::set_filter(&first, FILTER);
+                let second = builder(&end, watch, cpu).build()?;
+                Ok(Rings { begins: first.sampled(begins)?, ends: second.sampled(ends)? })
+            };
+            let rings: io::Result<Vec<Rings>> = processors()?.into_iter().map(open).collect();
+            outcome = rings;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        Ok(Reader { rings: outcome?, begin, end, ledger: Ledger::default(), recent: Vec::new() })
+    }
+
+    /// Takes what is in the rings, and enters what is older than `until`.
+    fn empty(&mut self, until: u64) {
+        for rings in &mut self.rings {
+            take(&mut rings.begins, &self.begin, &mut self.ledger, &mut self.recent);
+            take(&mut rings.ends, &self.end, &mut self.ledger, &mut self.recent);
+        }
+        self.recent.sort_by_key(|record| record.time);
+        let old = self.recent.partition_point(|record| record.time < until);
+        for record in self.recent.drain(..old) {
+            self.ledger.enter(&record);
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Ledger {
+        let mut before = now();
+        while !stop.load(Ordering::Acquire) {
+            thread::sleep(EVERY);
+            let this = now();
+            // What was recorded before the last round began is in the rings by now, of all processors.
+            self.empty(before);
+            before = this;
+        }
+        self.empty(u64::MAX);
+        self.ledger
+    }
+}
+
+/// An event of one processor.
+fn builder(point: &Point, watch: Watch, cpu: usize) -> Builder<'static> {
+    let mut builder = Builder::new(Tracepoint::with_id(point.id));
+    builder.include_kernel().include_hv().one_cpu(cpu).sample_period(1).clockid(Clock::MONOTONIC);
+    builder.sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::RAW);
+    match watch {
+        Watch::Commands => builder.observe_self().inherit(true).enable_on_exec(true),
+        Watch::System => builder.any_pid().enabled(true),
+    };
+    builder
+}
+
+/// Processors that are there (`/sys/devices/system/cpu/online`): ranges such as `0-3,6`.
+fn processors() -> io::Result<Vec<usize>> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "the list of processors has an unknown form");
+    listed(text.trim()).ok_or_else(unknown)
+}
+
+fn listed(text: &str) -> Option<Vec<usize>> {
+    let mut all = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        all.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+    }
+    Some(all)
+}
+
+/// Takes the records of one ring.
+fn take(ring: &mut Sampler, point: &Point, ledger: &mut Ledger, records: &mut Vec<Record>) {
+    while let Some(raw) = ring.next_record() {
+        match raw.parse_record() {
+            Ok(Raw::Sample(sample)) => {
+                let Some(bytes) = sample.raw() else { continue };
+                let Some(lock) = field(bytes, point.lock).map(u64::from_ne_bytes) else { continue };
+                let what = match point.flags {
+                    None => What::End,
+                    Some(at) => {
+                        let flags = field(bytes, at).map_or(0, u32::from_ne_bytes);
+                        let Some(side) = Side::of(flags) else { continue };
+                        let stack = ledger.stack(sample.callchain().unwrap_or_default());
+                        What::Begin { pid: sample.pid().unwrap_or(0), side, stack }
+                    }
+                };
+                records.push(Record { time: sample.time().unwrap_or(0), tid: sample.tid().unwrap_or(0), lock, what });
+            }
+            // Of ends only times are lost.
+            Ok(Raw::Lost(lost)) if point.flags.is_some() => ledger.lost += lost.lost,
+            Ok(_) => {}
+            Err(_) => ledger.lost += 1,
+        }
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+/// The clock of the records, in nanoseconds.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Blocks are being counted.
+#[derive(Debug)]
+pub struct Tracer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Ledger>,
+    since: Instant,
+}
+
+impl Tracer {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// `EACCES` or `EPERM` without `CAP_PERFMON` and the right to look into tracefs, `ENOENT` where there are no such
+    /// tracepoints.
+    pub fn start(watch: Watch) -> io::Result<Tracer> {
+        let reader = Reader::open(watch)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("locks".to_owned()).spawn(move || reader.run(&seen))?;
+        Ok(Tracer { stop, thread, since: Instant::now() })
+    }
+
+    /// What was counted, of these processes or all that were watched. `seconds` is what rates are of, or the time since the
+    /// beginning.
+    pub fn finish(self, processes: Option<&[u32]>, seconds: Option<f64>) -> Kernel {
+        let seconds = seconds.unwrap_or_else(|| self.since.elapsed().as_secs_f64());
+        self.stop.store(true, Ordering::Release);
+        let ledger = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut notes = Vec::new();
+        let symbols = Symbols::read().unwrap_or_else(|error| {
+            notes.push(format!("functions have no names here: {error}"));
+            Symbols::default()
+        });
+        if ledger.lost > 0 {
+            notes.push(format!("{} records were lost, and are not in the figures", ledger.lost));
+        }
+        let mut stacks = vec![&[][..]; ledger.stacks.len()];
+        for (stack, number) in &ledger.stacks {
+            stacks[*number as usize] = stack;
+        }
+        let mut sums = Sums::default();
+        for ((pid, side, stack), count) in &ledger.counts {
+            if processes.is_none_or(|processes| processes.contains(pid)) {
+                let named = names(&symbols, stacks[*stack as usize]);
+                let (class, function) = of_stack(&named);
+                sums.add(class, *side, function, *count);
+            }
+        }
+        Kernel { method: Method::Tracepoint, notes, rows: sums.rows(seconds) }
+    }
+}
+
+/// The functions of a stack, the innermost first.
+fn names<'a>(symbols: &'a Symbols, stack: &[u64]) -> Vec<&'a str> {
+    let frames = stack.iter().filter(|address| **address < MARKS).enumerate();
+    // All but the innermost are addresses to return to, which may lie behind the end of the function that called.
+    let name = |(depth, address): (usize, &u64)| symbols.name(address - u64::from(depth > 0));
+    frames.filter_map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_matched_by_thread_and_lock() {
+        let mut ledger = Ledger::default();
+        let begin =
+            |time, tid, lock| Record { time, tid, lock, what: What::Begin { pid: 1, side: Side::Write, stack: 0 } };
+        let end = |time, tid, lock| Record { time, tid, lock, what: What::End };
+        for record in [
+            begin(10, 1, 7),
+            begin(12, 2, 7),
+            end(15, 3, 7),
+            end(20, 1, 7),
+            end(30, 2, 7),
+            end(40, 2, 7),
+            begin(50, 1, 7),
+        ] {
+            ledger.enter(&record);
+        }
+        let count = ledger.counts[&(1, Side::Write, 0)];
+        assert_eq!((count.blocks, count.nanos), (3, 10 + 18));
+    }
+
+    #[test]
+    fn formats_and_lists_are_understood() {
+        let format = "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+                      \tfield:void * lock_addr;\toffset:8;\tsize:8;\tsigned:0;\n\tfield:unsigned int flags;\toffset:16;\tsize:4;";
+        assert_eq!((offset_of(format, "lock_addr"), offset_of(format, "flags")), (Some(8), Some(16)));
+        assert_eq!(offset_of(format, "lock"), None);
+        assert_eq!(listed("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(listed("x"), None);
+    }
+}

@@ -1,0 +1,338 @@
+//! Where the pages and the log lie: a raw device, bare files, or files below a mount; made before and taken down after.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use dio::block::Pool;
+use rustix::fs::OFlags;
+use serde::Serialize;
+
+use super::page;
+use super::{Open, Plan};
+use crate::BenchError;
+use crate::data::{Random, Scratch};
+use crate::undo::Undo;
+
+/// Bytes of each write while pages are made.
+const CHUNK: usize = 4 << 20;
+
+/// Bytes of the log.
+pub(super) const LOG: u64 = 64 << 20;
+
+/// One way to store the same pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contender {
+    /// A block device without a file system.
+    Raw,
+    /// Files, opened with `O_DIRECT`.
+    Bare,
+    /// A mount in direct mode whose writes exclude all other I/O to the file.
+    DirectFile,
+    /// A mount in direct mode whose writes exclude I/O to their bytes.
+    DirectRange,
+    /// A mount in concurrent mode.
+    Concurrent,
+}
+
+impl Contender {
+    /// All of them, in the order of reports.
+    pub const ALL: [Contender; 5] =
+        [Contender::Raw, Contender::Bare, Contender::DirectFile, Contender::DirectRange, Contender::Concurrent];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::Raw => "raw",
+            Contender::Bare => "bare",
+            Contender::DirectFile => "direct-file",
+            Contender::DirectRange => "direct-range",
+            Contender::Concurrent => "concurrent",
+        }
+    }
+
+    /// Options of its mount; none where there is no mount.
+    fn options(self) -> Option<&'static str> {
+        match self {
+            Contender::Raw | Contender::Bare => None,
+            Contender::DirectFile => Some("dio,lock=file"),
+            Contender::DirectRange => Some("dio,lock=range"),
+            Contender::Concurrent => Some("cio"),
+        }
+    }
+
+    /// Whether it is a mount.
+    pub fn is_mount(self) -> bool {
+        self.options().is_some()
+    }
+}
+
+/// A stretch of a file or device.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) file: Arc<File>,
+    pub(super) base: u64,
+}
+
+/// Pages and log, open.
+#[derive(Debug)]
+pub(super) struct Storage {
+    files: Vec<Place>,
+    pub(super) log: Place,
+    pub(super) page_bytes: usize,
+    pages_of_file: u64,
+}
+
+impl Storage {
+    /// The file that holds a page, and where.
+    pub(super) fn find(&self, page: u64) -> (&File, u64) {
+        let place = &self.files[(page / self.pages_of_file) as usize];
+        (&place.file, place.base + page % self.pages_of_file * self.page_bytes as u64)
+    }
+
+    /// Writes every page in version 0, and all of the log: what was only allocated is not what is measured.
+    fn fill(&self) -> std::io::Result<()> {
+        let pool = Pool::new(CHUNK, 1)?;
+        let mut block = pool.try_take().expect("nobody else takes from this pool");
+        let mut random = Random::new(0x01_79);
+        let step = (CHUNK / self.page_bytes).max(1) as u64;
+        for (number, place) in self.files.iter().enumerate() {
+            let first = number as u64 * self.pages_of_file;
+            let mut at = 0;
+            while at < self.pages_of_file {
+                let count = step.min(self.pages_of_file - at);
+                let bytes = &mut block.bytes_mut()[..count as usize * self.page_bytes];
+                for (behind, page) in bytes.chunks_mut(self.page_bytes).enumerate() {
+                    page::make(page, first + at + behind as u64, &mut random);
+                }
+                place.file.write_all_at(bytes, place.base + at * self.page_bytes as u64)?;
+                at += count;
+            }
+            place.file.sync_all()?;
+        }
+        for at in (0..LOG).step_by(CHUNK) {
+            self.log.file.write_all_at(block.bytes_mut(), self.log.base + at)?;
+        }
+        self.log.file.sync_all()
+    }
+}
+
+/// The directory and the device of one study.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    plan: &'a Plan,
+    /// Made by us, taken down before the directory goes.
+    raw: Option<(PathBuf, Option<Undo>)>,
+    source: PathBuf,
+    at: PathBuf,
+    scratch: Scratch,
+}
+
+impl<'a> Ground<'a> {
+    /// Makes the files, and the device where one is among the contenders, with every page written.
+    pub(super) fn prepare(plan: &'a Plan, contenders: &[Contender]) -> Result<Ground<'a>, BenchError> {
+        let scratch = Scratch::new(&plan.directory)?;
+        let (source, at) = (scratch.path("files"), scratch.path("at"));
+        for directory in [&source, &at] {
+            std::fs::create_dir(directory).map_err(BenchError::system("create", directory))?;
+        }
+        let mut ground = Ground { plan, raw: None, source, at, scratch };
+        if contenders.iter().any(|contender| *contender != Contender::Raw) {
+            let names: Vec<PathBuf> = ground.names().iter().map(|name| ground.source.join(name)).collect();
+            for path in &names {
+                File::create_new(path).map_err(BenchError::system("create", path))?;
+            }
+            let storage = ground.files(&ground.source, true)?;
+            storage.fill().map_err(BenchError::system("fill files in", &ground.source))?;
+        }
+        if contenders.contains(&Contender::Raw) {
+            ground.prepare_raw()?;
+        }
+        Ok(ground)
+    }
+
+    fn prepare_raw(&mut self) -> Result<(), BenchError> {
+        if let Some(device) = &self.plan.raw {
+            check_device(device, self.bytes())?;
+            self.raw = Some((device.clone(), None));
+            let storage = self.device(device, device)?;
+            return storage.fill().map_err(BenchError::system("fill", device));
+        }
+        // Filled through the file: extents that are only allocated would never reach the device below.
+        let (image, log) = (self.scratch.path("image"), self.scratch.path("image-log"));
+        for path in [&image, &log] {
+            File::create_new(path).map_err(BenchError::system("create", path))?;
+        }
+        let storage = self.device(&image, &log)?;
+        storage.fill().map_err(BenchError::system("fill", &image))?;
+        drop(storage);
+        let said = said_by(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
+        let device = PathBuf::from(said.trim());
+        let undo = Undo::by(["losetup".into(), "--detach".into(), device.clone().into()]);
+        self.raw = Some((device, Some(undo)));
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        (0..self.plan.files).map(|number| format!("data{number}")).chain(["log".to_owned()]).collect()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.files * self.plan.size + LOG
+    }
+
+    /// The device, or file, of all pages and the log that the contender uses.
+    pub(super) fn seen(&self, contender: Contender) -> &Path {
+        match (&self.raw, contender) {
+            // A loop device is a file of the directory in the end.
+            (Some((device, None)), Contender::Raw) => device,
+            _ => &self.source,
+        }
+    }
+
+    /// Opens the pages in one file or device, and the log behind them if it is the same, else in a file of its own.
+    fn device(&self, path: &Path, log: &Path) -> Result<Storage, BenchError> {
+        let data = Arc::new(open(path, OFlags::DIRECT)?);
+        let base = if log == path { self.plan.files * self.plan.size } else { 0 };
+        let log = Place { file: Arc::new(open(log, OFlags::DIRECT | OFlags::DSYNC)?), base };
+        let place = |number| Place { file: Arc::clone(&data), base: number * self.plan.size };
+        Ok(self.storage((0..self.plan.files).map(place).collect(), log))
+    }
+
+    /// Opens the device. Below a loop device of ours the log is a file beside it: a flush of such a device commits the
+    /// journal of the file system for the time of the image's last change, which no real device has to.
+    fn raw(&self) -> Result<Storage, BenchError> {
+        match &self.raw {
+            Some((device, Some(_))) => self.device(device, &self.scratch.path("image-log")),
+            Some((device, None)) => self.device(device, device),
+            None => Err(BenchError::Asked("there is no raw device".to_owned())),
+        }
+    }
+
+    /// Opens the files below a directory.
+    fn files(&self, directory: &Path, direct: bool) -> Result<Storage, BenchError> {
+        let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        let mut names = self.names();
+        let log = names.pop().unwrap_or_default();
+        let place = |path: PathBuf, flags| Ok(Place { file: Arc::new(open(&path, flags)?), base: 0 });
+        let files: Result<Vec<Place>, BenchError> =
+            names.iter().map(|name| place(directory.join(name), flags)).collect();
+        Ok(self.storage(files?, place(directory.join(log), flags | OFlags::DSYNC)?))
+    }
+
+    fn storage(&self, files: Vec<Place>, log: Place) -> Storage {
+        let page_bytes = self.plan.page;
+        Storage { files, log, page_bytes, pages_of_file: self.plan.size / page_bytes as u64 }
+    }
+
+    /// Opens a contender's storage, mounted for it.
+    pub(super) fn enter(&self, contender: Contender) -> Result<Entered, BenchError> {
+        let Some(options) = contender.options() else {
+            return Ok(Entered { storage: self.beside(contender)?, mount: None, at: None });
+        };
+        let mut options = options.to_owned();
+        // Requests that wait for a turn would each hold a thread of a ring: docs/mount.md.
+        if self.plan.io_uring && contender != Contender::DirectFile {
+            options.push_str(",io_uring");
+        }
+        for more in &self.plan.mount_options {
+            options.push(',');
+            options.push_str(more);
+        }
+        said_by(Command::new(&self.plan.program).args(["mount", "-o", &options]).args([&self.source, &self.at]))?;
+        let (program, at) = (self.plan.program.as_os_str(), self.at.as_os_str());
+        let words = [program, "umount".as_ref(), at].map(ToOwned::to_owned);
+        let detached = [program, "umount".as_ref(), "-l".as_ref(), at].map(ToOwned::to_owned);
+        let undo = Undo::by_either(words, detached);
+        let storage = self.files(&self.at, self.plan.open == Open::Direct)?;
+        Ok(Entered { storage, mount: Some(undo), at: Some(self.at.clone()) })
+    }
+
+    /// Opens what a contender wrote without its mount.
+    pub(super) fn beside(&self, contender: Contender) -> Result<Storage, BenchError> {
+        if contender == Contender::Raw { self.raw() } else { self.files(&self.source, true) }
+    }
+}
+
+/// A storage that is open.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) storage: Storage,
+    mount: Option<Undo>,
+    /// The mount point.
+    pub(super) at: Option<PathBuf>,
+}
+
+impl Entered {
+    /// Closes it and takes the mount down, which writes what is still to be written.
+    pub(super) fn leave(self) -> Result<(), BenchError> {
+        drop(self.storage);
+        self.mount.map_or(Ok(()), Undo::now)
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<File, BenchError> {
+    let flags = flags.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(BenchError::system("open", path))
+}
+
+/// What is written to a device is lost: it must be one, large enough, and in nobody's use.
+fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> {
+    let failed = |operation| BenchError::system(operation, device);
+    if !std::fs::metadata(device).map_err(failed("look at"))?.file_type().is_block_device() {
+        return Err(BenchError::Asked(format!("'{}' is no block device", device.display())));
+    }
+    // Exclusive opening fails while a file system on it is mounted (open(2), O_EXCL without O_CREAT).
+    let file = open(device, OFlags::EXCL)?;
+    let size = dio::sys::block_device_size(std::os::fd::AsFd::as_fd(&file)).map_err(failed("ask the size of"))?;
+    if size < bytes {
+        return Err(BenchError::Asked(format!("'{}' has {size} bytes, and {bytes} are needed", device.display())));
+    }
+    Ok(())
+}
+
+/// Runs a command and returns what it printed.
+fn said_by(command: &mut Command) -> Result<String, BenchError> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start", Path::new(&shown)))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(BenchError::Asked(format!("'{shown}' failed: {said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_that_nobody_uses_are_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        let error = check_device(&path, 1).unwrap_err();
+        assert!(error.to_string().ends_with("is no block device"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn pages_follow_each_other_through_the_files() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let place = |base| Place { file: Arc::clone(&file), base };
+        let storage =
+            Storage { files: vec![place(0), place(65536)], log: place(131_072), page_bytes: 8192, pages_of_file: 8 };
+        let at: Vec<u64> = [0, 7, 8, 15].into_iter().map(|page| storage.find(page).1).collect();
+        assert_eq!(at, [0, 7 * 8192, 65536, 65536 + 7 * 8192]);
+        storage.fill().unwrap();
+        let mut bytes = vec![0; 8192];
+        for number in 0..16 {
+            let (file, at) = storage.find(number);
+            file.read_exact_at(&mut bytes, at).unwrap();
+            assert_eq!(page::check(&bytes, number, 0), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! `dio bench locks`: what a command is blocked on.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use dio_bench::locks::{By, Plan, Report};
+use dio_bench::{BenchError, locks};
+
+use super::show;
+
+/// Run a command and count what its threads are blocked on, by class of lock
+///
+/// Blocks come from three places: the mounts of dio count those of their files' locks and request queues (as `dio stat` shows
+/// them), programs of dio tell of theirs when they end, and the kernel tells of those on its own locks, above all that of the
+/// inode, which writers of a file take. For
+/// the kernel's, root, or CAP_PERFMON and tracefs, sees every block with its stack; anybody else gets samples of what the
+/// command's threads sleep in. What the command prints goes to standard error.
+#[derive(Debug, clap::Args)]
+pub(super) struct LocksArgs {
+    /// Ask this mount, or these, instead of all mounts of dio that there are
+    #[arg(long = "mount", value_name = "PATH")]
+    mounts: Vec<PathBuf>,
+
+    /// How the kernel's locks are seen
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = KernelArg::Auto)]
+    kernel: KernelArg,
+
+    /// Count the kernel's locks of all processes, the servers of mounts among them
+    #[arg(long)]
+    system: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Write the report to FILE; what the command prints then goes to standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true,
+          value_hint = clap::ValueHint::CommandWithArguments)]
+    command: Vec<OsString>,
+}
+
+/// Ways to see the kernel's locks.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum KernelArg {
+    /// By tracepoint where that is allowed, else by wait channels
+    Auto,
+    /// By tracepoint, or fail
+    Tracepoint,
+    /// By what threads sleep in
+    WaitChannels,
+}
+
+/// Measures; gives the text to print, and the status to end with: the command's.
+pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
+    let plan = Plan {
+        command: args.command,
+        mounts: args.mounts,
+        by: match args.kernel {
+            KernelArg::Auto => By::Best,
+            KernelArg::Tracepoint => By::Tracepoint,
+            KernelArg::WaitChannels => By::WaitChannels,
+        },
+        system: args.system,
+        alone: args.output.is_none(),
+    };
+    let report = locks::run(&plan)?;
+    // As `env` and `nice` end, who run a command too; one that a signal ended failed.
+    let status = report.status.map_or(1, |status| u8::try_from(status).unwrap_or(1));
+    let text = show(&report, args.json, Report::text)?;
+    let Some(path) = args.output else { return Ok((text, status)) };
+    std::fs::write(&path, text).map_err(|error| {
+        BenchError::Asked(format!("cannot write '{}': {}", path.display(), crate::commands::words(&error)))
+    })?;
+    Ok((String::new(), status))
+}
