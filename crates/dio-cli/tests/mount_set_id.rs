@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use dio_test::{as_user, file_systems, is_root, judge_fully, skip};
 use judge_support::{DIO, Stage, succeeds};
@@ -70,6 +71,16 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         work()
     };
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Waits until the server knows that nobody has anything open: the kernel tells of a close when it has returned. As long as it
+/// does not, a change by nobody knows whom may be one by who writes.
+fn all_closed(stage: &Stage) {
+    let begun = Instant::now();
+    let told = || dio_test::run(Command::new(DIO).args(["stat", "--json"]).arg(stage.mounted.path())).stdout;
+    while !told().contains("\"open_files\":0,") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}: something stays open", stage.name);
+    }
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -185,6 +196,7 @@ fn a_new_owner_gets_no_bits() {
         }
         // Of a stranger who changes nothing, only set-id bits are safe from him.
         file(&stage.at("file"), 0, 0o4755);
+        all_closed(&stage);
         assert_eq!(as_nobody(|| to(None)(&stage.at("file"))), Err(Errno::PERM), "{}", stage.name);
         assert_eq!(state(&stage.below("file")).0, 0o4755, "{}", stage.name);
         stage.unmount();
