@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
 use rustix::io::{Errno, Result};
 
-use super::resolve::shown;
+use super::resolve::{TMPFS, shown};
 use super::{InodeId, Name, Names, ROOT};
 
 /// Bytes of names read at a time.
@@ -194,14 +194,11 @@ impl Names {
     }
 }
 
-/// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
-const TMPFS: u64 = 0x0102_1994;
-
 impl Open {
     /// Whether reading can go on from the place of a name that is gone. On tmpfs that leads to names before it (seen with Linux
     /// 6.18; `offset_readdir`, fs/libfs.c): what was read ahead there is given although some of it may be gone.
     fn keeps_places(&self) -> bool {
-        fstatfs(&self.file).is_ok_and(|fs| fs.f_type as u64 != TMPFS)
+        fstatfs(&self.file).is_ok_and(|fs| fs.f_type as u32 != TMPFS)
     }
 
     /// What the directory is like now.

@@ -33,9 +33,12 @@ const DEEPEST: usize = 1 << 16;
 /// Bits of `st_ino` below the index of the file system.
 const NUMBER_BITS: u32 = 48;
 
+/// `TMPFS_MAGIC` of `include/uapi/linux/magic.h`.
+pub(super) const TMPFS: u32 = 0x0102_1994;
+
 /// File systems whose directories have times by the clock of this machine: ext2 to ext4, xfs, btrfs, tmpfs, f2fs, bcachefs and
 /// zfs (`statfs(2)`, `f_type`).
-const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
 /// What a name led to.
 #[derive(Debug)]
