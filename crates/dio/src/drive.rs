@@ -3,6 +3,8 @@
 //! Everything that runs operations (files, copies, streams, queues) does it through a [`Driver`], so that a rule found
 //! wrong in the simulator is mended for all of them.
 
+mod joint;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -12,6 +14,9 @@ use rustix::io::Errno;
 use crate::block::Pool;
 use crate::engine::{Done, Engine, Kind, Op, Route};
 use crate::geometry::align_down;
+
+use joint::Joint;
+pub use joint::{Composite, Place};
 
 /// Attempts without progress before EAGAIN or EINTR is believed. A transient refusal is over long before.
 const MOST_STALLED: u32 = 1000;
@@ -95,6 +100,9 @@ fn check(op: &Op) {
 /// Runs one operation to its end in the calling thread, without an engine: the cheapest way for a single request.
 pub fn run_here(mut op: Op) -> Finished {
     check(&op);
+    if op.medium.composite().is_some() {
+        return joint::run_together(op);
+    }
     loop {
         let medium = Arc::clone(&op.medium);
         let result = medium.transfer(&mut op);
@@ -111,6 +119,15 @@ pub struct Driver {
     /// Accepted, but the engine was full. Bounded by what users submit before they wait.
     backlog: VecDeque<Op>,
     done: Vec<Done>,
+    /// Operations that were split, by number.
+    joints: Vec<Option<Joint>>,
+    /// How many there are.
+    joined: usize,
+    /// Their parts, in the engine or waiting for it.
+    parts: usize,
+    /// Parts in the engine, by the address of their file; empty while there are none.
+    lanes: Vec<(usize, usize)>,
+    attached: Option<Pool>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -119,10 +136,24 @@ impl std::fmt::Debug for Driver {
     }
 }
 
+/// What tells the files of parts apart.
+fn lane_of(op: &Op) -> usize {
+    Arc::as_ptr(&op.medium).addr()
+}
+
 impl Driver {
     /// A driver of an engine that nobody else uses.
     pub fn new(engine: Box<dyn Engine>) -> Driver {
-        Driver { engine, backlog: VecDeque::new(), done: Vec::new() }
+        Driver {
+            engine,
+            backlog: VecDeque::new(),
+            done: Vec::new(),
+            joints: Vec::new(),
+            joined: 0,
+            parts: 0,
+            lanes: Vec::new(),
+            attached: None,
+        }
     }
 
     /// The engine's name.
@@ -135,9 +166,9 @@ impl Driver {
         self.engine.depth()
     }
 
-    /// Operations submitted and not yet finished.
+    /// Operations submitted and not yet finished. One that was split counts once.
     pub fn outstanding(&self) -> usize {
-        self.engine.in_flight() + self.backlog.len()
+        self.engine.in_flight() + self.backlog.len() - self.parts + self.joined
     }
 
     /// Registers a pool with the engine.
@@ -145,17 +176,75 @@ impl Driver {
     /// # Errors
     /// Why it is used unregistered; harmless.
     pub fn attach(&mut self, pool: &Pool) -> io::Result<()> {
+        self.attached = Some(pool.clone());
         self.engine.attach(pool)
+    }
+
+    /// Goes on with another engine, which must be of the same kind. Nothing may be outstanding.
+    pub(crate) fn replace(&mut self, engine: Box<dyn Engine>) {
+        assert_eq!(self.outstanding(), 0, "operations are in flight in the old engine");
+        self.engine = engine;
+        if let Some(pool) = &self.attached {
+            // Unregistered buffers cost a little speed; nothing else.
+            let _ = self.engine.attach(pool);
+        }
     }
 
     /// Accepts an operation. It may not start before the next [`Driver::wait`].
     pub fn submit(&mut self, op: Op) {
         check(&op);
+        if op.medium.composite().is_some() {
+            let number = self.joints.iter().position(Option::is_none).unwrap_or(self.joints.len());
+            let (joint, parts) = joint::split(op, u32::try_from(number).expect("operations in flight are few"));
+            self.adopt_as(number, joint, parts);
+        } else {
+            self.accept(op);
+        }
+    }
+
+    /// Accepts the parts of an operation that has number 0; nothing may be outstanding.
+    fn adopt(&mut self, joint: Joint, parts: Vec<Op>) {
+        assert_eq!(self.joined, 0, "number 0 is taken");
+        self.adopt_as(0, joint, parts);
+    }
+
+    fn adopt_as(&mut self, number: usize, joint: Joint, parts: Vec<Op>) {
+        if number == self.joints.len() {
+            self.joints.push(None);
+        }
+        self.joints[number] = Some(joint);
+        self.joined += 1;
+        self.parts += parts.len();
+        for part in parts {
+            check(&part);
+            self.accept(part);
+        }
+    }
+
+    /// Takes out the one operation that was split; its parts are lost with the engine.
+    fn take_joint(&mut self) -> Joint {
+        self.joints.iter_mut().find_map(Option::take).expect("one was there")
+    }
+
+    fn accept(&mut self, op: Op) {
         if !self.backlog.is_empty() {
             self.backlog.push_back(op);
-        } else if let Err(op) = self.engine.start(op) {
+        } else if let Err(op) = self.start(op) {
             self.backlog.push_back(op);
         }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the operation is handed back, not reported")]
+    fn start(&mut self, op: Op) -> Result<(), Op> {
+        let lane = op.part.map(|_| lane_of(&op));
+        self.engine.start(op)?;
+        if let Some(lane) = lane {
+            match self.lanes.iter_mut().find(|(file, _)| *file == lane) {
+                Some((_, count)) => *count += 1,
+                None => self.lanes.push((lane, 1)),
+            }
+        }
+        Ok(())
     }
 
     /// Starts what was submitted, waits until at least `min` operations are over (or all, if fewer are outstanding) and
@@ -166,21 +255,73 @@ impl Driver {
     pub fn wait(&mut self, min: usize, finished: &mut Vec<Finished>) -> io::Result<()> {
         let wanted = finished.len() + min.min(self.outstanding());
         loop {
-            let missing = wanted.saturating_sub(finished.len());
+            let missing = self.completions_for(wanted.saturating_sub(finished.len()));
             self.engine.finish(missing.min(self.engine.in_flight()), &mut self.done)?;
-            let mut again = false;
-            for done in self.done.drain(..) {
-                match judge(done) {
-                    Verdict::Again(op) => {
-                        self.backlog.push_front(op);
-                        again = true;
-                    }
-                    Verdict::Over(over) => finished.push(over),
-                }
-            }
+            let again = self.judge_all(finished);
             let refilled = self.refill();
             if finished.len() >= wanted && !again && !refilled {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Completions of the engine without which so many operations cannot be over. All are waited for at once where all
+    /// are wanted, and those of one operation together.
+    fn completions_for(&self, missing: usize) -> usize {
+        if self.joined == 0 || missing == 0 {
+            return missing;
+        }
+        if !self.backlog.is_empty() {
+            // Each place that becomes free goes to what waits for it at once: those of a slow file must not hold up others.
+            return 1;
+        }
+        let alone = self.engine.in_flight() - self.parts;
+        if missing >= self.joined + alone {
+            return self.parts + alone;
+        }
+        let fewest = self.joints.iter().flatten().map(|joint| joint.left).min().unwrap_or(1);
+        if alone > 0 { missing } else { missing.max(fewest) }
+    }
+
+    /// Judges what the engine gave back; true when some of it has to be tried again.
+    fn judge_all(&mut self, finished: &mut Vec<Finished>) -> bool {
+        let mut again = false;
+        let mut all = std::mem::take(&mut self.done);
+        for done in all.drain(..) {
+            if done.op.part.is_some() {
+                self.leave_lane(&done.op);
+            }
+            match judge(done) {
+                Verdict::Again(op) => {
+                    self.backlog.push_front(op);
+                    again = true;
+                }
+                Verdict::Over(over) => match over.op.part {
+                    Some(part) => self.part_over(part.joint as usize, over, finished),
+                    None => finished.push(over),
+                },
+            }
+        }
+        self.done = all;
+        again
+    }
+
+    fn part_over(&mut self, number: usize, over: Finished, finished: &mut Vec<Finished>) {
+        self.parts -= 1;
+        let joint = self.joints[number].as_mut().expect("a part belongs to an operation under way");
+        joint.part_over(over);
+        if joint.left == 0 {
+            self.joined -= 1;
+            finished.extend(self.joints[number].take().map(Joint::finish));
+        }
+    }
+
+    fn leave_lane(&mut self, op: &Op) {
+        let lane = lane_of(op);
+        if let Some(index) = self.lanes.iter().position(|(file, _)| *file == lane) {
+            self.lanes[index].1 -= 1;
+            if self.lanes[index].1 == 0 {
+                self.lanes.swap_remove(index);
             }
         }
     }
@@ -199,13 +340,28 @@ impl Driver {
     /// Moves waiting operations into the engine; true when any moved.
     fn refill(&mut self) -> bool {
         let mut moved = false;
-        while let Some(op) = self.backlog.pop_front() {
-            if let Err(op) = self.engine.start(op) {
+        while let Some(op) = self.next() {
+            if let Err(op) = self.start(op) {
                 self.backlog.push_front(op);
                 break;
             }
             moved = true;
         }
         moved
+    }
+
+    /// The operation that is to start next: the first, or, among parts, the first of the file with the fewest in the
+    /// engine. So what waits for a slow file keeps no place that another could use, until all that was submitted for the
+    /// others is done.
+    fn next(&mut self) -> Option<Op> {
+        if self.parts == 0 || self.engine.in_flight() >= self.engine.depth() {
+            return self.backlog.pop_front();
+        }
+        let busy = |op: &Op| {
+            let lane = lane_of(op);
+            self.lanes.iter().find(|(file, _)| *file == lane).map_or(0, |(_, count)| *count)
+        };
+        let index = (0..self.backlog.len()).min_by_key(|index| busy(&self.backlog[*index]))?;
+        self.backlog.remove(index)
     }
 }

@@ -266,6 +266,19 @@ impl Geometry {
         })
     }
 
+    /// The geometry of a file whose bytes are in several: what all of them demand. Where one piece of memory ends and the
+    /// next begins follows from offsets, so offsets are aligned as memory is.
+    pub(crate) fn joined(each: &[&Geometry], preferred: u64) -> Result<Self, GeometryError> {
+        let most = |of: fn(&Geometry) -> u64| each.iter().map(|one| of(one)).max().unwrap_or(1);
+        let memory = most(Geometry::mem_align);
+        Ok(Self {
+            read_offset_align: most(Geometry::read_offset_align).max(memory),
+            block: most(Geometry::block),
+            preferred,
+            ..Self::fixed(memory, most(Geometry::offset_align).max(memory))?
+        })
+    }
+
     /// Puts together what was `reported`, or `assumed` where that is nothing, and validates it.
     fn build(
         statx: &Statx,

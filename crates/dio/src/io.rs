@@ -28,7 +28,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { depth: 32, request: 1 << 20, bounce_block: 64 << 10, bounce_blocks: 128, idle_engines: 16 }
+        Limits { depth: 32, request: 1 << 20, bounce_block: 64 << 10, bounce_blocks: 512, idle_engines: 16 }
     }
 }
 
@@ -147,6 +147,11 @@ impl Io {
     /// The limits in force.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
+    }
+
+    /// An engine of the chosen kind; `alone` says that only the calling thread will use it.
+    pub(crate) fn engine(&self, depth: usize, alone: bool) -> Box<dyn Engine> {
+        (self.shared.make_engine)(depth, alone)
     }
 
     /// A driver over a new engine of the chosen kind, for a user with a depth of its own.

@@ -9,6 +9,7 @@
 //! | [`pipeline`] | read - work - write: a source, worker threads and a sink, all busy, in order, bounded |
 //! | [`stream`] | the standard `Read` over a direct file, with read-ahead |
 //! | [`queue`] | many requests in flight, for storage engines |
+//! | [`stripe`] | files over several targets |
 //! | [`mod@file`] | open modes, locks, reads and writes at any alignment, resize, sync |
 //! | [`drive`] | short transfers, retries and draining, written once above every engine |
 //! | [`engine`] | runs operations: io_uring, a pool of threads, nothing at all, a simulator |
@@ -27,6 +28,7 @@ pub mod probe;
 pub mod queue;
 pub mod residency;
 pub mod stream;
+pub mod stripe;
 pub mod sys;
 pub mod transfer;
 

@@ -145,6 +145,9 @@ impl Queue {
     ) -> Result<(), Box<Refused>> {
         match self.admit(kind, file, block.capacity(), offset, len) {
             Ok((index, lock)) => {
+                if self.driver.outstanding() == 0 {
+                    file.suit(&mut self.driver, self.entries.len(), true);
+                }
                 self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
                 self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));
                 Ok(())

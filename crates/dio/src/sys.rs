@@ -17,10 +17,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use rustix::io::ReadWriteFlags;
 
 mod inode;
+mod lease;
 mod process;
 
 pub use inode::{FileHandle, LONGEST_HANDLE, access_of, handle_of, open_by_handle, take_own_umask};
-pub use process::{close_on_exec, execute, unshare_mounts};
+pub use lease::{Lease, end_lease, has_lease, take_lease};
+pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
 
 /// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`, `pwritev2(2)`).
 pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
@@ -129,6 +131,16 @@ pub fn sync_file_range(fd: BorrowedFd<'_>, range: Range<u64>) -> io::Result<()> 
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
     let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, length, flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts writing all dirty pages of a file and does not wait for them (`sync_file_range(2)`, `SYNC_FILE_RANGE_WRITE`).
+///
+/// # Errors
+/// As [`sync_file_range`]; `ENOSYS` where the kernel has no such call.
+pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
+    let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -1,4 +1,4 @@
-//! Files against a plain vector: any mix of reads, writes, vectored I/O, truncates, allocations, holes and syncs, through
+//! Files, plain and striped, against a plain vector: any mix of reads, writes, vectored I/O, truncates, allocations, holes and syncs, through
 //! two handles in any two modes, with any limits, memory alignments and engines, on every file system.
 
 mod common;
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use common::{Arena, MODES, MOST_ALIGNED, engines, fill, first_difference, io_of};
 use dio::lock::LockPolicy;
+use dio::stripe::{Plan, create, inspect};
 use dio::{Class, Counters, File, Io, Limits, Mode, OpenOptions, SyncMethod};
 use dio_test::{TestFs, file_systems};
 use proptest::prelude::*;
@@ -43,6 +44,10 @@ struct Setup {
     modes: [Mode; 2],
     sync: SyncMethod,
     policy: LockPolicy,
+    /// Below which size requests go through the page cache.
+    direct_from: [u64; 2],
+    /// Size and number of stripes, where the file is striped.
+    stripes: Option<(u64, usize)>,
 }
 
 /// A place in a file: anywhere, or at or beside a multiple of any power of two up to 1 MiB.
@@ -106,13 +111,24 @@ fn setup(engine: &'static str) -> impl Strategy<Value = Setup> {
     let modes = [select(MODES.to_vec()), select(MODES.to_vec())];
     let sync = select(vec![SyncMethod::Explicit, SyncMethod::Explicit, SyncMethod::Dsync, SyncMethod::Sync]);
     let policy = select(vec![LockPolicy::Range, LockPolicy::Range, LockPolicy::WholeFile]);
-    (limits, modes, sync, policy).prop_map(move |(limits, modes, sync, policy)| Setup {
+    let threshold = || prop_oneof![2 => Just(0u64), 1 => (0u32..21, 0u64..3).prop_map(|(shift, by)| (1 << shift) + by)];
+    let thresholds = [threshold(), threshold()];
+    (limits, modes, sync, policy, thresholds).prop_map(move |(limits, modes, sync, policy, direct_from)| Setup {
         engine,
         limits,
         modes,
         sync,
         policy,
+        direct_from,
+        stripes: None,
     })
+}
+
+/// The same for striped files.
+fn striped(engine: &'static str) -> impl Strategy<Value = Setup> {
+    let stripe = prop::sample::select(vec![4096u64, 4096, 8192, 12_288, 65_536, 1 << 20]);
+    (setup(engine), stripe, 1usize..6)
+        .prop_map(|(setup, stripe, count)| Setup { stripes: Some((stripe, count)), ..setup })
 }
 
 /// Two handles of one file, the vector that it must equal, and the bytes that each handle moved.
@@ -122,23 +138,26 @@ struct Case<'a> {
     io: Io,
     files: [File; 2],
     moved: [(u64, u64); 2],
+    /// Those of them in requests below the threshold.
+    small: [u64; 2],
     model: Vec<u8>,
     arenas: Vec<Arena>,
     tag: u64,
 }
 
 impl Case<'_> {
-    fn open(setup: &Setup, path: &Path, io: &Io, mode: Mode) -> File {
+    fn open(setup: &Setup, path: &Path, io: &Io, handle: usize) -> File {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).mode(mode).sync_method(setup.sync).lock_policy(setup.policy);
+        options.read(true).write(true).create(true).mode(setup.modes[handle]).sync_method(setup.sync);
+        options.lock_policy(setup.policy).direct_from(setup.direct_from[handle]);
         options.io(io).open(path).unwrap()
     }
 
     fn new<'a>(setup: &'a Setup, path: &'a Path) -> Case<'a> {
         let io = io_of(setup.engine, setup.limits);
-        let files = setup.modes.map(|mode| Case::open(setup, path, &io, mode));
+        let files = [0, 1].map(|handle| Case::open(setup, path, &io, handle));
         let (model, arenas) = (Vec::new(), Vec::new());
-        Case { setup, path, io, files, moved: [(0, 0); 2], model, arenas, tag: 0 }
+        Case { setup, path, io, files, moved: [(0, 0); 2], small: [0; 2], model, arenas, tag: 0 }
     }
 
     /// Memory for the buffers of one request, poisoned.
@@ -173,6 +192,8 @@ impl Case<'_> {
         assert_eq!(first_difference(&got[..count], expected), None, "place of a wrong byte");
         let foreign = got[count..].iter().position(|byte| ![POISON, 0].contains(byte));
         assert_eq!(foreign, None, "a byte from behind the end of the file");
+        let asked = buffers.iter().map(|buffer| buffer.len as u64).sum();
+        self.count_small(handle, asked, count as u64);
         self.moved[handle].0 += count as u64;
     }
 
@@ -197,7 +218,14 @@ impl Case<'_> {
         if !bytes.is_empty() {
             self.model.resize(self.model.len().max(at as usize), 0);
             self.model[offset as usize..at as usize].copy_from_slice(&bytes);
+            self.count_small(handle, bytes.len() as u64, bytes.len() as u64);
             self.moved[handle].1 += bytes.len() as u64;
+        }
+    }
+
+    fn count_small(&mut self, handle: usize, asked: u64, moved: u64) {
+        if self.setup.modes[handle] == Mode::Direct && asked < self.setup.direct_from[handle] {
+            self.small[handle] += moved;
         }
     }
 
@@ -225,8 +253,8 @@ impl Case<'_> {
             Step::SyncAll { handle } => self.files[handle].sync_all().unwrap(),
             Step::Reopen { handle } => {
                 self.check_counters(handle);
-                self.moved[handle] = (0, 0);
-                self.files[handle] = Case::open(self.setup, self.path, &self.io, self.setup.modes[handle]);
+                (self.moved[handle], self.small[handle]) = ((0, 0), 0);
+                self.files[handle] = Case::open(self.setup, self.path, &self.io, handle);
             }
         }
         for file in &self.files {
@@ -239,12 +267,13 @@ impl Case<'_> {
         assert_eq!((counters.read.total(), counters.written.total()), self.moved[handle], "bytes counted");
         let cached = counters.read.get(Class::Cached) + counters.written.get(Class::Cached);
         let total = counters.read.total() + counters.written.total();
-        let expected = if self.setup.modes[handle] == Mode::Cached { total } else { 0 };
+        let expected = if self.setup.modes[handle] == Mode::Cached { total } else { self.small[handle] };
         assert_eq!(cached, expected, "bytes counted as cached");
         let indirect: u64 =
             [Class::Bounced, Class::Uncached].iter().map(|c| counters.read.get(*c) + counters.written.get(*c)).sum();
         if self.setup.modes[handle].wants_direct() {
-            assert_eq!(counters.reasons.iter().sum::<u64>(), indirect, "bytes with a reason");
+            assert_eq!(counters.reason(dio::file::Reason::Small), self.small[handle], "bytes of small requests");
+            assert_eq!(counters.reasons.iter().sum::<u64>(), indirect + cached, "bytes with a reason");
         }
     }
 }
@@ -262,6 +291,11 @@ fn supported(outcome: Result<(), dio::FileError>) -> bool {
 fn run(fs: &TestFs, setup: &Setup, steps: &[Step]) {
     let dir = fs.dir();
     let path = dir.path().join("file");
+    if let Some((stripe, count)) = setup.stripes {
+        let targets = ["a", "b", "c"].map(|name| dir.path().join(name));
+        targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
+        create(&path, &Plan { stripe: Some(stripe), count: Some(count), targets: targets.to_vec() }).unwrap();
+    }
     let mut case = Case::new(setup, &path);
     for (number, step) in steps.iter().enumerate() {
         let before = case.model.len();
@@ -272,9 +306,30 @@ fn run(fs: &TestFs, setup: &Setup, steps: &[Step]) {
     (0..2).for_each(|handle| case.check_counters(handle));
     let model = std::mem::take(&mut case.model);
     drop(case);
-    let contents = std::fs::read(&path).unwrap();
+    let contents = if setup.stripes.is_some() { put_together(&path) } else { std::fs::read(&path).unwrap() };
     assert_eq!(contents.len(), model.len(), "size in the end");
     assert_eq!(first_difference(&contents, &model), None, "place of a wrong byte in the end");
+}
+
+/// The contents of a striped file from its objects alone, stripe by stripe.
+fn put_together(path: &Path) -> Vec<u8> {
+    let descriptor = inspect(path).unwrap().unwrap().descriptor;
+    let (stripe, start) = (descriptor.layout.stripe() as usize, descriptor.layout.start() as usize);
+    let objects: Vec<Vec<u8>> = (0..descriptor.targets.len())
+        .map(|index| std::fs::read(descriptor.object_path(index)).unwrap().split_off(start))
+        .collect();
+    let mut contents = Vec::new();
+    for row in 0.. {
+        let before = contents.len();
+        for object in &objects {
+            let held = object.len();
+            contents.extend_from_slice(&object[(row * stripe).min(held)..((row + 1) * stripe).min(held)]);
+        }
+        if contents.len() == before {
+            break;
+        }
+    }
+    contents
 }
 
 /// Says where it was when a panic passes.
@@ -291,12 +346,10 @@ fn cases() -> u32 {
     std::env::var("DIO_TEST_CASES").ok().map_or(15, |text| text.parse().expect("DIO_TEST_CASES is a number"))
 }
 
-#[test]
-fn any_mix_matches_a_vector() {
+fn run_all<S: Strategy<Value = Setup>>(cases: u32, setup: impl Fn(&'static str) -> S) {
     for fs in file_systems() {
         for engine in engines() {
-            let config =
-                Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
+            let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
             let steps = prop::collection::vec(step(), 1..30);
             let outcome = TestRunner::new(config).run(&(setup(engine), steps), |(setup, steps)| {
                 run(&fs, &setup, &steps);
@@ -305,4 +358,14 @@ fn any_mix_matches_a_vector() {
             outcome.unwrap_or_else(|failure| panic!("{} {engine}: {failure}", fs.name));
         }
     }
+}
+
+#[test]
+fn any_mix_matches_a_vector() {
+    run_all(cases(), setup);
+}
+
+#[test]
+fn any_mix_on_a_striped_file_matches_a_vector() {
+    run_all(cases(), striped);
 }

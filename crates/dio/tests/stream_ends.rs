@@ -10,8 +10,14 @@ use dio::Class;
 use dio::stream::{Input, Output, StreamOptions};
 use dio_test::{file_systems, resident_pages};
 
-const SMALL: StreamOptions =
-    StreamOptions { mode: dio::Mode::Direct, need: dio::Need::Preferred, block: 16 << 10, depth: 4, small: 0 };
+const SMALL: StreamOptions = StreamOptions {
+    mode: dio::Mode::Direct,
+    need: dio::Need::Preferred,
+    block: 16 << 10,
+    depth: 4,
+    small: 0,
+    spread: 0,
+};
 
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 % 251) as u8).collect()

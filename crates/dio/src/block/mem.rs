@@ -4,9 +4,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Block;
+use super::deal::Whole;
 
 /// Contiguous bytes of memory that one operation reads or writes.
 #[derive(Debug)]
@@ -19,11 +21,22 @@ pub struct Segment {
 #[derive(Debug)]
 enum Owner {
     Block(Block),
-    Lent { writable: bool, _loan: LoanCount },
+    Lent {
+        writable: bool,
+        _loan: LoanCount,
+    },
+    /// Bytes of other memory, which lives until the last such part of it is gone.
+    Part {
+        writable: bool,
+        pool: Option<usize>,
+        _whole: Arc<Whole>,
+    },
 }
 
-// SAFETY: a segment has the sole right to its bytes: a block's, or a slice borrowed for longer than the segment can
-// live (`scope` aborts the process otherwise). Shared lent slices (`writable: false`) are only ever read.
+// SAFETY: a segment has the sole right to its bytes: a block's, a part of memory that is dealt out byte by byte once
+// (`Dealer`), or a slice borrowed for longer than the segment can live (`scope` aborts the process otherwise). Shared lent
+// slices (`writable: false`) are only ever read. The whole behind a part is not looked at while there are parts: whoever
+// drops the last one drops it, and it may be dropped in any thread, as the segments that it consists of.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -31,6 +44,20 @@ impl Segment {
         // SAFETY: the caller checked that the range is inside the block.
         let start = unsafe { block.start().add(range.start) };
         Segment { start, len: range.len(), owner: Owner::Block(block) }
+    }
+
+    /// A part of other memory.
+    ///
+    /// # Safety
+    /// The bytes lie in one segment of `whole`, and nobody else has a part with any of them.
+    pub(super) unsafe fn share(
+        whole: &Arc<Whole>,
+        start: NonNull<u8>,
+        len: usize,
+        writable: bool,
+        pool: Option<usize>,
+    ) -> Segment {
+        Segment { start, len, owner: Owner::Part { writable, pool, _whole: Arc::clone(whole) } }
     }
 
     /// Bytes in the segment.
@@ -50,20 +77,21 @@ impl Segment {
                 block.set_filled(filled);
                 Some(block)
             }
-            Owner::Lent { .. } => None,
+            Owner::Lent { .. } | Owner::Part { .. } => None,
         }
     }
 
     fn writable(&self) -> bool {
         match &self.owner {
             Owner::Block(_) => true,
-            Owner::Lent { writable, .. } => *writable,
+            Owner::Lent { writable, .. } | Owner::Part { writable, .. } => *writable,
         }
     }
 
     fn pool_id(&self) -> Option<usize> {
         match &self.owner {
             Owner::Block(block) => Some(block.pool_id()),
+            Owner::Part { pool, .. } => *pool,
             Owner::Lent { .. } => None,
         }
     }
@@ -157,6 +185,11 @@ impl Mem {
             // SAFETY: initialised bytes that nobody writes while `&self` is held: see `slices_mut`.
             .map(|(start, len)| IoSlice::new(unsafe { std::slice::from_raw_parts(start, len) }))
             .collect()
+    }
+
+    /// Address, length and pool of each segment.
+    pub(super) fn places(&self) -> impl Iterator<Item = (NonNull<u8>, usize, Option<usize>)> {
+        self.iter().map(|segment| (segment.start, segment.len, segment.pool_id()))
     }
 
     fn iter(&self) -> impl Iterator<Item = &Segment> {

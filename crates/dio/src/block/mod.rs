@@ -8,9 +8,11 @@
 //! This folder is one of the three places where `unsafe` is allowed; the others are `engine::uring` and `sys`.
 #![allow(unsafe_code)]
 
+mod deal;
 mod mem;
 mod pool;
 
+pub(crate) use deal::{Dealer, Dealt};
 pub use mem::{Loans, Mem, Segment, scope};
 pub use pool::{Block, Pool};
 

@@ -55,6 +55,8 @@ pub struct Flags {
     pub dsync: bool,
     /// Pages brought in are dropped when done (`RWF_DONTCACHE`); buffered route only.
     pub dontcache: bool,
+    /// Pages brought in are to stay; buffered route only. Nothing to an engine: the file's accounts go by it.
+    pub keep: bool,
 }
 
 /// One operation. Owns its memory and a share of its file until the engine gives it back.
@@ -84,6 +86,18 @@ pub struct Op {
     pub pages: Option<u64>,
     /// The user's own mark.
     pub tag: u64,
+    /// Of an operation on several files that was split: whose part this is. Set by [`crate::drive`]; `None` for everybody
+    /// else.
+    pub part: Option<Part>,
+}
+
+/// The place of a part among those of the operation that was split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The operation, as its driver counts.
+    pub(crate) joint: u32,
+    /// The file.
+    pub(crate) of: u32,
 }
 
 impl Op {

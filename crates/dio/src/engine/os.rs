@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use rustix::fs::{Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Flags, Kind, Medium, Op, Route};
@@ -115,13 +115,15 @@ impl Medium for OsMedium {
 
     fn size(&self) -> io::Result<u64> {
         let fd = self.any();
-        let stat = rustix::fs::fstat(fd)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
+        // Not fstat(2), which looks at the times as well: the kernel then gives the next write a time of its own, and the sync
+        // after it has to write the inode for that (multigrain timestamps, Linux 6.13, `fs/inode.c`).
+        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE | StatxFlags::SIZE)?;
+        if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::BlockDevice {
             // A device's inode has size 0; its end is where seeking to the end arrives. No one else uses this
             // descriptor's position: all I/O here names its offset.
             return Ok(rustix::fs::seek(fd, SeekFrom::End(0))?);
         }
-        Ok(stat.st_size as u64)
+        Ok(stat.stx_size)
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {

@@ -242,10 +242,15 @@ fn run(mut op: Op) -> Done {
     Done { op, result }
 }
 
+/// Least entries of a submission queue. The kernel lets a thread have as many workers at a time as the *first* ring that it
+/// made has entries, and no more than four for each processor (`io_uring/tctx.c`, `io_init_wq_offload`): with a first ring of
+/// one entry, all writes that extend files run one after the other, whatever rings come later. So many fill a page.
+const LEAST_ENTRIES: usize = 64;
+
 /// Entries of the submission queue for `depth` operations: a power of two (`io_uring_setup(2)`).
 fn entries(depth: usize) -> u32 {
     assert!(depth > 0, "an engine takes at least one operation");
-    depth.min(MOST_ENTRIES).next_power_of_two() as u32
+    depth.clamp(LEAST_ENTRIES, MOST_ENTRIES).next_power_of_two() as u32
 }
 
 /// COOP_TASKRUN (5.19) saves interrupting the caller for each completion; kernels without it do without.

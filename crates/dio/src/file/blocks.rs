@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
-use super::{File, FileError, Mode};
+use super::{File, FileError, Mode, Passage};
 use crate::block::Mem;
 use crate::drive::Finished;
-use crate::engine::{Kind, Op};
+use crate::engine::{Flags, Kind, Op, Route};
 use crate::geometry::align_up;
 use crate::lock::{LockClass, LockGuard};
 
@@ -30,14 +30,14 @@ impl File {
 
     /// An operation on a block; the caller gives the finished operation to [`File::block_done`].
     pub(crate) fn block_op(&self, kind: Kind, offset: u64, mem: Mem, tag: u64) -> Op {
-        let route = self.route();
+        let way = self.usual();
         let range = offset..offset + mem.len() as u64;
         let pages = match kind {
-            Kind::Read => self.before_read(route, &range),
-            _ => self.before_write(route, &range),
+            Kind::Read => self.before_read(way, &range),
+            _ => self.before_write(way, &range),
         };
         self.count_requests(kind, 1);
-        let mut op = self.op(kind, route, self.flags(route), offset, Some(mem));
+        let mut op = self.op(kind, way.route, self.flags(way), offset, Some(mem));
         (op.pages, op.tag) = (pages, tag);
         op
     }
@@ -50,16 +50,52 @@ impl File {
         let outcome = match (kind, over.outcome) {
             (Kind::Read, Ok(count)) => {
                 self.count_straight_read(count as u64);
-                self.after_read(over.op.route, &range, pages, count as u64).map(|()| count)
+                self.after_read(Passage::of(&over.op), &range, pages, count as u64).map(|()| count)
             }
             (_, Ok(count)) => {
                 self.count_straight_write(count as u64);
-                self.after_write(over.op.route, &range, pages).map(|()| count)
+                self.after_write(Passage::of(&over.op), &range, pages).map(|()| count)
             }
             (Kind::Read, Err(_)) => self.read_outcome(&over),
             (_, Err(_)) => self.write_outcome(&over).map(|()| 0),
         };
         (over, outcome)
+    }
+
+    /// The part of an operation on a striped file that concerns this object of it.
+    pub(crate) fn part_op(&self, whole: &Op, offset: u64, mem: Option<Mem>) -> Op {
+        let route = if whole.route == Route::Direct { self.route() } else { Route::Buffered };
+        let Some(mem) = mem else { return self.op(whole.kind, route, whole.flags, offset, None) };
+        let range = offset..offset + mem.len() as u64;
+        let way = Passage { route, keep: whole.flags.keep };
+        let pages = match whole.kind {
+            Kind::Read => self.before_read(way, &range),
+            _ => self.before_write(way, &range),
+        };
+        self.count_requests(whole.kind, 1);
+        let flags = Flags { dsync: whole.flags.dsync, ..self.flags(way) };
+        Op { pages, ..self.op(whole.kind, route, flags, offset, Some(mem)) }
+    }
+
+    /// Keeps the accounts of what concerns this object alone: what passed through the page cache, and whether it should
+    /// have. Bytes are counted by the whole.
+    pub(crate) fn part_done(&self, over: Finished) -> Finished {
+        let over = self.without_dontcache(over);
+        let (Ok(count), false) = (over.outcome, over.op.is_empty()) else { return over };
+        let range = over.op.offset..over.op.offset + over.op.len() as u64;
+        let kept = match over.op.kind {
+            Kind::Read => self.after_read(Passage::of(&over.op), &range, over.op.pages, count as u64),
+            _ => self.after_write(Passage::of(&over.op), &range, over.op.pages),
+        };
+        match kept {
+            Ok(()) => over,
+            Err(error) => Finished { outcome: Err(error.errno()), ..over },
+        }
+    }
+
+    /// Makes what was done durable where every write is to be.
+    pub(crate) fn sync_if_durable(&self) -> Result<(), FileError> {
+        if self.durable { self.sync_all() } else { Ok(()) }
     }
 
     /// Keeps resizes and misaligned writes out while blocks are in flight.
@@ -70,8 +106,15 @@ impl File {
 
     /// While a block in flight at `from` makes the file longer, keeps out what reads or writes there or behind it, what
     /// changes the size, and what patches blocks.
-    pub(crate) fn lock_extension(&self, from: u64) -> LockGuard {
-        self.locks.exclusive(from..u64::MAX, LockClass::Resize)
+    ///
+    /// # Errors
+    /// Those of making the file reach there, where a gap before it has to be filled.
+    pub(crate) fn lock_extension(&self, from: u64) -> Result<LockGuard, FileError> {
+        let guard = self.locks.exclusive(from..u64::MAX, LockClass::Resize);
+        if self.stripes.is_some() && self.size()? < from {
+            self.reach(from)?;
+        }
+        Ok(guard)
     }
 
     /// A place in an order of all files of the process, the same for all opens of one file.

@@ -46,7 +46,10 @@ pub enum Reason {
     NoDirectIo,
     /// The file system accepts direct I/O but was seen to use the page cache.
     KernelBuffers,
-    /// The caller chose it: a small file, for which a direct request costs more.
+    /// The caller chose it: a small file, or a request below the threshold ([`OpenOptions::direct_from`]), for which going
+    /// direct costs more.
+    ///
+    /// [`OpenOptions::direct_from`]: super::OpenOptions::direct_from
     Small,
 }
 
@@ -69,7 +72,7 @@ impl Reason {
             Reason::EndOfFile => "end of file within a block",
             Reason::NoDirectIo => "file system has no direct I/O",
             Reason::KernelBuffers => "file system buffers direct I/O",
-            Reason::Small => "small file",
+            Reason::Small => "small file or request",
         }
     }
 }

@@ -13,11 +13,13 @@ pub struct FileError {
     offset: Option<u64>,
     errno: Errno,
     cure: Option<&'static str>,
+    /// The object of a striped file that it concerns, or what is wrong with it.
+    detail: Option<Box<str>>,
 }
 
 impl FileError {
     pub(crate) fn new(operation: &'static str, path: &Path, errno: Errno) -> FileError {
-        FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno) }
+        FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno), detail: None }
     }
 
     pub(crate) fn at(mut self, offset: u64) -> FileError {
@@ -28,6 +30,25 @@ impl FileError {
     pub(crate) fn with_cure(mut self, cure: &'static str) -> FileError {
         self.cure = Some(cure);
         self
+    }
+
+    pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> FileError {
+        self.detail = Some(detail.into().into());
+        self
+    }
+
+    /// Names the object of a striped file.
+    pub(crate) fn of(self, object: Option<&Path>) -> FileError {
+        match object {
+            Some(path) => self.with_detail(format!("in '{}'", path.display())),
+            None => self,
+        }
+    }
+
+    /// The same for an error that the object had.
+    pub(crate) fn by(self, error: &FileError) -> FileError {
+        let path = Some(error.path.as_path()).filter(|path| *path != self.path);
+        self.of(path)
     }
 
     /// What was being done, as in "cannot *read*".
@@ -55,6 +76,11 @@ impl FileError {
         self.cure
     }
 
+    /// More about it: which object of a striped file it concerns, and what is wrong with that.
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
     /// The same as an error of the standard library.
     pub fn to_io_error(&self) -> io::Error {
         io::Error::new(io::Error::from(self.errno).kind(), self.clone())
@@ -68,6 +94,9 @@ impl std::fmt::Display for FileError {
             write!(f, " at byte {offset}")?;
         }
         write!(f, ": {}", words(self.errno))?;
+        if let Some(detail) = &self.detail {
+            write!(f, ": {detail}")?;
+        }
         match self.cure {
             Some(cure) => write!(f, " ({cure})"),
             None => Ok(()),

@@ -16,6 +16,7 @@
 mod blocks;
 mod counters;
 mod error;
+mod flow;
 mod layout;
 mod mode;
 mod open;
@@ -35,16 +36,17 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::drive::run_here;
+use crate::drive::{Composite, run_here};
 use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
 use crate::geometry::{Geometry, align_down, align_up};
 use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
+use crate::stripe::Striped;
 
 pub use counters::{ByClass, Class, Counters, Reason};
 pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
-pub use open::OpenOptions;
+pub use open::{DIRECT_FROM, OpenOptions};
 
 use blocks::Claim;
 use counters::Meter;
@@ -52,6 +54,30 @@ use layout::Align;
 use syncs::Syncs;
 use trial::Trial;
 use uncache::Uncache;
+
+/// The way of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Passage {
+    route: Route,
+    /// It is below the threshold: its pages stay in the page cache, as those of a cached file.
+    keep: bool,
+}
+
+impl Passage {
+    fn by(route: Route) -> Passage {
+        Passage { route, keep: false }
+    }
+
+    fn of(op: &Op) -> Passage {
+        Passage { route: op.route, keep: op.flags.keep }
+    }
+}
+
+/// Largest block of a file system that the straight parts of requests are made to begin at, in bytes.
+const MOST_BLOCK: u64 = 64 << 10;
+
+/// Parts of requests of a striped file that are in flight at a time, at most.
+const MOST_PARTS: usize = 256;
 
 /// An open file. All methods take `&self` and may be called from many threads.
 ///
@@ -68,7 +94,13 @@ pub struct File {
     mode: Mode,
     need: Need,
     lock_policy: LockPolicy,
+    /// Requests of fewer bytes pass through the page cache and stay there.
+    direct_from: u64,
     writable: bool,
+    /// Each write is durable when it returns.
+    durable: bool,
+    /// The same medium when the file is striped.
+    stripes: Option<Arc<Striped>>,
     /// Why everything is uncached although direct I/O was asked for.
     refusal: Option<Reason>,
     /// What direct reads and writes were seen to do, where that had to be seen.
@@ -102,7 +134,10 @@ impl File {
             mode: options.mode,
             need: options.need,
             lock_policy: options.lock_policy,
+            direct_from: if options.mode == Mode::Direct { options.direct_from } else { 0 },
             writable: options.write,
+            durable: options.sync != SyncMethod::Explicit,
+            stripes: None,
             refusal: None,
             read_trial: Trial::new(proven),
             write_trial: Trial::new(proven),
@@ -112,6 +147,16 @@ impl File {
             syncs: Syncs::default(),
             latch: OnceLock::new(),
         }
+    }
+
+    /// A file over the objects of a striped one.
+    pub(crate) fn striped(options: &OpenOptions, path: &Path, striped: Arc<Striped>, locks: Arc<LockTable>) -> File {
+        let (io, geometry) = (striped.io().clone(), *striped.geometry());
+        let mut file = File::assemble(options, path, io, striped.clone(), geometry, locks);
+        let refused = striped.objects().iter().all(|object| object.refusal.is_some());
+        file.refusal = refused.then_some(Reason::NoDirectIo);
+        file.stripes = Some(striped);
+        file
     }
 
     /// Opens a file for reading: direct where possible.
@@ -144,7 +189,11 @@ impl File {
 
     /// What happened so far.
     pub fn counters(&self) -> Counters {
-        self.meter.reading()
+        let mut reading = self.meter.reading();
+        if let Some(stripes) = &self.stripes {
+            reading.add(&stripes.requests());
+        }
+        reading
     }
 
     /// Lock waits by class, of all opens of this file in the process.
@@ -152,9 +201,23 @@ impl File {
         self.locks.stats()
     }
 
-    /// The descriptor to ask the system about the file; `None` for a simulated one.
+    /// The descriptor to ask the system about the file; `None` for a simulated one. Not for its bytes: those of a striped
+    /// file are elsewhere.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.os.as_ref().map(|os| os.any())
+        match &self.stripes {
+            Some(stripes) => stripes.head(),
+            None => self.os.as_ref().map(|os| os.any()),
+        }
+    }
+
+    /// How the file is striped, if it is.
+    pub fn layout(&self) -> Option<&crate::stripe::Layout> {
+        self.stripes.as_ref().map(|stripes| stripes.layout())
+    }
+
+    /// The files that hold its bytes: the objects of a striped file, or the file itself.
+    pub(crate) fn objects(&self) -> &[File] {
+        self.stripes.as_ref().map_or(std::slice::from_ref(self), |stripes| stripes.objects())
     }
 
     /// Whether it is a block device, whose size is fixed.
@@ -165,12 +228,18 @@ impl File {
 
     /// How reads travel now and, if not directly although that was asked for, why.
     pub fn read_class(&self) -> (Class, Option<Reason>) {
-        self.class(&self.read_trial)
+        match &self.stripes {
+            Some(stripes) => stripes.class(File::read_class),
+            None => self.class(&self.read_trial),
+        }
     }
 
     /// How writes travel now and, if not directly although that was asked for, why.
     pub fn write_class(&self) -> (Class, Option<Reason>) {
-        self.class(&self.write_trial)
+        match &self.stripes {
+            Some(stripes) => stripes.class(File::write_class),
+            None => self.class(&self.write_trial),
+        }
     }
 
     fn class(&self, trial: &Trial) -> (Class, Option<Reason>) {
@@ -186,9 +255,9 @@ impl File {
     /// Size in bytes.
     ///
     /// # Errors
-    /// What `fstat(2)` answers.
+    /// What `statx(2)` answers.
     pub fn size(&self) -> Result<u64, FileError> {
-        patiently(|| self.medium.size()).map_err(|error| self.failed("ask the size of", raw(&error)))
+        patiently(|| self.medium.size()).map_err(|error| self.refused("ask the size of", &error))
     }
 
     /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
@@ -199,7 +268,7 @@ impl File {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
         let old = self.before_zeroing()?;
-        patiently(|| self.medium.set_size(size)).map_err(|error| self.failed("resize", raw(&error)).at(size))?;
+        patiently(|| self.medium.set_size(size)).map_err(|error| self.refused("resize", &error).at(size))?;
         self.after_zeroing(&[old, size])
     }
 
@@ -217,7 +286,7 @@ impl File {
         let _guard = extend.then(|| self.locks.whole(LockClass::Resize));
         let old = self.before_zeroing()?;
         patiently(|| self.medium.allocate(range.clone(), extend))
-            .map_err(|error| self.failed("allocate space for", raw(&error)).at(at))?;
+            .map_err(|error| self.refused("allocate space for", &error).at(at))?;
         self.after_zeroing(&[old])
     }
 
@@ -236,7 +305,7 @@ impl File {
         self.before_zeroing()?;
         let edges = [range.start, range.end];
         patiently(|| self.medium.punch(range.clone()))
-            .map_err(|error| self.failed("punch a hole into", raw(&error)).at(at))?;
+            .map_err(|error| self.refused("punch a hole into", &error).at(at))?;
         self.after_zeroing(&edges)
     }
 
@@ -262,7 +331,12 @@ impl File {
         let op = self.op(kind, self.route(), Flags::default(), 0, None);
         {
             let _under_way = self.syncs.begin();
-            run_here(op).outcome.map_err(|errno| self.latched(self.failed("sync", errno)))?;
+            self.start_write_back();
+            let over = run_here(op);
+            over.outcome.map_err(|errno| {
+                // The place of a failed sync says which object of a striped file it was.
+                self.latched(self.failed("sync", errno).of(self.holder(over.op.offset)))
+            })?;
         }
         self.syncs.wait_for_others();
         self.check_latch()?;
@@ -278,8 +352,25 @@ impl File {
         self.settle_now()
     }
 
+    /// Has all disks of a striped file write at once what is dirty in the page cache: the kernel runs the syncs of a ring one after
+    /// the other, each waiting for its disk.
+    fn start_write_back(&self) {
+        if self.stripes.is_none() || (self.mode.wants_direct() && self.direct_from == 0) {
+            return;
+        }
+        for object in self.objects() {
+            if let Some(fd) = object.os.as_ref().and_then(|os| os.descriptor(Route::Buffered).ok()) {
+                // Only a beginning: the sync does what this cannot, and tells of what fails.
+                let _ = crate::sys::start_write_back(fd);
+            }
+        }
+    }
+
     fn settle_now(&self) -> Result<(), FileError> {
         let _under_way = self.syncs.begin();
+        if let Some(stripes) = &self.stripes {
+            return stripes.settle().map_err(|error| self.latched(self.failed("write back", error.errno()).by(&error)));
+        }
         match &self.os {
             Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
             None => Ok(()),
@@ -316,25 +407,37 @@ impl File {
     }
 
     fn align(&self, route: Route, kind: Kind) -> Align {
-        match (route, kind) {
-            (Route::Buffered, _) => Align::NONE,
-            (Route::Direct, Kind::Read) => {
-                Align { offset: self.geometry.read_offset_align(), memory: self.geometry.mem_align() }
-            }
-            (Route::Direct, _) => Align { offset: self.geometry.offset_align(), memory: self.geometry.mem_align() },
-        }
+        let offset = match (route, kind) {
+            (Route::Buffered, _) => return Align::NONE,
+            (Route::Direct, Kind::Read) => self.geometry.read_offset_align(),
+            (Route::Direct, _) => self.geometry.offset_align(),
+        };
+        // The block of a file system may be anything; only of one that is a usual size is there something to gain.
+        let block = self.geometry.block();
+        let block = if block.is_power_of_two() && block <= MOST_BLOCK { block.max(offset) } else { offset };
+        Align { offset, memory: self.geometry.mem_align(), block }
     }
 
-    /// The flags of requests on a route: what passes through the cache leaves it again, unless caching was asked for.
-    fn flags(&self, route: Route) -> Flags {
-        let dontcache = route == Route::Buffered && self.mode != Mode::Cached && self.uncache.dontcache();
-        Flags { dsync: false, dontcache }
+    /// The usual way of requests.
+    fn usual(&self) -> Passage {
+        Passage::by(self.route())
+    }
+
+    /// The way of a read or write of so many bytes.
+    fn passage(&self, bytes: u64) -> Passage {
+        if bytes < self.direct_from { Passage { route: Route::Buffered, keep: true } } else { self.usual() }
+    }
+
+    /// The flags of requests: what passes through the cache leaves it again, unless caching was asked for.
+    fn flags(&self, way: Passage) -> Flags {
+        let forget = way.route == Route::Buffered && self.mode != Mode::Cached && !way.keep;
+        Flags { dsync: false, dontcache: forget && self.uncache.dontcache(), keep: way.keep }
     }
 
     fn op(&self, kind: Kind, route: Route, flags: Flags, offset: u64, mem: Option<crate::block::Mem>) -> Op {
         let align = self.align(route, kind).offset as usize;
         let medium = Arc::clone(&self.medium);
-        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0 }
+        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0, part: None }
     }
 
     /// What the lock of a range covers. Writes through the cache dirty whole pages, and a direct write of another block of
@@ -346,6 +449,11 @@ impl File {
 
     /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
     /// writes also keep out direct ones of their pages, and whatever patches a block or changes the size.
+    fn lock_for(&self, way: Passage, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+        self.lock(kind, if way.keep { pages_around(range) } else { range })
+    }
+
+    /// As `lock_for`, of a request on the usual way.
     pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
         match self.claim(kind, range) {
             Claim::Nothing => None,
@@ -359,6 +467,54 @@ impl File {
         FileError::new(operation, &self.path, errno)
     }
 
+    /// The error of a request at a place; of a striped file, with the object that holds it.
+    fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
+        self.failed(operation, errno).of(self.holder(position)).at(position)
+    }
+
+    /// The error of a call of the medium.
+    fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+            Some(inner) => self.failed(operation, inner.errno()).by(inner),
+            None => self.failed(operation, raw(error)),
+        }
+    }
+
+    /// The object of a striped file that holds a byte.
+    fn holder(&self, position: u64) -> Option<&Path> {
+        self.stripes.as_ref().map(|stripes| stripes.holder(position))
+    }
+
+    /// Makes a striped file reach to where something is about to be written, see [`Medium::reach`].
+    fn reach(&self, size: u64) -> Result<(), FileError> {
+        self.medium.reach(size).map_err(|error| self.latched(self.refused("extend", &error).at(size)))
+    }
+
+    /// Largest single request: of a striped file, one to each object.
+    fn largest_request(&self) -> usize {
+        let objects = self.stripes.as_ref().map_or(1, |stripes| stripes.layout().objects());
+        self.io.limits().request.saturating_mul(objects)
+    }
+
+    /// An engine for so many requests in flight; the parts of each, where the file is striped.
+    pub(crate) fn driver(&self, depth: usize) -> crate::drive::Driver {
+        self.io.driver(self.depth_for(depth))
+    }
+
+    /// Has a driver of `depth` requests that nothing is outstanding in take all parts of as many of this file.
+    pub(crate) fn suit(&self, driver: &mut crate::drive::Driver, depth: usize, alone: bool) {
+        let wanted = self.depth_for(depth);
+        if wanted > driver.depth() && self.stripes.is_some() {
+            driver.replace(self.io.engine(wanted, alone));
+        }
+    }
+
+    /// Operations that `depth` requests can be.
+    fn depth_for(&self, depth: usize) -> usize {
+        let objects = self.stripes.as_ref().map_or(1, |stripes| stripes.layout().objects());
+        if objects == 1 { depth } else { depth.saturating_mul(objects).min(MOST_PARTS).max(depth) }
+    }
+
     pub(crate) fn check_latch(&self) -> Result<(), FileError> {
         self.latch.get().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -369,6 +525,10 @@ impl File {
     }
 
     fn count_requests(&self, kind: Kind, count: u64) {
+        if self.stripes.is_some() {
+            // The objects count theirs.
+            return;
+        }
         let counter: &AtomicU64 =
             if kind == Kind::Read { &self.meter.read_requests } else { &self.meter.write_requests };
         counter.fetch_add(count, Ordering::Relaxed);

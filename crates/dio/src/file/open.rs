@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Mode as Permissions, OFlags};
+use rustix::fs::{Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::counters::Reason;
@@ -12,7 +12,8 @@ use super::{File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
-use crate::lock::LockPolicy;
+use crate::lock::{LockPolicy, LockTable};
+use crate::stripe;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
 #[derive(Clone, Debug)]
@@ -28,7 +29,11 @@ pub struct OpenOptions {
     pub(super) need: Need,
     pub(super) sync: SyncMethod,
     pub(super) lock_policy: LockPolicy,
+    pub(super) direct_from: u64,
     io: Option<Io>,
+    /// What is opened is an object of a striped file: neither a striped one itself nor anything but a regular file, and its
+    /// locks are for itself.
+    object: bool,
 }
 
 impl Default for OpenOptions {
@@ -36,6 +41,9 @@ impl Default for OpenOptions {
         OpenOptions::new()
     }
 }
+
+/// A threshold for [`OpenOptions::direct_from`], in bytes: from there on, writing through the page cache gains nothing.
+pub const DIRECT_FROM: u64 = 256 << 10;
 
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 
@@ -54,7 +62,9 @@ impl OpenOptions {
             need: Need::default(),
             sync: SyncMethod::default(),
             lock_policy: LockPolicy::default(),
+            direct_from: 0,
             io: None,
+            object: false,
         }
     }
 
@@ -124,6 +134,20 @@ impl OpenOptions {
         self
     }
 
+    /// Reads and writes of [`File`] of fewer bytes go through the page cache and stay there, although the mode is direct; 0,
+    /// which is usual, sends none there. The page cache serves small requests that come again sooner than any disk, and gathers
+    /// small writes; larger ones only lose by the copying. Measured (ext4, scattered writes with one sync at the end, cached ÷ direct):
+    /// 4.9 at 4 KiB, 1.6 at 64 KiB, 1.0 at 256 KiB, 0.7 at 1 MiB; reads that find nothing cached 0.9, 0.75, 0.65 and 0.6. So
+    /// [`DIRECT_FROM`] suits what writes much or reads again, and 0 what reads once. They are counted as [`Class::Cached`](super::Class::Cached), with
+    /// [`Reason::Small`]. What is written so is durable after a sync, as always.
+    ///
+    /// In direct mode only: a write through the page cache must have its pages to itself, and in concurrent mode nobody waits.
+    /// Queues, streams and copies, which have requests of their own sizes in flight, do not look at it.
+    pub fn direct_from(&mut self, bytes: u64) -> &mut Self {
+        self.direct_from = bytes;
+        self
+    }
+
     /// The shared I/O to use instead of the process's own.
     pub fn io(&mut self, io: &Io) -> &mut Self {
         self.io = Some(io.clone());
@@ -138,7 +162,30 @@ impl OpenOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
         let path = path.as_ref();
         let medium = self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))?;
+        if self.create || self.create_new {
+            let made = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
+            if stripe::may_apply(path, &made) {
+                return self.open_by_default(path, medium, &made);
+            }
+        }
         self.finish(medium, path)
+    }
+
+    /// Stripes what was made, if it is to be, and opens it.
+    fn open_by_default(&self, path: &Path, medium: OsMedium, made: &Stat) -> Result<File, FileError> {
+        let failed = |errno| FileError::new("open", path, errno);
+        // Whether somebody else has it open can be asked only when we have not.
+        drop(medium);
+        let striped = stripe::stripe_by_default(path)?;
+        let mut again = self.clone();
+        again.create(false).create_new(false).no_follow(self.no_follow || self.create_new);
+        let file = again.open(path)?;
+        if let (true, Some(fd)) = (self.create_new, file.descriptor())
+            && !stripe::is_what_was_made(fd, made, striped.as_ref()).map_err(failed)?
+        {
+            return Err(failed(Errno::EXIST));
+        }
+        Ok(file)
     }
 
     /// Takes over a file that the caller opened without `O_DIRECT`, relative to a directory for instance; `name` is for
@@ -178,6 +225,13 @@ impl OpenOptions {
             GeometryError::NoBlocks => failed(Errno::INVAL).with_cure("not a regular file or a block device"),
             other => failed(geometry_errno(&other)),
         })?;
+        let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
+        if !self.object
+            && stripe::may_be_striped(&stat)
+            && let Some(descriptor) = stripe::descriptor_of(medium.any(), &stat, path)?
+        {
+            return self.open_striped(path, medium, &descriptor, &stat, self.shared_io(path)?);
+        }
         let refused = self.mode.wants_direct()
             && (medium.descriptor(Route::Direct).is_err() || geometry.directness() == Directness::Refused);
         if refused && self.need == Need::Required {
@@ -189,13 +243,9 @@ impl OpenOptions {
             }
             false => medium,
         };
-        let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
-        let io = match &self.io {
-            Some(io) => io.clone(),
-            None => Io::shared().map_err(|error| no_io(path, &error))?,
-        };
+        let io = self.shared_io(path)?;
         self.check_limits(path, &io, &geometry)?;
-        let locks = crate::io::lock_table(&stat);
+        let locks = if self.object { LockTable::new() } else { crate::io::lock_table(&stat) };
         if self.mode != Mode::Cached {
             medium.no_read_ahead();
         }
@@ -219,13 +269,38 @@ impl OpenOptions {
         medium: Arc<dyn Medium>,
         geometry: Geometry,
     ) -> Result<File, FileError> {
-        let io = match &self.io {
-            Some(io) => io.clone(),
-            None => Io::shared().map_err(|error| no_io(name.as_ref(), &error))?,
-        };
+        let io = self.shared_io(name.as_ref())?;
         self.check_limits(name.as_ref(), &io, &geometry)?;
-        let locks = crate::lock::LockTable::new();
+        let locks = LockTable::new();
         Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
+    }
+
+    fn shared_io(&self, path: &Path) -> Result<Io, FileError> {
+        match &self.io {
+            Some(io) => Ok(io.clone()),
+            None => Io::shared().map_err(|error| no_io(path, &error)),
+        }
+    }
+
+    /// How the objects of a striped file are opened that is opened so: readable too, since their headers are read.
+    pub(crate) fn for_object(&self, io: &Io) -> OpenOptions {
+        let mut options = self.clone();
+        options.read(true).create(false).create_new(false).truncate(false).no_follow(true).io(io);
+        options.object = true;
+        options
+    }
+
+    /// Opens an object of a striped file.
+    pub(crate) fn open_object_at(&self, path: &Path) -> Result<File, FileError> {
+        self.open(path)
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        self.write
+    }
+
+    pub(crate) fn truncates(&self) -> bool {
+        self.truncate
     }
 
     /// Blocks that are patched must fit into bounce blocks.
@@ -266,6 +341,8 @@ impl OpenOptions {
     fn descriptors(&self, path: &Path) -> Result<OsMedium, Errno> {
         let mut flags = self.access() | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, self.no_follow);
+        // What is found in place of an object must not be waited for.
+        flags.set(OFlags::NONBLOCK, self.object);
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
         let permissions = Permissions::from_raw_mode(self.permissions);

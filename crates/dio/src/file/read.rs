@@ -4,12 +4,12 @@ use std::io::IoSliceMut;
 use std::ops::Range;
 
 use super::counters::{Class, Reason};
+use super::flow::{Ends, blocks_of};
 use super::layout::{Part, Stretch, parts, stretches};
-use super::run::rounds;
 use super::trial::{Sight, Trial, pages_of};
-use super::{File, FileError, Mode};
-use crate::block::{Loans, Mem, scope};
-use crate::drive::Finished;
+use super::{File, FileError, Mode, Passage};
+use crate::block::{Block, Loans, Mem, Segment, scope};
+use crate::drive::{Finished, run_here};
 use crate::engine::{Kind, Route};
 use crate::geometry::align_up;
 
@@ -22,26 +22,27 @@ impl File {
     /// # Errors
     /// The first error of any part of the request, with its place.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
-        let route = self.route();
-        let align = self.align(route, Kind::Read);
+        let way = self.passage(buffer.len() as u64);
+        let align = self.align(way.route, Kind::Read);
         let (address, len) = (buffer.as_ptr() as usize, buffer.len());
         let in_reach = offset.checked_add(len as u64).is_some_and(|end| end <= i64::MAX as u64);
-        if len == 0 || len > self.io.limits().request || !in_reach || !align.fits(offset, address, len) {
+        if len == 0 || len > self.largest_request() || !in_reach || !align.fits(offset, address, len) {
             return self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset);
         }
         self.refuse_buffered(&self.read_trial, "read directly from")?;
         let range = offset..offset + len as u64;
-        let _guard = self.lock(Kind::Read, range.clone());
-        let pages = self.before_read(route, &range);
+        let _guard = self.lock_for(way, Kind::Read, range.clone());
+        let pages = self.before_read(way, &range);
         let count = scope(|loans| {
-            let op =
-                self.op(Kind::Read, route, self.flags(route), offset, Some(Mem::one(loans.lend_mut(&mut *buffer))));
-            self.run(vec![op])?.pop().map_or(Ok(0), |over| self.read_outcome(&over))
+            let mem = Mem::one(loans.lend_mut(&mut *buffer));
+            let op = self.op(Kind::Read, way.route, self.flags(way), offset, Some(mem));
+            self.count_requests(Kind::Read, 1);
+            self.read_outcome(&self.without_dontcache(run_here(op)))
         })?;
         // The device fills whole blocks: what it stored behind the end of the file is not the caller's to see.
         buffer[count..(align_up(count as u64, align.offset) as usize).min(len)].fill(0);
-        self.after_read(route, &range, pages, count as u64)?;
-        self.count_straight_read(count as u64);
+        self.after_read(way, &range, pages, count as u64)?;
+        self.count_whole_read(way, count as u64);
         Ok(count)
     }
 
@@ -58,22 +59,26 @@ impl File {
             return Ok(0);
         }
         self.refuse_buffered(&self.read_trial, "read directly from")?;
-        let route = self.route();
-        let align = self.align(route, Kind::Read);
+        let way = self.passage(len);
+        let align = self.align(way.route, Kind::Read);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
         let (most_straight, most_bounced) = self.longest_stretches(align);
         let stretches = stretches(&parts, align, most_straight, most_bounced);
 
-        let _guard = self.lock(Kind::Read, offset..end);
-        let pages = self.before_read(route, &(offset..end));
-        let reached = scope(|loans| self.read_stretches(loans, buffers, &parts, &stretches, route))?;
+        let _guard = self.lock_for(way, Kind::Read, offset..end);
+        let pages = self.before_read(way, &(offset..end));
+        let reached = scope(|loans| self.read_stretches(loans, buffers, &parts, &stretches, way))?;
         let count = reached.clamp(offset, end) - offset;
         if count < len {
             let behind = align_up(offset + count, align.offset) - (offset + count);
             clear_behind(buffers, count as usize, behind as usize);
         }
-        self.after_read(route, &(offset..end), pages, count)?;
-        self.count_parts_read(&parts, offset + count, offset, align.offset);
+        self.after_read(way, &(offset..end), pages, count)?;
+        if way.keep {
+            self.count_whole_read(way, count);
+        } else {
+            self.count_parts_read(&parts, offset + count, offset, align.offset);
+        }
         Ok(count as usize)
     }
 
@@ -96,45 +101,25 @@ impl File {
         buffers: &'env mut [IoSliceMut<'_>],
         parts: &[Part],
         stretches: &[Stretch],
-        route: Route,
+        way: Passage,
     ) -> Result<u64, FileError> {
-        let (mut straight, mut kept) = hand_out(buffers, parts);
-        let mut kept = kept.drain(..).peekable();
-        let mut reached = stretches[0].file.start;
-        for round in rounds(stretches, self.blocks_per_round()) {
-            let mut blocks = self.take_blocks(round).into_iter();
-            let ops = self.ops(Kind::Read, route, round, |stretch| {
-                let len = (stretch.file.end - stretch.file.start) as usize;
-                match stretch.straight {
-                    Some(_) => loans.lend_mut(straight.take(len)),
-                    None => blocks.next().expect("a block was taken for every bounced stretch").into_segment(0..len),
-                }
-            });
-            for over in self.run(ops)? {
-                let count = self.read_outcome(&over)?;
-                let (start, short) = (over.op.offset, count < over.op.len());
-                reached = start + count as u64;
-                copy_out(over, start..reached, &mut kept);
-                if short {
-                    // What later requests of the round found behind the end is not contiguous with this: the file has
-                    // grown in between.
-                    return Ok(reached);
-                }
-            }
-        }
-        Ok(reached)
+        let (straight, kept) = hand_out(buffers, parts);
+        let reached = stretches[0].file.start;
+        let mut reading = Reading { file: self, loans, straight, kept: kept.into_iter().peekable(), reached };
+        self.flow(Kind::Read, way, stretches, &mut reading)?;
+        Ok(reading.reached)
     }
 
     pub(super) fn read_outcome(&self, over: &Finished) -> Result<usize, FileError> {
-        over.outcome.map_err(|errno| self.failed("read", errno).at(over.op.position()))
+        over.outcome.map_err(|errno| self.failed_at("read", errno, over.op.position()))
     }
 
     /// Before a read that may leave pages: notes what is there. Returns the pages of the range when the file system's
     /// direct reads are on trial.
-    pub(super) fn before_read(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before_read(&self, way: Passage, range: &Range<u64>) -> Option<u64> {
         let os = self.os.as_ref()?;
-        match route {
-            Route::Buffered if self.mode == Mode::Cached => None,
+        match way.route {
+            Route::Buffered if self.mode == Mode::Cached || way.keep => None,
             Route::Buffered => {
                 self.uncache.prepare(os);
                 None
@@ -150,7 +135,7 @@ impl File {
     /// After it: what passed through the cache is noted, and dropped when enough has gathered.
     pub(super) fn after_read(
         &self,
-        route: Route,
+        way: Passage,
         range: &Range<u64>,
         pages: Option<u64>,
         count: u64,
@@ -161,8 +146,8 @@ impl File {
             let after = super::uncache::pages_in(os, range).unwrap_or(before);
             seen = self.read_trial.judge(Sight { before, after, all: pages_of(range) });
         }
-        let passed = match route {
-            Route::Buffered => self.mode != Mode::Cached,
+        let passed = match way.route {
+            Route::Buffered => self.mode != Mode::Cached && !way.keep,
             Route::Direct => seen || self.read_trial.is_buffered(),
         };
         if passed && self.uncache.touch(range.clone(), false) {
@@ -178,6 +163,15 @@ impl File {
             return Err(self.failed(operation, rustix::io::Errno::OPNOTSUPP).with_cure(cure));
         }
         Ok(())
+    }
+
+    fn count_whole_read(&self, way: Passage, bytes: u64) {
+        if way.keep {
+            self.meter.count_read(Class::Cached, bytes);
+            self.meter.count_reason(Reason::Small, bytes);
+        } else {
+            self.count_straight_read(bytes);
+        }
     }
 
     pub(super) fn count_straight_read(&self, bytes: u64) {
@@ -243,29 +237,57 @@ fn hand_out<'env>(buffers: &'env mut [IoSliceMut<'_>], parts: &[Part]) -> (Strai
     (Straight { slices: straight.into_iter(), current: &mut [] }, kept)
 }
 
-/// Copies what the blocks of an operation hold into the caller's memory, which is consumed in file order.
-fn copy_out<'env>(over: Finished, read: Range<u64>, kept: &mut std::iter::Peekable<std::vec::Drain<'_, Kept<'env>>>) {
-    let mut at = read.start;
-    let Some(mem) = over.op.mem else { return };
-    for segment in mem.into_segments() {
-        let len = segment.len() as u64;
-        let filled = read.end.saturating_sub(at).min(len) as usize;
-        if let Some(block) = segment.into_block(filled) {
-            let (block, held) = (block.filled(), at..at + filled as u64);
-            while let Some((place, slice)) = kept.peek_mut() {
-                let start = (*place).max(held.start);
-                let end = (*place + slice.len() as u64).min(held.end);
-                if start < end {
-                    let from = &block[(start - held.start) as usize..(end - held.start) as usize];
-                    slice[(start - *place) as usize..(end - *place) as usize].copy_from_slice(from);
-                }
-                if *place + slice.len() as u64 > held.end {
-                    break;
-                }
-                kept.next();
-            }
+/// A read under way: memory for what is to come, and where to copy what has come through blocks of ours.
+struct Reading<'a, 'env> {
+    file: &'a File,
+    loans: &'a Loans<'env>,
+    straight: Straight<'env>,
+    kept: std::iter::Peekable<std::vec::IntoIter<Kept<'env>>>,
+    /// The offset up to which the file was read.
+    reached: u64,
+}
+
+impl<'env> Ends<'env> for Reading<'_, 'env> {
+    fn begin(&mut self, group: &[Stretch], blocks: &mut std::vec::Drain<'_, Block>, segments: &mut Vec<Segment>) {
+        for stretch in group {
+            let len = (stretch.file.end - stretch.file.start) as usize;
+            segments.push(match stretch.straight {
+                Some(_) => self.loans.lend_mut(self.straight.take(len)),
+                None => blocks.next().expect("there is a block for every bounced stretch").into_segment(0..len),
+            });
         }
-        at += len;
+    }
+
+    fn end(&mut self, over: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
+        let count = self.file.read_outcome(&over)?;
+        let (mut at, short) = (over.op.offset, count < over.op.len());
+        self.reached = at + count as u64;
+        blocks_of(over.op.mem, count, |block, len| {
+            if let Some(block) = block {
+                copy_out(block.filled(), at, &mut self.kept);
+                spare.push(block);
+            }
+            at += len as u64;
+        });
+        // What later requests found behind the end is not contiguous with this: the file has grown in between.
+        Ok(!short)
+    }
+}
+
+/// Copies what a block holds from `at` into the caller's memory, which is consumed in file order.
+fn copy_out<'env>(block: &[u8], at: u64, kept: &mut std::iter::Peekable<std::vec::IntoIter<Kept<'env>>>) {
+    let held = at..at + block.len() as u64;
+    while let Some((place, slice)) = kept.peek_mut() {
+        let start = (*place).max(held.start);
+        let end = (*place + slice.len() as u64).min(held.end);
+        if start < end {
+            let from = &block[(start - held.start) as usize..(end - held.start) as usize];
+            slice[(start - *place) as usize..(end - *place) as usize].copy_from_slice(from);
+        }
+        if *place + slice.len() as u64 > held.end {
+            break;
+        }
+        kept.next();
     }
 }
 

@@ -1,101 +1,21 @@
-//! Running the stretches of a request: rounds of bounded memory, all requests of a round submitted before one is
-//! waited for. Shared by reads and writes.
+//! What requests of a file have in common: how long their pieces are, and what to do where a flag is refused.
 
 use rustix::io::Errno;
 
-use super::layout::{Align, Stretch, requests};
-use super::{File, FileError};
-use crate::block::{Block, Mem, Segment};
+use super::File;
+use super::layout::Align;
 use crate::drive::{Finished, run_here};
-use crate::engine::{Flags, Kind, Op, Route};
+use crate::engine::Flags;
 use crate::geometry::align_down;
 
-/// Most pieces of one request: well under `IOV_MAX` (1024, `readv(2)`), and a longer vector gains nothing.
-const MOST_SEGMENTS: usize = 256;
-
-/// Splits stretches into rounds that need at most `blocks` bounce blocks each.
-pub(super) fn rounds(stretches: &[Stretch], blocks: usize) -> impl Iterator<Item = &[Stretch]> {
-    let mut rest = stretches;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut bounced = 0;
-        let fits = |stretch: &&Stretch| {
-            bounced += usize::from(stretch.straight.is_none());
-            bounced <= blocks
-        };
-        let count = rest.iter().take_while(fits).count();
-        let (round, after) = rest.split_at(count);
-        rest = after;
-        Some(round)
-    })
-}
-
 impl File {
-    /// Bounce blocks that one request may hold at a time: half of them all, so that two can proceed.
-    pub(super) fn blocks_per_round(&self) -> usize {
-        (self.io.limits().bounce_blocks / 2).max(1)
-    }
-
     /// Most bytes of a straight and of a bounced stretch on a route: within the limits, whole blocks of the file, and
     /// such that memory behind an aligned stretch is aligned too. One block where the limit is less.
     pub(super) fn longest_stretches(&self, align: Align) -> (u64, u64) {
         let unit = align.offset.max(align.memory);
-        let straight = align_down(self.io.limits().request as u64, unit).max(unit);
+        let straight = align_down(self.largest_request() as u64, unit).max(unit);
         let bounced = align_down(self.io.bounce().block_len() as u64, align.offset).min(straight);
         (straight, bounced)
-    }
-
-    /// Takes the bounce blocks of a round.
-    pub(super) fn take_blocks(&self, round: &[Stretch]) -> Vec<Block> {
-        let count = round.iter().filter(|stretch| stretch.straight.is_none()).count();
-        if count == 0 { Vec::new() } else { self.io.bounce().take_many(count) }
-    }
-
-    /// Groups the stretches of a round, with their memory, into operations.
-    pub(super) fn ops(
-        &self,
-        kind: Kind,
-        route: Route,
-        round: &[Stretch],
-        mut segment: impl FnMut(&Stretch) -> Segment,
-    ) -> Vec<Op> {
-        let most = self.io.limits().request as u64;
-        let mut ops = Vec::new();
-        for request in requests(round, most, MOST_SEGMENTS) {
-            let mut mem: Option<Mem> = None;
-            for stretch in request {
-                let segment = segment(stretch);
-                match &mut mem {
-                    None => mem = Some(Mem::one(segment)),
-                    Some(mem) => mem.push(segment),
-                }
-            }
-            ops.push(self.op(kind, route, self.flags(route), request[0].file.start, mem));
-        }
-        ops
-    }
-
-    /// Submits all operations, waits for all, and gives them back in file order.
-    pub(super) fn run(&self, ops: Vec<Op>) -> Result<Vec<Finished>, FileError> {
-        let Some(kind) = ops.first().map(|op| op.kind) else { return Ok(Vec::new()) };
-        self.count_requests(kind, ops.len() as u64);
-        let mut finished = Vec::with_capacity(ops.len());
-        if ops.len() == 1 {
-            finished.extend(ops.into_iter().map(run_here));
-        } else {
-            let mut driver = self.io.borrow_driver();
-            ops.into_iter().for_each(|op| driver.submit(op));
-            let engine = driver.drain(&mut finished);
-            engine.map_err(|error| {
-                let failed = self.failed("run I/O on", super::raw(&error));
-                // What became of the writes in flight is not known.
-                if kind == Kind::Write { self.latched(failed) } else { failed }
-            })?;
-            finished.sort_unstable_by_key(|over| over.op.offset);
-        }
-        Ok(finished.into_iter().map(|over| self.without_dontcache(over)).collect())
     }
 
     /// Where the kernel has no `RWF_DONTCACHE` for this file (EOPNOTSUPP, or EINVAL before 6.14), the request is run
@@ -117,8 +37,7 @@ mod tests {
     use std::io;
     use std::sync::Arc;
 
-    use super::*;
-    use crate::engine::{Done, Engine, NullMedium};
+    use crate::engine::{Done, Engine, NullMedium, Op};
     use crate::geometry::Geometry;
     use crate::{Io, Limits, OpenOptions};
 

@@ -11,11 +11,11 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::counters::{Class, Reason};
+use super::flow::{Ends, blocks_of};
 use super::layout::{Align, Part, Stretch, parts, stretches};
-use super::run::rounds;
 use super::trial::{Sight, pages_of};
-use super::{File, FileError, Mode};
-use crate::block::{Block, Loans, scope};
+use super::{File, FileError, Mode, Passage};
+use crate::block::{Block, Loans, Segment, scope};
 use crate::drive::{Finished, run_here};
 use crate::engine::{Kind, Route};
 use crate::geometry::{align_down, align_up};
@@ -75,28 +75,37 @@ impl File {
             return Ok(());
         }
         self.refuse_buffered(&self.write_trial, "write directly to")?;
-        let route = self.route();
-        let align = self.align(route, Kind::Write);
-        let (_guard, size) = self.lock_write(offset..end, align.offset)?;
-        self.write_divided(buffers, offset..end, size)
+        let way = self.passage(len);
+        let align = self.align(way.route, Kind::Write);
+        let (_guard, size) = self.lock_write(offset..end, align.offset, way)?;
+        self.write_divided(buffers, offset..end, size, way)
     }
 
     /// As [`File::write_at`], for a caller that holds the lock of the file's blocks.
     pub(crate) fn write_unlocked(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let size = self.size()?;
-        self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size)
+        self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, self.usual())
     }
 
     /// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
-    fn write_divided(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
-        let gap = self.mode != Mode::Cached && size < range.start;
+    fn write_divided(
+        &self,
+        buffers: &[IoSlice<'_>],
+        range: Range<u64>,
+        size: u64,
+        way: Passage,
+    ) -> Result<(), FileError> {
+        if self.stripes.is_some() && size < range.start {
+            self.reach(range.start)?;
+        }
+        let gap = self.mode != Mode::Cached && !way.keep && size < range.start;
         if gap {
             // The rest of the block of the old end becomes part of the file and is zeroed.
             self.before_zeroing()?;
         }
-        if self.route() == Route::Buffered {
-            self.write_part(Route::Buffered, buffers, range.start)?;
+        if way.route == Route::Buffered {
+            self.write_part(way, buffers, range.start)?;
         } else {
             self.write_by_routes(buffers, range, size)?;
         }
@@ -113,24 +122,25 @@ impl File {
                 continue;
             }
             if range == (offset..end) {
-                self.write_part(route, buffers, offset)?;
+                self.write_part(Passage::by(route), buffers, offset)?;
             } else {
                 let part = slices(buffers, (range.start - offset)..(range.end - offset));
-                self.write_part(route, &part, range.start)?;
+                self.write_part(Passage::by(route), &part, range.start)?;
             }
         }
         Ok(())
     }
 
     /// Takes the lock that the write needs and the file's size under it. Only a write inside the file, in whole blocks,
-    /// runs beside others.
-    fn lock_write(&self, range: Range<u64>, align: u64) -> Result<(Option<LockGuard>, u64), FileError> {
+    /// runs beside others; one that is small has its pages to itself.
+    fn lock_write(&self, range: Range<u64>, align: u64, way: Passage) -> Result<(Option<LockGuard>, u64), FileError> {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            return Ok((self.lock(Kind::Write, range), self.before_zeroing()?));
+            let guard = self.lock(Kind::Write, range);
+            return Ok((guard, if self.stripes.is_some() { self.size()? } else { self.before_zeroing()? }));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {
-            let guard = self.lock(Kind::Write, range.clone());
+            let guard = self.lock_for(way, Kind::Write, range.clone());
             let size = self.size()?;
             if range.end <= size {
                 return Ok((guard, size));
@@ -144,17 +154,17 @@ impl File {
     }
 
     /// Writes all of `buffers` through one route.
-    fn write_part(&self, route: Route, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
-        let align = self.align(route, Kind::Write);
+    fn write_part(&self, way: Passage, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+        let align = self.align(way.route, Kind::Write);
         let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
         let (most_straight, most_bounced) = self.longest_stretches(align);
         let stretches = stretches(&parts, align, most_straight, most_bounced);
         let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let range = offset..offset + len;
-        let pages = self.before_write(route, &range);
-        scope(|loans| self.write_stretches(loans, buffers, &parts, &stretches, route))?;
-        self.after_write(route, &range, pages)?;
-        self.count_parts_written(route, &parts, align);
+        let pages = self.before_write(way, &range);
+        scope(|loans| self.write_stretches(loans, buffers, &parts, &stretches, way))?;
+        self.after_write(way, &range, pages)?;
+        self.count_parts_written(way, &parts, align);
         Ok(())
     }
 
@@ -164,29 +174,11 @@ impl File {
         buffers: &'env [IoSlice<'_>],
         parts: &[Part],
         stretches: &[Stretch],
-        route: Route,
+        way: Passage,
     ) -> Result<(), FileError> {
         let written = parts[0].at..parts[parts.len() - 1].at + parts[parts.len() - 1].bytes.len() as u64;
         let edges = self.read_edges(stretches, &written)?;
-        for round in rounds(stretches, self.blocks_per_round()) {
-            let mut blocks = self.take_blocks(round);
-            fill(&mut blocks, round, &edges, parts, buffers);
-            let mut blocks = blocks.into_iter();
-            let ops = self.ops(Kind::Write, route, round, |stretch| {
-                let len = (stretch.file.end - stretch.file.start) as usize;
-                match stretch.straight {
-                    Some((buffer, place)) => {
-                        let bytes: &'env [u8] = &buffers[buffer];
-                        loans.lend(&bytes[place..place + len])
-                    }
-                    None => blocks.next().expect("a block was taken for every bounced stretch").into_segment(0..len),
-                }
-            });
-            for over in self.run(ops)? {
-                self.write_outcome(&over)?;
-            }
-        }
-        Ok(())
+        self.flow(Kind::Write, way, stretches, &mut Writing { file: self, loans, buffers, parts, edges })
     }
 
     /// Reads the first and the last block where the write covers only a part of them.
@@ -200,8 +192,9 @@ impl File {
             let spare = self.io.bounce().take_many(1).pop().expect("one block was asked for");
             let mem = spare.into_mem(0..align as usize);
             self.count_requests(Kind::Read, 1);
-            let over = run_here(self.op(Kind::Read, Route::Direct, self.flags(Route::Direct), at, Some(mem)));
-            let count = over.outcome.map_err(|errno| self.failed("read a block to patch in", errno).at(at))?;
+            let over =
+                run_here(self.op(Kind::Read, Route::Direct, self.flags(Passage::by(Route::Direct)), at, Some(mem)));
+            let count = over.outcome.map_err(|errno| self.failed_at("read a block to patch in", errno, at))?;
             let block = over.op.mem.and_then(|mem| mem.into_block(count)).expect("an operation returns its block");
             let mut old = block.filled().to_vec();
             // Shorter only when another process has just cut the file off: what is missing reads as zeros, and must
@@ -217,22 +210,23 @@ impl File {
             Ok(_) => Ok(()),
             // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
             Err(errno @ (Errno::BADF | Errno::FBIG | Errno::INVAL)) => {
-                Err(self.failed("write", errno).at(over.op.position()))
+                Err(self.failed_at("write", errno, over.op.position()))
             }
-            Err(errno) => Err(self.latched(self.failed("write", errno).at(over.op.position()))),
+            Err(errno) => Err(self.latched(self.failed_at("write", errno, over.op.position()))),
         }
     }
 
-    pub(super) fn before_write(&self, route: Route, range: &Range<u64>) -> Option<u64> {
+    pub(super) fn before_write(&self, way: Passage, range: &Range<u64>) -> Option<u64> {
+        let route = way.route;
         let os = self.os.as_ref()?;
-        if route == Route::Direct && self.write_trial.is_proven() || self.mode == Mode::Cached {
+        if route == Route::Direct && self.write_trial.is_proven() || self.mode == Mode::Cached || way.keep {
             return None;
         }
         self.uncache.prepare(os);
         if route == Route::Direct { super::uncache::pages_in(os, range) } else { None }
     }
 
-    pub(super) fn after_write(&self, route: Route, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
+    pub(super) fn after_write(&self, way: Passage, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
         let Some(os) = &self.os else { return Ok(()) };
         let mut seen = false;
         if pages.is_some() && self.write_trial.is_open() {
@@ -240,8 +234,8 @@ impl File {
             let after = super::uncache::pages_in(os, range).unwrap_or(0);
             seen = self.write_trial.judge(Sight { before: 0, after, all: pages_of(range) });
         }
-        let passed = match route {
-            Route::Buffered => self.mode != Mode::Cached,
+        let passed = match way.route {
+            Route::Buffered => self.mode != Mode::Cached && !way.keep,
             // Where the kernel may have buffered it and dropped the pages itself, it keeps those in use at that moment.
             Route::Direct => seen || self.write_trial.is_buffered() || self.write_trial.is_open(),
         };
@@ -251,12 +245,13 @@ impl File {
         self.refuse_buffered(&self.write_trial, "write directly to")
     }
 
-    fn count_parts_written(&self, route: Route, parts: &[Part], align: Align) {
+    fn count_parts_written(&self, way: Passage, parts: &[Part], align: Align) {
         let (class, reason) = self.write_class();
         for part in parts {
             let bytes = part.bytes.len() as u64;
             let aligned = (part.at | bytes) % align.offset == 0;
-            let (class, reason) = match (route, part.straight) {
+            let (class, reason) = match (way.route, part.straight) {
+                _ if way.keep => (Class::Cached, Some(Reason::Small)),
                 (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(Reason::EndOfFile)),
                 (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
                 (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
@@ -270,22 +265,53 @@ impl File {
     }
 }
 
-/// Fills the blocks of a round: what the file holds where a block is written in part, then the caller's bytes.
-fn fill(blocks: &mut [Block], round: &[Stretch], edges: &[Edge], parts: &[Part], buffers: &[IoSlice<'_>]) {
-    let bounced = round.iter().filter(|stretch| stretch.straight.is_none());
-    for (block, stretch) in blocks.iter_mut().zip(bounced) {
-        let held = &stretch.file;
-        for (at, old) in edges.iter().filter(|(at, _)| held.contains(at)) {
-            block.copy_in((at - held.start) as usize, old);
+/// A write under way: where its bytes come from.
+struct Writing<'a, 'env> {
+    file: &'a File,
+    loans: &'a Loans<'env>,
+    buffers: &'env [IoSlice<'env>],
+    parts: &'a [Part],
+    edges: Vec<Edge>,
+}
+
+impl<'env> Ends<'env> for Writing<'_, 'env> {
+    fn begin(&mut self, group: &[Stretch], blocks: &mut std::vec::Drain<'_, Block>, segments: &mut Vec<Segment>) {
+        for stretch in group {
+            let len = (stretch.file.end - stretch.file.start) as usize;
+            segments.push(match stretch.straight {
+                Some((buffer, place)) => {
+                    let bytes: &'env [u8] = &self.buffers[buffer];
+                    self.loans.lend(&bytes[place..place + len])
+                }
+                None => {
+                    let mut block = blocks.next().expect("there is a block for every bounced stretch");
+                    fill(&mut block, &stretch.file, &self.edges, self.parts, self.buffers);
+                    block.into_segment(0..len)
+                }
+            });
         }
-        let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= held.start);
-        for part in parts[first..].iter().take_while(|part| part.at < held.end).filter(|part| !part.straight) {
-            let start = part.at.max(held.start);
-            let end = (part.at + part.bytes.len() as u64).min(held.end);
-            let place = part.bytes.start + (start - part.at) as usize;
-            let from = &buffers[part.buffer][place..place + (end - start) as usize];
-            block.copy_in((start - held.start) as usize, from);
-        }
+    }
+
+    fn end(&mut self, over: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
+        self.file.write_outcome(&over)?;
+        blocks_of(over.op.mem, 0, |block, _| spare.extend(block));
+        Ok(true)
+    }
+}
+
+/// Fills an empty block for a stretch of the file: with what the file holds where a block of the file is written in part, then
+/// with the caller's bytes.
+fn fill(block: &mut Block, held: &Range<u64>, edges: &[Edge], parts: &[Part], buffers: &[IoSlice<'_>]) {
+    for (at, old) in edges.iter().filter(|(at, _)| held.contains(at)) {
+        block.copy_in((at - held.start) as usize, old);
+    }
+    let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= held.start);
+    for part in parts[first..].iter().take_while(|part| part.at < held.end).filter(|part| !part.straight) {
+        let start = part.at.max(held.start);
+        let end = (part.at + part.bytes.len() as u64).min(held.end);
+        let place = part.bytes.start + (start - part.at) as usize;
+        let from = &buffers[part.buffer][place..place + (end - start) as usize];
+        block.copy_in((start - held.start) as usize, from);
     }
 }
 

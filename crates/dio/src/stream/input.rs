@@ -82,7 +82,9 @@ impl Input {
             _ if !has_blocks(&stat) => return Input::plain(fd, name, how, Class::Piped),
             _ => {}
         }
-        let small = stat.st_size as u64 <= how.small && stat.st_size > 0;
+        // The size of a striped file is another.
+        let striped = crate::stripe::descriptor_of(&fd, &stat, name)?.is_some();
+        let small = stat.st_size as u64 <= how.small && stat.st_size > 0 && !striped;
         let mode = if small && how.mode == Mode::Direct { Mode::Uncached } else { how.mode };
         let mut options = OpenOptions::new();
         options.read(true).mode(mode).need(how.need);
@@ -96,7 +98,8 @@ impl Input {
         };
         let file = options.adopt(own, name)?;
         let size = file.size()?;
-        let mut reader = Reader::with_read_ahead(file, how.read_ahead(size.saturating_sub(position)))?;
+        let ahead = how.read_ahead(size.saturating_sub(position), file.objects().len());
+        let mut reader = Reader::with_read_ahead(file, ahead)?;
         if position > 0 {
             reader.seek(SeekFrom::Start(position))?;
         }

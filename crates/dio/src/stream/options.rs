@@ -22,17 +22,27 @@ pub struct StreamOptions {
     /// Sources up to this size pass through the page cache and leave it again, which for them costs less than direct
     /// requests do. In bytes; 0 for none.
     pub small: u64,
+    /// Most bytes that are read ahead of a striped file, of which more requests are in flight than `depth`: four for each of the
+    /// files that hold it, so that none of their disks waits for another. 0 keeps it to `depth`.
+    pub spread: usize,
 }
+
+/// Requests in flight for each file that holds a part of a striped one: one that the disk works on, one that it has next, and as
+/// many for what the others are behind or ahead.
+const PER_OBJECT: usize = 4;
 
 /// Largest block of a stream, in bytes.
 pub(super) const MOST_BYTES: usize = 1 << 40;
+
+/// What a striped file is read ahead by default, in bytes.
+const SPREAD: usize = 64 << 20;
 
 /// Most blocks of a stream.
 pub(super) const MOST_BLOCKS: usize = 1 << 16;
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { mode: Mode::Direct, need: Need::Preferred, block: 1 << 20, depth: 8, small: 0 }
+        StreamOptions { mode: Mode::Direct, need: Need::Preferred, block: 1 << 20, depth: 8, small: 0, spread: SPREAD }
     }
 }
 
@@ -42,15 +52,21 @@ impl StreamOptions {
         StreamOptions { block: self.block.clamp(1, MOST_BYTES), depth: self.depth.clamp(1, MOST_BLOCKS), ..*self }
     }
 
-    /// The read-ahead for `left` bytes: a stream is read in order, so the window starts at a whole request, and a short
+    /// Requests of a file in flight, which so many files hold.
+    fn depth_over(&self, objects: usize) -> usize {
+        let spread = if objects > 1 { objects.saturating_mul(PER_OBJECT).min(self.spread / self.block) } else { 0 };
+        self.depth.max(spread)
+    }
+
+    /// The read-ahead for `left` bytes of a file that so many hold: a stream is read in order, so the window starts at a whole request, and a short
     /// source needs no memory for more than it holds.
-    pub(super) fn read_ahead(&self, left: u64) -> ReadAhead {
+    pub(super) fn read_ahead(&self, left: u64, objects: usize) -> ReadAhead {
         let whole = usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1).next_multiple_of(4096);
         let request = self.block.min(whole);
         // As many chunks as a writer of the same options keeps, and one in the consumer's hands; not fewer for a short
         // source, which may grow, or come in small pieces where it is damaged.
         let lent = self.depth + 2;
-        ReadAhead { min: request, max: (self.block * self.depth).min(whole), request, lent }
+        ReadAhead { min: request, max: (self.block * self.depth_over(objects)).min(whole), request, lent }
     }
 
     /// The write-behind.
@@ -75,4 +91,21 @@ pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> Option<OwnedFd> {
 /// A second descriptor of the same description.
 pub(super) fn duplicate(fd: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(fd, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_striped_file_is_read_ahead_on_all_its_disks_within_the_bound() {
+        let usual = StreamOptions::default();
+        let ahead = |options: &StreamOptions, objects| options.read_ahead(1 << 40, objects).max >> 20;
+        assert_eq!([1, 2, 4, 8, 16, 100].map(|objects| ahead(&usual, objects)), [8, 8, 16, 32, 64, 64]);
+        assert_eq!(ahead(&StreamOptions { spread: 0, ..usual }, 8), 8);
+        assert_eq!(ahead(&StreamOptions { depth: 100, ..usual }, 8), 100);
+        assert_eq!(ahead(&StreamOptions { block: 16 << 20, depth: 2, ..usual }, 8), 64);
+        // No more than there is, and as many chunks lent as before.
+        assert_eq!((usual.read_ahead(100_000, 8).max, usual.read_ahead(1 << 40, 8).lent), (102_400, 10));
+    }
 }

@@ -57,7 +57,7 @@ impl Output {
             return Err(Errno::BADF.into());
         }
         let way = match flags.contains(OFlags::APPEND) {
-            true => Way::Append(Box::new(appender_of(&fd, &name, flags, how)?)),
+            true => Way::Append(Box::new(appender_of(&fd, &stat, &name, flags, how)?)),
             false => {
                 // Asked first: where this description is the only one to be had, asking a device for its size moves it.
                 let position = rustix::fs::tell(&fd)?;
@@ -213,15 +213,18 @@ fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io:
 }
 
 /// The same for appending.
-fn appender_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<Appender> {
+fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<Appender> {
     let keep = OFlags::WRONLY | OFlags::APPEND | flags & SYNC;
     let geometry = Geometry::of(fd.as_fd()).map_err(io::Error::other)?;
     let apart = geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart);
     let safe = apart && geometry.directness() == Directness::Reported;
     let wanted = how.mode.wants_direct() && safe;
-    let direct = if wanted { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
+    // The bytes of a striped file are appended by offset: only one at a time may do it.
+    let striped = crate::stripe::descriptor_of(fd, stat, name)?.is_some();
+    let direct = if wanted && !striped { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
     let mode = match how.mode {
         Mode::Cached => Mode::Cached,
+        mode if striped => mode,
         mode if mode.wants_direct() && direct.is_none() => unless_required(how)?,
         _ => Mode::Uncached,
     };

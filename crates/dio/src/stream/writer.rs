@@ -250,13 +250,20 @@ impl Writer {
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
                 (Lane::Idle, true) => self.lane = Lane::Inside(self.file.lock_blocks(Kind::Write)),
-                (Lane::Idle, false) => self.lane = Lane::Extending(self.file.lock_extension(next.offset)),
+                (Lane::Idle, false) => match self.file.lock_extension(next.offset) {
+                    Ok(lock) => self.lane = Lane::Extending(lock),
+                    Err(error) => {
+                        let _ = self.latch(error);
+                        self.queue.clear();
+                        return;
+                    }
+                },
                 (Lane::Inside(_), true) => {}
             }
             let (offset, memory) = self.take_request(inside);
             let blocks = memory.segments() as u64;
             self.in_flight += blocks as usize;
-            let driver = self.driver.get_or_insert_with(|| self.file.io().driver(self.limits.depth));
+            let driver = self.driver.get_or_insert_with(|| self.file.driver(self.limits.depth));
             driver.submit(self.file.block_op(Kind::Write, offset, memory, blocks));
         }
     }

@@ -132,6 +132,9 @@ impl Copier {
                 format!("buffers of {} bytes are smaller than a block of the file, {align}", self.pool.block_len());
             return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
         }
+        for file in [Some(job.source), job.target].into_iter().flatten() {
+            file.suit(&mut self.driver, self.pool.blocks(), false);
+        }
         let chunks = Chunks::new(job.ranges, block);
         let most_reading = if job.target.is_some() { self.pool.blocks().div_ceil(2) } else { self.pool.blocks() };
         let mut run =
@@ -291,11 +294,34 @@ impl Run<'_> {
 }
 
 /// The ranges of a file that hold data, by `SEEK_DATA` and `SEEK_HOLE` (`lseek(2)`); where the file system does not
-/// know, the whole file. Also says, by its absence, what is a hole.
+/// know, the whole file. Also says, by its absence, what is a hole. Of a striped file, a row of stripes of which any holds
+/// data counts as data.
 ///
 /// # Errors
 /// What `lseek(2)` answers.
 pub fn data_ranges(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
+    let Some(layout) = file.layout() else { return data_of(file, size) };
+    let mut rows = Vec::new();
+    for (index, object) in file.objects().iter().enumerate() {
+        let data = data_of(object, layout.share(index, size))?.into_iter();
+        let behind_header = data.map(|range| range.start.max(layout.start())..range.end);
+        rows.extend(behind_header.filter(|range| !range.is_empty()).map(|range| layout.rows(&range)));
+    }
+    rows.sort_unstable_by_key(|range| range.start);
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for range in rows {
+        let range = range.start..range.end.min(size);
+        match ranges.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ if range.is_empty() => {}
+            _ => ranges.push(range),
+        }
+    }
+    Ok(ranges)
+}
+
+/// The ranges of one file that hold data.
+fn data_of(file: &File, size: u64) -> Result<Vec<Range<u64>>, FileError> {
     use rustix::fs::{SeekFrom, seek};
     let Some(fd) = file.descriptor() else {
         return Ok(std::iter::once(0..size).filter(|all| !all.is_empty()).collect());

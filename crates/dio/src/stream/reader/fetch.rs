@@ -201,7 +201,7 @@ impl Fetcher {
         let register = self.large_requests == REGISTERED_AFTER;
         let op = self.file.block_op(Kind::Read, range.start, block.into_mem(0..len), ticket);
         let depth = (self.sizes.small.1 + self.sizes.large.1).clamp(DEPTH.0, DEPTH.1);
-        let driver = self.driver.get_or_insert_with(|| self.file.io().driver(depth));
+        let driver = self.driver.get_or_insert_with(|| self.file.driver(depth));
         if register {
             self.large_requests += 1;
             // Unregistered buffers cost a little speed; nothing else.

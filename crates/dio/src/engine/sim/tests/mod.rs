@@ -35,6 +35,7 @@ fn op(kind: Kind, medium: &SimMedium, offset: u64, mem: Option<Mem>) -> Op {
         stalled: 0,
         pages: None,
         tag: 0,
+        part: None,
     }
 }
 

@@ -1,0 +1,365 @@
+//! System calls on files as programs mean them: of a striped file they concern its contents, not its descriptor.
+//!
+//! For programs that ask for sizes, or empty files, by descriptor, beside the I/O that they do through the library. On every
+//! other file they are the call of that name.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+
+use super::create::Plan;
+use super::format::Descriptor;
+use super::head::Head;
+use super::open::{descriptor_of, may_be_striped};
+use crate::file::{FileError, OpenOptions};
+use crate::residency::ResidencyError;
+
+/// `fstat(2)`. Of a striped file, `st_size` and `st_blocks` are those of its contents, and `st_mtime` that of the object that
+/// was written last, if that is later.
+///
+/// # Errors
+/// What `fstat(2)` answers; ENOENT and the like when an object is missing.
+pub fn fstat(fd: impl AsFd) -> Result<Stat, Errno> {
+    Ok(look(fd)?.0)
+}
+
+/// As [`fstat`]; also whether the file is striped.
+///
+/// # Errors
+/// As [`fstat`].
+pub fn look(fd: impl AsFd) -> Result<(Stat, bool), Errno> {
+    let stat = rustix::fs::fstat(&fd)?;
+    amended(&fd, stat)
+}
+
+/// `stat(2)`, in the same way as [`fstat`].
+///
+/// # Errors
+/// As [`fstat`].
+pub fn stat(path: impl rustix::path::Arg + Copy) -> Result<Stat, Errno> {
+    statat(rustix::fs::CWD, path, AtFlags::empty())
+}
+
+/// `unlink(2)`. With the last name of a striped file, its objects go.
+///
+/// # Errors
+/// What `unlink(2)` answers; the first object that could not be removed.
+pub fn unlink(path: &Path) -> Result<(), Errno> {
+    if may_be_striped(&rustix::fs::lstat(path)?) {
+        match super::remove(path) {
+            Err(error) if error.errno() == Errno::INVAL => {}
+            other => return other.map(drop).map_err(|error| error.errno()),
+        }
+    }
+    rustix::fs::unlink(path)
+}
+
+/// `fstatat(2)`, in the same way.
+///
+/// # Errors
+/// As [`fstat`].
+pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlags) -> Result<Stat, Errno> {
+    let stat = rustix::fs::statat(&dir, name, flags)?;
+    if !may_be_striped(&stat) {
+        return Ok(stat);
+    }
+    match rustix::fs::openat(&dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Permissions::empty()) {
+        Ok(fd) => Ok(amended(&fd, stat)?.0),
+        // What cannot be read cannot be told from an ordinary file.
+        Err(Errno::ACCESS) => Ok(stat),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// What `fstat(2)` said of a file, as [`look`] gives it.
+///
+/// # Errors
+/// As [`fstat`].
+pub fn amended(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
+    let errno = |error: FileError| error.errno();
+    let Some(descriptor) = descriptor_of(fd, &stat, Path::new("")).map_err(errno)? else { return Ok((stat, false)) };
+    let (mut sizes, mut stat) = (Vec::new(), stat);
+    stat.st_blocks = 0;
+    for index in 0..descriptor.targets.len() {
+        let object = rustix::fs::lstat(descriptor.object_path(index))?;
+        sizes.push(object.st_size as u64);
+        stat.st_blocks += object.st_blocks;
+        if (object.st_mtime, object.st_mtime_nsec) > (stat.st_mtime, stat.st_mtime_nsec) {
+            (stat.st_mtime, stat.st_mtime_nsec) = (object.st_mtime, object.st_mtime_nsec);
+        }
+    }
+    stat.st_size = descriptor.layout.size(sizes) as i64;
+    Ok((stat, true))
+}
+
+/// Whether an open file is striped.
+///
+/// # Errors
+/// What `fstat(2)` answers; EBADMSG for a damaged descriptor.
+pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(&fd)?;
+    Ok(descriptor_of(fd, &stat, Path::new("")).map_err(|error| error.errno())?.is_some())
+}
+
+/// After an open file was given another owner, other permissions or times: gives them to its objects too, if it is striped.
+/// `before` is what the system said of it then. The super-user changes only objects that belonged to the same user: anyone
+/// can write a descriptor.
+///
+/// # Errors
+/// What `chown(2)`, `chmod(2)` and `utimensat(2)` answer.
+pub fn follow(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
+    if !may_be_striped(before) {
+        return Ok(());
+    }
+    let now = rustix::fs::fstat(&fd)?;
+    let Some(descriptor) = descriptor_of(&fd, &now, Path::new("")).map_err(|error| error.errno())? else {
+        return Ok(());
+    };
+    if super::inspect::look(&descriptor, 0, &Head::of(&fd)?).of_another {
+        // Of a copy of a descriptor it is the copy that was changed.
+        return Ok(());
+    }
+    (0..descriptor.targets.len()).try_for_each(|index| follow_one(&descriptor.object_path(index), before, &now))
+}
+
+fn follow_one(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let object = rustix::fs::open(path, flags, Permissions::empty())?;
+    let stat = rustix::fs::fstat(&object)?;
+    let foreign = stat.st_uid != before.st_uid && rustix::process::geteuid().is_root();
+    if foreign || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::PERM);
+    }
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid) {
+        let (user, group) = (Uid::from_raw(now.st_uid), Gid::from_raw(now.st_gid));
+        rustix::fs::chownat(&object, c"", Some(user), Some(group), AtFlags::EMPTY_PATH)?;
+    }
+    if now.st_mode != before.st_mode {
+        let name = format!("/proc/self/fd/{}", object.as_raw_fd());
+        rustix::fs::chmod(name, Permissions::from_bits_retain(now.st_mode & 0o777))?;
+    }
+    if (now.st_mtime, now.st_mtime_nsec) != (before.st_mtime, before.st_mtime_nsec) {
+        let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds as i64 };
+        let times = Timestamps {
+            last_access: time(now.st_atime, now.st_atime_nsec),
+            last_modification: time(now.st_mtime, now.st_mtime_nsec),
+        };
+        rustix::fs::utimensat(&object, c"", &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// `ftruncate(2)`.
+///
+/// # Errors
+/// What `ftruncate(2)` answers; those of opening a striped file.
+pub fn ftruncate(fd: impl AsFd, size: u64) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(&fd)?;
+    if !may_be_striped(&stat) {
+        return rustix::fs::ftruncate(fd, size);
+    }
+    if !is_striped(&fd)? {
+        return rustix::fs::ftruncate(fd, size);
+    }
+    let own = rustix::io::fcntl_dupfd_cloexec(&fd, 3)?;
+    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| error.errno())?;
+    file.set_size(size).map_err(|error| error.errno())
+}
+
+/// `openat(2)`. With `O_TRUNC`, a striped file stays striped and is emptied. With `O_CREAT`, an empty file gets the stripes that
+/// are the default of its directory.
+///
+/// # Errors
+/// What `openat(2)` and `ftruncate(2)` answer.
+pub fn openat(
+    dir: impl AsFd,
+    name: impl rustix::path::Arg,
+    flags: OFlags,
+    mode: impl Into<Permissions>,
+) -> Result<OwnedFd, Errno> {
+    let name = name.as_cow_c_str()?;
+    let fd = rustix::fs::openat(&dir, &*name, flags - OFlags::TRUNC, mode.into())?;
+    if !flags.intersects(OFlags::TRUNC | OFlags::CREATE) {
+        return Ok(fd);
+    }
+    let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(fd);
+    }
+    if flags.contains(OFlags::TRUNC) && stat.st_size > 0 {
+        ftruncate(&fd, 0)?;
+    }
+    if !flags.contains(OFlags::CREATE) || stat.st_size > 0 {
+        return Ok(fd);
+    }
+    Ok(striped_by_default(dir.as_fd(), OsStr::from_bytes(name.to_bytes()), fd, flags)?.0)
+}
+
+/// An empty file that was opened with `flags`, just after it was made: as its directory has it by default. Whether it was striped;
+/// then it was opened anew.
+///
+/// # Errors
+/// Those of [`stripe_by_default`](super::stripe_by_default); EEXIST when with `O_EXCL` somebody else's file has taken the name
+/// meanwhile.
+pub fn striped_by_default(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    fd: OwnedFd,
+    flags: OFlags,
+) -> Result<(OwnedFd, bool), Errno> {
+    let (path, made) = (path_in(dir, name), rustix::fs::fstat(&fd)?);
+    if !super::may_apply(&path, &made) {
+        return Ok((fd, false));
+    }
+    // Whether somebody else has it open can be asked only when we have not.
+    drop(fd);
+    let striped = super::stripe_by_default(path).map_err(|error| error.errno())?;
+    let mut again = flags - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
+    again.set(OFlags::NOFOLLOW, flags.intersects(OFlags::EXCL | OFlags::NOFOLLOW));
+    let fd = rustix::fs::openat(dir, name, again, Permissions::empty())?;
+    if flags.contains(OFlags::EXCL) && !super::is_what_was_made(&fd, &made, striped.as_ref())? {
+        return Err(Errno::EXIST);
+    }
+    Ok((fd, striped.is_some()))
+}
+
+/// A striped file that may be about to lose its last name.
+struct Leaving {
+    head: OwnedFd,
+    descriptor: Descriptor,
+    owner: u32,
+}
+
+impl Leaving {
+    /// What has a name, if that is a striped file.
+    fn look(dir: BorrowedFd<'_>, name: &CStr) -> Option<Leaving> {
+        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if !may_be_striped(&stat) {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let head = rustix::fs::openat(dir, name, flags, Permissions::empty()).ok()?;
+        let descriptor = descriptor_of(&head, &rustix::fs::fstat(&head).ok()?, Path::new("")).ok()??;
+        Some(Leaving { head, descriptor, owner: stat.st_uid })
+    }
+
+    /// Its name has gone: with the last one, its objects go.
+    fn left(self) -> Result<(), Errno> {
+        if rustix::fs::fstat(&self.head)?.st_nlink > 0 {
+            return Ok(());
+        }
+        let head = Head::of(&self.head)?;
+        let removed = super::remove_objects(Path::new(""), &self.descriptor, self.owner, &head);
+        removed.map(drop).map_err(|error| error.errno())
+    }
+}
+
+/// `unlinkat(2)` of anything but a directory. With the last name of a striped file, its objects go.
+///
+/// # Errors
+/// What `unlinkat(2)` answers; the first object that could not be removed.
+pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    let leaving = Leaving::look(dir.as_fd(), name);
+    rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
+    leaving.map_or(Ok(()), Leaving::left)
+}
+
+/// `renameat(2)` within a directory. A striped file that is replaced loses its objects with its last name; that some of them
+/// could not be removed is no error of this.
+///
+/// # Errors
+/// What `renameat(2)` answers.
+pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
+    let leaving = Leaving::look(dir.as_fd(), to);
+    rustix::fs::renameat(&dir, from, &dir, to)?;
+    // Two names of one file: nothing happened, and it has them still.
+    leaving.map_or(Ok(()), |leaving| leaving.left().or(Ok(())))
+}
+
+/// `fsync(2)`: of a striped file, the objects too.
+///
+/// # Errors
+/// What `fsync(2)` answers; those of opening a striped file.
+pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
+    rustix::fs::fsync(&fd)?;
+    if !is_striped(&fd)? {
+        return Ok(());
+    }
+    let file = OpenOptions::new().read(true).adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
+    file.and_then(|file| file.sync_all()).map_err(|error| error.errno())
+}
+
+/// Makes an empty file that is striped as another one is, under a name that is free, open for reading and writing.
+///
+/// # Errors
+/// EINVAL if the other one is not striped; those of [`create`](super::create).
+pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let stat = rustix::fs::fstat(&other)?;
+    let errno = |error: FileError| error.errno();
+    let descriptor = descriptor_of(&other, &stat, Path::new("")).map_err(errno)?.ok_or(Errno::INVAL)?;
+    let (stripe, count) = (Some(descriptor.layout.stripe()), Some(descriptor.targets.len()));
+    let plan = Plan { stripe, count, targets: descriptor.targets };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // For nobody else until its owner and permissions are known.
+    drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
+    let made = super::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan).map_err(errno);
+    let opened =
+        made.and_then(|_| rustix::fs::openat(dir, name, flags - OFlags::CREATE - OFlags::EXCL, Permissions::empty()));
+    opened.inspect_err(|_| {
+        // The error that is told is the first.
+        let _ = unlinkat(dir, name);
+    })
+}
+
+/// An object, open for reading.
+#[derive(Debug)]
+pub struct Part {
+    /// The object.
+    pub file: OwnedFd,
+    /// Where its data begin, in bytes.
+    pub start: u64,
+}
+
+/// The objects of an open file, in order; `None` of one that is not striped.
+///
+/// # Errors
+/// What opening them answers; EBADMSG for a damaged descriptor.
+pub fn parts(fd: impl AsFd) -> Result<Option<Vec<Part>>, Errno> {
+    let stat = rustix::fs::fstat(&fd)?;
+    let Some(descriptor) = descriptor_of(&fd, &stat, Path::new("")).map_err(|error| error.errno())? else {
+        return Ok(None);
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |index: usize| {
+        let file = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty())?;
+        Ok(Part { file, start: descriptor.layout.start() })
+    };
+    (0..descriptor.targets.len()).map(open).collect::<Result<_, Errno>>().map(Some)
+}
+
+/// [`residency::resident_pages`](crate::residency::resident_pages); of a striped file, those of its data in all objects.
+///
+/// # Errors
+/// As there; those of [`parts`].
+pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
+    let failed = |errno: Errno| ResidencyError::System { operation: "open", offset: 0, source: errno.into() };
+    match parts(&fd).map_err(failed)? {
+        None => crate::residency::resident_pages(fd),
+        Some(parts) => {
+            let pages = |part: &Part| crate::residency::resident_in(&part.file, part.start..u64::MAX);
+            parts.iter().map(pages).sum()
+        }
+    }
+}
+
+/// A name in an open directory as a path.
+pub fn path_in(dir: BorrowedFd<'_>, name: &OsStr) -> PathBuf {
+    if dir.as_raw_fd() == rustix::fs::CWD.as_raw_fd() {
+        return name.into();
+    }
+    Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name)
+}

@@ -1,0 +1,394 @@
+//! What is kept: the descriptor of a striped file, and the header of each object. The one place that knows their bytes.
+//!
+//! Both are text (and so is what a directory keeps for its new files), padded with newlines to a fixed length, so that whoever comes upon one with another program sees what it is:
+//!
+//! ```text
+//! dio striped file 1                 dio stripe object 1
+//! # Its bytes are in …               id 0f…
+//! id 0f…  (32 hexadecimal digits)    index 1
+//! stripe 1048576                     objects 2
+//! start 1048576                      stripe 1048576
+//! target /mnt/a                      start 1048576
+//! target /mnt/b                      head 4711 1700000000000000000 0
+//! sum 89abcdef                       name /home/me/file
+//!                                    sum 5d41402a
+//! ```
+//!
+//! `head` is the inode of the descriptor ([`Head`]: number, birth, volume), and `name` what it was called when it was made, left out
+//! where it is long: a header is rewritten when a copy of the descriptor takes its place, and what is within its first 512
+//! bytes is rewritten as a whole by every disk.
+//!
+//! The number in the first line is the version; a reader refuses one that it does not know. `sum` is the CRC-32C of
+//! everything before it, first lines and comments included. Bytes of a path outside `!`…`~`, and `%`, are written `%` and two
+//! hexadecimal digits. Unknown keys are refused: a later version that needs more says so by its number.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::create::Plan;
+use super::head::Head;
+use super::layout::{LEAST_STRIPE, Layout};
+
+/// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
+pub const DESCRIPTOR_LEN: u64 = 8171;
+
+/// Length of the header of an object in bytes; what follows up to [`Layout::start`] is a hole.
+pub const HEADER_LEN: u64 = LEAST_STRIPE;
+
+/// Most bytes of a header that are not padding.
+const WHOLE: usize = 512;
+
+const DESCRIPTOR_MAGIC: &str = "dio striped file ";
+const HEADER_MAGIC: &str = "dio stripe object ";
+const DEFAULT_MAGIC: &str = "dio stripe default ";
+/// Length of a directory's default in bytes.
+const DEFAULT_LEN: u64 = 8192;
+const VERSION: u32 = 1;
+const COMMENT: &str =
+    "# The bytes of this file are in objects in the directories below; 'dio stripe show' has more. Copying or
+# removing this text alone copies or removes none of them.
+";
+
+/// What makes the objects of a file its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Id(pub(super) [u8; 16]);
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Id({self})")
+    }
+}
+
+impl Id {
+    fn parse(text: &str) -> Option<Id> {
+        let mut id = [0; 16];
+        if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (index, byte) in id.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        }
+        Some(Id(id))
+    }
+}
+
+/// Why what was kept cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// It begins like something else.
+    #[error("it is none")]
+    Foreign,
+    /// Of a version that this program does not know.
+    #[error("it is of version {0}, which this program does not know")]
+    Version(String),
+    /// Its checksum is wrong, or it is cut off.
+    #[error("it is damaged: its checksum is wrong")]
+    Damaged,
+    /// Whole, but senseless.
+    #[error("it makes no sense: {0}")]
+    Senseless(&'static str),
+    /// The names of the targets do not fit.
+    #[error("the names of the targets are too long together")]
+    TooLong,
+}
+
+/// The descriptor of a striped file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The identity of the file's objects.
+    pub id: Id,
+    /// How bytes are laid out.
+    pub layout: Layout,
+    /// The directories of the objects, in order; absolute. One may come several times.
+    pub targets: Vec<PathBuf>,
+}
+
+/// What an object says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The identity of the file that it belongs to.
+    pub id: Id,
+    /// Which object it is.
+    pub index: usize,
+    /// The layout of the file.
+    pub layout: Layout,
+    /// Which inode the descriptor of the file is.
+    pub head: Head,
+    /// What the file was called when this was written.
+    pub name: Option<PathBuf>,
+}
+
+impl Descriptor {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLong`].
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let mut text = format!("{DESCRIPTOR_MAGIC}{VERSION}\n{COMMENT}");
+        push(&mut text, "id", self.id);
+        push(&mut text, "stripe", self.layout.stripe());
+        push(&mut text, "start", self.layout.start());
+        for target in &self.targets {
+            push(&mut text, "target", escape(target));
+        }
+        seal(text, DESCRIPTOR_LEN)
+    }
+
+    /// Whether a file that begins so is a descriptor, of whatever version, damaged or not.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.starts_with(DESCRIPTOR_MAGIC.as_bytes())
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`FormatError`].
+    pub fn decode(bytes: &[u8]) -> Result<Descriptor, FormatError> {
+        let (mut id, mut stripe, mut start, mut targets) = (None, None, None, Vec::new());
+        for (key, value) in fields(bytes, DESCRIPTOR_MAGIC, DESCRIPTOR_LEN)? {
+            match key {
+                "id" => id = Some(Id::parse(value).ok_or(FormatError::Senseless("the id"))?),
+                "stripe" => stripe = Some(number(value)?),
+                "start" => start = Some(number(value)?),
+                "target" => targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
+                _ => return Err(FormatError::Senseless("an unknown key")),
+            }
+        }
+        let (Some(id), Some(stripe), Some(start)) = (id, stripe, start) else {
+            return Err(FormatError::Senseless("a key is missing"));
+        };
+        let layout = Layout::checked(stripe, targets.len(), start).map_err(FormatError::Senseless)?;
+        Ok(Descriptor { id, layout, targets })
+    }
+
+    /// The name of an object in its target.
+    pub fn object_name(&self, index: usize) -> String {
+        format!(".dio-{}.{index}", self.id)
+    }
+
+    /// Where an object is, for this process.
+    pub fn object_path(&self, index: usize) -> PathBuf {
+        super::reach::through(self.targets[index].join(self.object_name(index)))
+    }
+
+    /// What an object of the file with this head must say of itself.
+    pub fn header(&self, index: usize, head: Head) -> Header {
+        Header { id: self.id, index, layout: self.layout, head, name: None }
+    }
+}
+
+impl Header {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// None in practice: a header is short.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let mut text = format!("{HEADER_MAGIC}{VERSION}\n");
+        push(&mut text, "id", self.id);
+        push(&mut text, "index", self.index);
+        push(&mut text, "objects", self.layout.objects());
+        push(&mut text, "stripe", self.layout.stripe());
+        push(&mut text, "start", self.layout.start());
+        push(&mut text, "head", self.head);
+        let name = self.name.as_deref().map(|name| format!("name {}\n", escape(name))).unwrap_or_default();
+        if text.len() + name.len() + "sum 01234567\n".len() <= WHOLE {
+            text.push_str(&name);
+        }
+        seal(text, HEADER_LEN)
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// [`FormatError`].
+    pub fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
+        let (mut id, mut numbers, mut head, mut name) = (None, [None; 4], None, None);
+        for (key, value) in fields(bytes, HEADER_MAGIC, HEADER_LEN)? {
+            match ["index", "objects", "stripe", "start"].iter().position(|known| *known == key) {
+                Some(place) => numbers[place] = Some(number(value)?),
+                None if key == "id" => id = Id::parse(value),
+                None if key == "head" => head = Head::parse(value),
+                None if key == "name" => name = Some(unescape(value).ok_or(FormatError::Senseless("a name"))?),
+                None => return Err(FormatError::Senseless("an unknown key")),
+            }
+        }
+        let (Some(id), Some(head), [Some(index), Some(objects), Some(stripe), Some(start)]) = (id, head, numbers)
+        else {
+            return Err(FormatError::Senseless("a key is missing"));
+        };
+        let layout = Layout::checked(stripe, objects as usize, start).map_err(FormatError::Senseless)?;
+        Ok(Header { id, index: index as usize, layout, head, name })
+    }
+}
+
+/// What a directory keeps for its new files, as bytes.
+pub(super) fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
+    let mut text = format!("{DEFAULT_MAGIC}{VERSION}\n");
+    plan.stripe.iter().for_each(|stripe| push(&mut text, "stripe", stripe));
+    plan.count.iter().for_each(|count| push(&mut text, "objects", count));
+    plan.targets.iter().for_each(|target| push(&mut text, "target", escape(target)));
+    seal(text, DEFAULT_LEN)
+}
+
+/// Reads it back.
+pub(super) fn decode_default(bytes: &[u8]) -> Result<Plan, FormatError> {
+    let mut plan = Plan::default();
+    for (key, value) in fields(bytes, DEFAULT_MAGIC, DEFAULT_LEN)? {
+        match key {
+            "stripe" => plan.stripe = Some(number(value)?),
+            "objects" => plan.count = Some(number(value)? as usize),
+            "target" => plan.targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
+            _ => return Err(FormatError::Senseless("an unknown key")),
+        }
+    }
+    Ok(plan)
+}
+
+fn push(text: &mut String, key: &str, value: impl std::fmt::Display) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{key} {value}");
+}
+
+/// Adds the checksum and fills up.
+fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
+    let sum = crc32c::crc32c(text.as_bytes());
+    push(&mut text, "sum", format_args!("{sum:08x}"));
+    let mut bytes = text.into_bytes();
+    if bytes.len() as u64 > len {
+        return Err(FormatError::TooLong);
+    }
+    bytes.resize(len as usize, b'\n');
+    Ok(bytes)
+}
+
+/// Checks the first line and the checksum; the keys and values between.
+fn fields<'a>(bytes: &'a [u8], magic: &str, len: u64) -> Result<Vec<(&'a str, &'a str)>, FormatError> {
+    if !bytes.starts_with(magic.as_bytes()) {
+        return Err(FormatError::Foreign);
+    }
+    if bytes.len() as u64 != len {
+        return Err(FormatError::Damaged);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Damaged)?;
+    let (first, _) = text.split_once('\n').ok_or(FormatError::Damaged)?;
+    let version = &first[magic.len()..];
+    if version != VERSION.to_string() {
+        // Of another version only the first line is known to mean what it says here.
+        let is_number = !version.is_empty() && version.bytes().all(|digit| digit.is_ascii_digit());
+        return Err(if is_number { FormatError::Version(version.to_owned()) } else { FormatError::Damaged });
+    }
+    let (body, rest) = text.split_once("\nsum ").ok_or(FormatError::Damaged)?;
+    let sealed = &bytes[..body.len() + 1];
+    let (sum, padding) = rest.split_once('\n').ok_or(FormatError::Damaged)?;
+    let sound = sum == format!("{:08x}", crc32c::crc32c(sealed)) && padding.bytes().all(|byte| byte == b'\n');
+    if !sound {
+        return Err(FormatError::Damaged);
+    }
+    let lines = body.lines().skip(1).filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(' ').ok_or(FormatError::Senseless("a line without a value"))).collect()
+}
+
+fn number(text: &str) -> Result<u64, FormatError> {
+    text.parse().map_err(|_| FormatError::Senseless("a number"))
+}
+
+fn escape(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' => text.push_str("%25"),
+            b'!'..=b'~' => text.push(char::from(*byte)),
+            _ => {
+                let _ = write!(text, "%{byte:02x}");
+            }
+        }
+    }
+    text
+}
+
+fn unescape(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let [high, low, after @ ..] = rest else { return None };
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(*high)? * 16 + digit(*low)?) as u8);
+        rest = after;
+    }
+    let path = PathBuf::from(OsString::from_vec(bytes));
+    path.is_absolute().then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn example(targets: Vec<PathBuf>) -> Descriptor {
+        let layout = Layout::new(1 << 20, targets.len()).unwrap();
+        Descriptor { id: Id([7; 16]), layout, targets }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_kept_is_read_back(
+            names in prop::collection::vec(prop::collection::vec(1u8.., 1..80), 1..20),
+            id: [u8; 16],
+            stripes in 1u64..1000,
+        ) {
+            let targets: Vec<_> = names
+                .into_iter()
+                .map(|name| PathBuf::from(OsString::from_vec([b"/".to_vec(), name].concat())))
+                .collect();
+            let layout = Layout::new(stripes * 4096, targets.len()).unwrap();
+            let descriptor = Descriptor { id: Id(id), layout, targets };
+            let bytes = descriptor.encode().unwrap();
+            prop_assert_eq!(bytes.len() as u64, DESCRIPTOR_LEN);
+            prop_assert!(Descriptor::is_one(&bytes));
+            prop_assert_eq!(Descriptor::decode(&bytes).unwrap(), descriptor.clone());
+            let head = Head { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
+            let mut header = descriptor.header(descriptor.targets.len() - 1, head);
+            header.name = Some(descriptor.targets[0].clone());
+            let bytes = header.encode().unwrap();
+            prop_assert!(bytes[WHOLE..].iter().all(|byte| *byte == b'\n'));
+            let back = Header::decode(&bytes).unwrap();
+            prop_assert!(back.name.is_some() || descriptor.targets[0].as_os_str().len() > 60);
+            prop_assert_eq!(Header { name: header.name.clone(), ..back }, header);
+        }
+
+        #[test]
+        fn no_changed_byte_goes_unnoticed(at in 0usize..DESCRIPTOR_LEN as usize, by in 1u8..) {
+            let mut bytes = example(vec!["/mnt/a".into(), "/mnt/b".into()]).encode().unwrap();
+            bytes[at] ^= by;
+            prop_assert!(Descriptor::decode(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_apart() {
+        let bytes = example(vec!["/mnt/a".into()]).encode().unwrap();
+        assert_eq!(Descriptor::decode(&bytes[..100]), Err(FormatError::Damaged));
+        assert_eq!(Descriptor::decode(b"hello"), Err(FormatError::Foreign));
+        assert_eq!(Header::decode(&bytes), Err(FormatError::Foreign));
+        let newer = String::from_utf8(bytes).unwrap().replacen("file 1\n", "file 2\n", 1);
+        assert_eq!(Descriptor::decode(newer.as_bytes()), Err(FormatError::Version("2".into())));
+        let long = PathBuf::from(format!("/{}", "x".repeat(4000)));
+        assert_eq!(example(vec![long.clone(), long]).encode(), Err(FormatError::TooLong));
+        let relative =
+            seal(format!("{DESCRIPTOR_MAGIC}1\nid {}\nstripe 4096\nstart 4096\ntarget a\n", Id([0; 16])), 8171);
+        assert_eq!(Descriptor::decode(&relative.unwrap()), Err(FormatError::Senseless("a target")));
+    }
+}

@@ -1,0 +1,143 @@
+//! Taking the name of a file away from it without anybody losing bytes: whoever has it open, or opens it meanwhile, is noticed.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FileType, Mode as Permissions, OFlags, RenameFlags, Stat, fstat, lstat, renameat_with};
+use rustix::io::Errno;
+
+use super::create::{directory_of, sync_directory};
+use crate::file::FileError;
+use crate::sys::{Lease, has_lease, take_lease};
+
+/// How often a lease is asked for: descriptors that were closed a moment ago may still count, while a child process of another
+/// thread has not got rid of its own.
+const ATTEMPTS: u32 = 4;
+
+/// A file that is to be replaced by another, and that nobody else has open.
+///
+/// A lease (`fcntl(2)`) says so: it is refused while others have the file open, and tells when somebody wants to; who does waits
+/// until this is dropped, at most 45 seconds. File systems without leases (networks, FUSE) and files of other users have none:
+/// then only what can be seen of the file itself tells that it has changed.
+#[derive(Debug)]
+pub struct Hold {
+    file: OwnedFd,
+    lease: Option<Lease>,
+    before: Stat,
+}
+
+impl Hold {
+    /// A file that nobody writes to.
+    ///
+    /// # Errors
+    /// EBUSY when somebody has it open for writing; what opening it answers.
+    pub fn against_writers(path: &Path) -> Result<Hold, FileError> {
+        Hold::new(path, Lease::Writers)
+    }
+
+    /// A file that nobody has open.
+    pub(super) fn against_all(path: &Path) -> Result<Hold, FileError> {
+        Hold::new(path, Lease::Everybody)
+    }
+
+    fn new(path: &Path, lease: Lease) -> Result<Hold, FileError> {
+        let failed = |errno| FileError::new("take", path, errno);
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |access| rustix::fs::open(path, access | flags, Permissions::empty());
+        let file = match open(OFlags::RDONLY) {
+            // For this the one is as good as the other.
+            Err(Errno::ACCESS) if lease == Lease::Everybody => open(OFlags::WRONLY),
+            other => other,
+        };
+        let file = file.map_err(|errno| match errno {
+            // Somebody else has a lease.
+            Errno::WOULDBLOCK => busy(path, lease),
+            errno => failed(errno),
+        })?;
+        let before = fstat(&file).map_err(failed)?;
+        if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+            return Err(failed(Errno::INVAL).with_detail("it is no regular file"));
+        }
+        for attempt in 1.. {
+            match take_lease(file.as_fd(), lease) {
+                Ok(()) => return Ok(Hold { file, lease: Some(lease), before }),
+                Err(Errno::AGAIN) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(1 << attempt)),
+                Err(Errno::AGAIN) => return Err(busy(path, lease)),
+                // There are none here, or not for us.
+                Err(_) => break,
+            }
+        }
+        Ok(Hold { file, lease: None, before })
+    }
+
+    /// Whether the file is as it was, and nobody has come, or waits.
+    pub fn is_undisturbed(&self) -> bool {
+        let same = |now: Stat| {
+            let what = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+            what(&now) == what(&self.before)
+        };
+        let alone = self.lease.is_none_or(|lease| has_lease(self.file.as_fd(), lease).unwrap_or(false));
+        alone && fstat(&self.file).is_ok_and(same)
+    }
+
+    /// Whether a name leads to the file.
+    pub(super) fn is_called(&self, path: &Path) -> bool {
+        lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (self.before.st_dev, self.before.st_ino))
+    }
+
+    /// What the file was.
+    pub(super) fn stat(&self) -> &Stat {
+        &self.before
+    }
+
+    /// Gives the file's name, `path`, to `new`, durably. The file itself is called `new` then, and is the caller's to remove.
+    /// False where the file system cannot exchange names: then the file has lost its name and `new` is gone.
+    ///
+    /// # Errors
+    /// EBUSY when the name leads elsewhere by now or somebody has come: both names lead where they did. What `renameat2(2)`
+    /// and `fsync(2)` answer.
+    pub fn give_name_to(&self, new: &Path, path: &Path) -> Result<bool, FileError> {
+        let failed =
+            |error: &io::Error| FileError::new("replace", path, Errno::from_io_error(error).unwrap_or(Errno::IO));
+        let ready = self.is_called(path) && self.is_undisturbed();
+        if !ready {
+            return Err(self.disturbed(path));
+        }
+        let here = rustix::fs::CWD;
+        let exchange = || renameat_with(here, new, here, path, RenameFlags::EXCHANGE);
+        match exchange() {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::rename(new, path).map_err(|error| failed(&error))?;
+                sync_directory(directory_of(path)).map_err(|error| failed(&error))?;
+                return Ok(false);
+            }
+            other => other.map_err(|errno| failed(&errno.into()))?,
+        }
+        // Who had found the file by its name before now, but had not opened it yet, has come to the lease by the end of this.
+        let synced = sync_directory(directory_of(path));
+        if synced.is_ok() && self.is_called(new) && self.is_undisturbed() {
+            return Ok(true);
+        }
+        exchange().map_err(|errno| failed(&errno.into()))?;
+        synced.map_err(|error| failed(&error))?;
+        Err(self.disturbed(path))
+    }
+
+    fn disturbed(&self, path: &Path) -> FileError {
+        match self.lease {
+            Some(lease) if self.is_called(path) => busy(path, lease),
+            _ => FileError::new("replace", path, Errno::BUSY).with_detail("somebody else has changed it"),
+        }
+    }
+}
+
+fn busy(path: &Path, lease: Lease) -> FileError {
+    let what = match lease {
+        Lease::Writers => "somebody else has it open for writing",
+        Lease::Everybody => "somebody else has it open",
+    };
+    FileError::new("replace", path, Errno::BUSY).with_detail(what)
+}

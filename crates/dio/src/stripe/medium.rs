@@ -1,0 +1,245 @@
+//! An open striped file: its objects as one medium.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::layout::Layout;
+use crate::block::Mem;
+use crate::drive::{Composite, Finished, Place};
+use crate::engine::{Medium, Op, OsMedium, Route};
+use crate::file::{Class, Counters, File, FileError, Reason};
+use crate::geometry::{Geometry, GeometryError};
+use crate::io::Io;
+
+/// Several files, the objects, as one.
+///
+/// The size is what all of them reach ([`Layout::size`]); nothing else records it, so nothing has to be kept in step with
+/// it. What extends the file is in the file when the last of its parts has arrived, and what some of the objects hold
+/// beyond that is not: a crash, or a failed write, ends the file where the first byte is missing.
+pub(crate) struct Striped {
+    layout: Layout,
+    /// Opened as the whole is, each with locks of its own, which only its own housekeeping uses: the locks of the file
+    /// are those of the whole.
+    objects: Vec<File>,
+    io: Io,
+    geometry: Geometry,
+    /// The descriptor; `None` for a file of the tests.
+    head: Option<OsMedium>,
+    /// Requests that opening needed.
+    before: Counters,
+}
+
+impl fmt::Debug for Striped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Striped({:?}, {:?})", self.layout, self.objects)
+    }
+}
+
+/// Errors of calls that return those of the standard library; the name of the object comes along.
+fn named(error: FileError) -> io::Error {
+    io::Error::other(error)
+}
+
+impl Striped {
+    /// # Errors
+    /// The alignments of the objects and the layout do not fit together: in words.
+    pub(super) fn new(
+        layout: Layout,
+        objects: Vec<File>,
+        io: Io,
+        head: Option<OsMedium>,
+    ) -> Result<Striped, &'static str> {
+        if objects.len() != layout.objects() {
+            return Err("the number of objects is not that of the layout");
+        }
+        let each: Vec<&Geometry> = objects.iter().map(File::geometry).collect();
+        let joined = |_: GeometryError| "the objects demand alignments that do not fit together";
+        let geometry = Geometry::joined(&each, layout.row()).map_err(joined)?;
+        let align = geometry.offset_align().max(geometry.read_offset_align());
+        if (layout.stripe() | layout.start()) % align != 0 {
+            return Err("the stripe size is no multiple of the alignment that a target demands");
+        }
+        let mut striped = Striped { layout, objects, io, geometry, head, before: Counters::default() };
+        striped.before = striped.requests();
+        Ok(striped)
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    pub(crate) fn objects(&self) -> &[File] {
+        &self.objects
+    }
+
+    pub(crate) fn head(&self) -> Option<BorrowedFd<'_>> {
+        self.head.as_ref().map(OsMedium::any)
+    }
+
+    /// Who holds a byte.
+    pub(crate) fn holder(&self, position: u64) -> &Path {
+        self.objects[self.layout.place(position).file].path()
+    }
+
+    /// Requests to the objects, without those of opening them.
+    pub(crate) fn requests(&self) -> Counters {
+        let mut all = Counters::default();
+        for object in &self.objects {
+            let one = object.counters();
+            all.read_requests += one.read_requests;
+            all.write_requests += one.write_requests;
+        }
+        all.read_requests -= self.before.read_requests.min(all.read_requests);
+        all.write_requests -= self.before.write_requests.min(all.write_requests);
+        all
+    }
+
+    /// How bytes travel: as those of the object that is furthest from direct, and why.
+    pub(crate) fn class(&self, of: impl Fn(&File) -> (Class, Option<Reason>)) -> (Class, Option<Reason>) {
+        self.objects.iter().map(of).max_by_key(|(class, _)| *class as usize).expect("there is at least one object")
+    }
+
+    /// Drops what passed through the page cache, of all objects, whatever fails.
+    pub(crate) fn settle(&self) -> Result<(), FileError> {
+        let mut outcome = Ok(());
+        for object in &self.objects {
+            outcome = outcome.and(object.settle());
+        }
+        outcome
+    }
+
+    fn sizes(&self) -> io::Result<Vec<u64>> {
+        self.objects.iter().map(|object| object.size().map_err(named)).collect()
+    }
+
+    /// Whether some objects hold bytes behind the end of the file.
+    pub(super) fn has_surplus(&self) -> io::Result<bool> {
+        let sizes = self.sizes()?;
+        let size = self.layout.size(sizes.iter().copied());
+        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.share(index, size)))
+    }
+
+    /// Cuts the objects off to what they hold of `size` bytes. First the one whose turn it would be behind, durably: from
+    /// then on the file has that size and no other, wherever a crash comes. What the others lose must be durable too before
+    /// they can grow again, or a crash could bring it back.
+    fn cut(&self, size: u64, held: &[u64]) -> io::Result<()> {
+        let first = self.layout.place(size).file;
+        let surplus = |index: &usize| held[*index] > self.layout.share(*index, size);
+        let shorten = |index: usize| self.objects[index].set_size(self.layout.share(index, size)).map_err(named);
+        if surplus(&first) {
+            shorten(first)?;
+            self.objects[first].sync_all().map_err(named)?;
+        }
+        let others: Vec<usize> = (0..self.objects.len()).filter(|index| *index != first).filter(surplus).collect();
+        others.iter().try_for_each(|index| shorten(*index))?;
+        others.iter().try_for_each(|index| self.objects[*index].sync_all().map_err(named))
+    }
+}
+
+impl Medium for Striped {
+    /// Never comes here: operations on it are split ([`crate::drive`]).
+    fn transfer(&self, _op: &mut Op) -> Result<usize, Errno> {
+        Err(Errno::INVAL)
+    }
+
+    fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
+        // Nothing but this module reads or writes the descriptor.
+        Err(Errno::BADF.into())
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.layout.size(self.sizes()?))
+    }
+
+    fn set_size(&self, size: u64) -> io::Result<()> {
+        let mut held = self.sizes()?;
+        // What is beyond the end now must not come to light when the file grows.
+        let keep = self.layout.size(held.iter().copied()).min(size);
+        self.cut(keep, &held)?;
+        for (index, held) in held.iter_mut().enumerate() {
+            let share = self.layout.share(index, size);
+            if (*held).min(self.layout.share(index, keep)) < share {
+                self.objects[index].set_size(share).map_err(named)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
+        // All space is there before any size changes, so that a full target leaves the file as it was.
+        for (index, object) in self.objects.iter().enumerate() {
+            let slice = self.layout.slice(index, &range);
+            if !slice.is_empty() {
+                object.allocate(slice, false).map_err(named)?;
+            }
+        }
+        if extend { self.reach(range.end) } else { Ok(()) }
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        for (index, object) in self.objects.iter().enumerate() {
+            let slice = self.layout.slice(index, &range);
+            if !slice.is_empty() {
+                object.punch(slice).map_err(named)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reach(&self, size: u64) -> io::Result<()> {
+        for (index, object) in self.objects.iter().enumerate() {
+            let share = self.layout.share(index, size);
+            if object.size().map_err(named)? >= share {
+                continue;
+            }
+            // Another process may be making it longer at this moment: what is allocated never makes it shorter.
+            match object.allocate(share - 1..share, true) {
+                Err(error) if matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
+                    object.set_size(share).map_err(named)?;
+                }
+                other => other.map_err(named)?,
+            }
+            object.sync_if_durable().map_err(named)?;
+        }
+        Ok(())
+    }
+
+    fn composite(&self) -> Option<&dyn Composite> {
+        Some(self)
+    }
+}
+
+impl Composite for Striped {
+    fn files(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn place(&self, position: u64) -> Place {
+        self.layout.place(position)
+    }
+
+    fn position(&self, file: usize, offset: u64) -> u64 {
+        self.layout.position(file, offset)
+    }
+
+    fn part(&self, file: usize, whole: &Op, offset: u64, mem: Option<Mem>) -> Op {
+        self.objects[file].part_op(whole, offset, mem)
+    }
+
+    fn part_done(&self, file: usize, over: Finished) -> Finished {
+        self.objects[file].part_done(over)
+    }
+
+    fn io(&self) -> &Io {
+        &self.io
+    }
+}

@@ -1,0 +1,85 @@
+//! Striped files: one file whose bytes are in several, the *objects*, on any mounted file systems, read and written at the
+//! sum of their speeds.
+//!
+//! # The seam
+//!
+//! A striped file enters the library in two places, and nowhere else:
+//!
+//! 1. **Opening** (`file/open.rs`). The name of a striped file is that of its *descriptor*: a small regular file of a fixed,
+//!    unusual length, [`DESCRIPTOR_LEN`]. The length comes with the `fstat` that every opening makes anyway, so plain files
+//!    pay a comparison; the few that have this length by chance pay one small read. Where it is a descriptor, the objects
+//!    are opened as the whole was to be, their headers are compared with it, and the [`File`](crate::File) that is returned
+//!    has `Striped` for its medium.
+//! 2. **Driving** (`drive/joint.rs`). Whatever moves bytes (files, the copy loop, streams, queues) gives operations to a
+//!    driver. One on a striped medium is split there into operations on its objects, what follows in one object becoming
+//!    one vectored operation; all of them are submitted before any is waited for, and what became of them is put together
+//!    when the last is over: bytes are good up to the first that failed or was not there, and the error names the object
+//!    that holds it. Engines see plain operations on plain files.
+//!
+//! Everything between does not know. Alignments are those of the strictest object ([`Geometry`](crate::geometry::Geometry)),
+//! so the arithmetic of requests, the patching of blocks and the rule for the block of the end of the file are the same; so are
+//! modes, locks (one table for all opens of one file, that of its first object), latched errors and counters. What concerns
+//! the page cache is kept by each object, which is a [`File`](crate::File) of its own.
+//!
+//! Beside those, four things ask whether a file is striped, each in one line: how large a request may be (one of the
+//! usual size to *each* object), how deep an engine has to be, what the holes of a file are, and whether a gap before a
+//! write has to be filled in objects that the write itself does not reach.
+//!
+//! # Size
+//!
+//! No record is kept of the size: it is what all objects reach ([`Layout::size`]). An extending write counts when the last of
+//! its parts has arrived; after a crash the file ends where the first byte is missing, and what some objects hold behind is
+//! cut off by the first who opens the file for writing while nobody else does (`flock(2)` on the first object says so).
+//! Truncating cuts the object that holds the first byte to go, durably, and then the others: the size is the old one or the
+//! new.
+//!
+//! # Identity
+//!
+//! A file has an identity of 128 random bits. Each object begins with a header that has it, the object's number and the
+//! layout, under a checksum ([`Header`]). An object that is missing, of another file, of another place or damaged is an error
+//! that names it. The header also says which inode the descriptor is ([`Head`]), so that a copy of one is known for what it is: it can
+//! be read by, and removed without the bytes, until it is made the descriptor itself ([`adopt`]). Where the super-user opens a descriptor, the objects must belong to its owner: a descriptor that anyone
+//! can write must not lead to what only others may read.
+//!
+//! # Defaults
+//!
+//! A directory may have a default ([`set_default`]): empty files that are made in it, by name, through
+//! [`OpenOptions`](crate::OpenOptions), [`calls::openat`], a tool of dio or a mount, become striped before the first byte. What other
+//! programs make does not.
+//!
+//! # Other programs
+//!
+//! They see the descriptor, a short text that says what it is. `mv` within a file system, and hard and symbolic links
+//! of the descriptor keep it working. `cp` makes a second way to read the *same* bytes. `rm` leaves the objects behind;
+//! [`remove`] does not. Writing into the descriptor damages it, which is noticed. Through `dio mount` they see ordinary files.
+
+pub mod calls;
+mod create;
+mod defaults;
+mod format;
+mod head;
+mod hold;
+mod inspect;
+mod layout;
+mod medium;
+mod open;
+mod orphans;
+mod reach;
+mod remove;
+
+pub use create::{Plan, create, create_called};
+pub use defaults::{
+    DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
+};
+pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id};
+pub use head::Head;
+pub use hold::Hold;
+pub use inspect::{ObjectReport, ObjectState, Report, inspect};
+pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
+pub use open::{Alone, alone, descriptor_of};
+pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
+pub use reach::{Way, reach_through};
+pub use remove::{Removed, adopt, remove, remove_objects};
+
+pub(crate) use medium::Striped;
+pub(crate) use open::may_be_striped;

@@ -1,0 +1,250 @@
+//! Recognising a striped file, and opening its objects.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
+use rustix::io::Errno;
+
+use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
+use super::head::Head;
+use super::layout::Layout;
+use super::medium::Striped;
+use crate::engine::OsMedium;
+use crate::file::{File, FileError, OpenOptions};
+use crate::io::Io;
+use crate::lock::LockTable;
+
+/// How long whoever opens a file for writing waits for somebody who has it alone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a file can be a descriptor, by what `fstat(2)` said of it.
+pub(crate) fn may_be_striped(stat: &Stat) -> bool {
+    stat.st_size as u64 == DESCRIPTOR_LEN && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// The descriptor in an open file, `None` if it is an ordinary one. `stat` is what `fstat(2)` said of it.
+///
+/// A file that cannot be opened for reading counts as ordinary: its bytes do not tell.
+///
+/// # Errors
+/// EBADMSG for a damaged descriptor, EPROTONOSUPPORT for one of a later version; what reading answers.
+pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<Descriptor>, FileError> {
+    if !may_be_striped(stat) {
+        return Ok(None);
+    }
+    let fd = fd.as_fd();
+    // Opened again: this one may be direct, or for writing only.
+    let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let own = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).ok();
+    let mut bytes = vec![0; DESCRIPTOR_LEN as usize];
+    let from = own.as_ref().map_or(fd, AsFd::as_fd);
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::io::pread(from, &mut bytes[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(_) if own.is_none() => return Ok(None),
+            Err(errno) => return Err(FileError::new("read the stripes of", name, errno)),
+        }
+    }
+    if !Descriptor::is_one(&bytes[..filled]) {
+        return Ok(None);
+    }
+    Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| wrong("read the stripes of", name, &error))
+}
+
+/// What is wrong with a descriptor or a header, as an error of a file.
+pub(super) fn wrong(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
+    let errno = match error {
+        FormatError::Version(_) => Errno::PROTONOSUPPORT,
+        FormatError::Foreign => Errno::STALE,
+        FormatError::TooLong => Errno::NAMETOOLONG,
+        FormatError::Damaged | FormatError::Senseless(_) => Errno::BADMSG,
+    };
+    FileError::new(operation, path, errno).with_detail(error.to_string())
+}
+
+/// An error that concerns an object.
+pub(super) fn of_object(
+    operation: &'static str,
+    name: &Path,
+    index: usize,
+    path: &Path,
+    errno: Errno,
+    what: &str,
+) -> FileError {
+    let comma = if what.is_empty() { "" } else { " " };
+    FileError::new(operation, name, errno).with_detail(format!("object {index}, '{}'{comma}{what}", path.display()))
+}
+
+/// Compares the header of an object with what it must be, but for the head; in words what is wrong.
+pub(super) fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
+    let found = Header::decode(bytes).map_err(|error| match error {
+        FormatError::Foreign => (Errno::STALE, "is no object of a striped file".to_owned()),
+        FormatError::Version(_) => (Errno::PROTONOSUPPORT, format!("has a header that cannot be used: {error}")),
+        other => (Errno::BADMSG, format!("has a header that cannot be used: {other}")),
+    })?;
+    if found.id != expected.id {
+        return Err((Errno::STALE, format!("belongs to another file, {}", found.id)));
+    }
+    if found.index != expected.index {
+        return Err((Errno::STALE, format!("is object {} of this file", found.index)));
+    }
+    if found.layout != expected.layout {
+        return Err((Errno::STALE, "has another layout".to_owned()));
+    }
+    Ok(found)
+}
+
+const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
+
+impl OpenOptions {
+    /// Opens the objects of a descriptor, all of them as this was to be.
+    pub(crate) fn open_striped(
+        &self,
+        name: &Path,
+        head: OsMedium,
+        descriptor: &Descriptor,
+        stat: &Stat,
+        io: Io,
+    ) -> Result<File, FileError> {
+        let own = Head::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
+        let mut objects = Vec::with_capacity(descriptor.targets.len());
+        for index in 0..descriptor.targets.len() {
+            objects.push(self.open_object(name, (descriptor, index), stat, &own, &io)?);
+        }
+        let first = objects[0].descriptor().map(rustix::fs::fstat);
+        let first = first.expect("an object is a file of the system");
+        let locks = crate::io::lock_table(&first.map_err(|errno| FileError::new("open", name, errno))?);
+        let striped = Striped::new(descriptor.layout, objects, io, Some(head))
+            .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
+        if self.writes() {
+            trim(&striped).map_err(|error| not_shared(name, &error))?;
+        }
+        let file = self.over_objects(name, striped, locks);
+        if self.truncates() && file.size()? > 0 {
+            file.set_size(0)?;
+        }
+        Ok(file)
+    }
+
+    fn open_object(
+        &self,
+        name: &Path,
+        (descriptor, index): (&Descriptor, usize),
+        head: &Stat,
+        own: &Head,
+        io: &Io,
+    ) -> Result<File, FileError> {
+        let path = descriptor.object_path(index);
+        let failed = |errno, what: &str| of_object("open", name, index, &path, errno, what);
+        let object = self.for_object(io).open_object_at(&path).map_err(|error| match error.errno() {
+            Errno::NOENT => failed(Errno::NOENT, "is missing"),
+            errno => failed(errno, error.detail().unwrap_or("")),
+        })?;
+        let stat = object.descriptor().map(rustix::fs::fstat).expect("an object is a file of the system");
+        let stat = stat.map_err(|errno| failed(errno, ""))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(failed(Errno::STALE, "is no regular file"));
+        }
+        if stat.st_uid != head.st_uid && rustix::process::geteuid().is_root() {
+            return Err(failed(Errno::PERM, "belongs to another user than the file"));
+        }
+        let mut bytes = vec![0; HEADER_LEN as usize];
+        let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
+        let found = judge_header(&bytes[..count], &descriptor.header(index, *own));
+        let found = found.map_err(|(errno, what)| failed(errno, &what))?;
+        if self.writes() && !found.head.may_be(own) {
+            let copy = FileError::new("open for writing", name, Errno::PERM);
+            return Err(copy.with_detail("it is a copy of the descriptor of a striped file").with_cure(CURE_COPY));
+        }
+        Ok(object)
+    }
+
+    /// A file over objects of the caller's, such as simulated ones. They were opened as this is to be; what lies before
+    /// [`Layout::start`] in each is not looked at.
+    ///
+    /// # Errors
+    /// EINVAL when the layout does not fit them.
+    pub fn open_objects(&self, name: impl AsRef<Path>, objects: Vec<File>, layout: Layout) -> Result<File, FileError> {
+        let name = name.as_ref();
+        let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
+        let io = objects.first().ok_or_else(|| failed("there are no objects"))?.io().clone();
+        let striped = Striped::new(layout, objects, io, None).map_err(failed)?;
+        if self.writes() {
+            trim(&striped).map_err(|error| not_shared(name, &error))?;
+        }
+        Ok(self.over_objects(name, striped, LockTable::new()))
+    }
+
+    fn over_objects(&self, name: &Path, striped: Striped, locks: Arc<LockTable>) -> File {
+        File::striped(self, name, Arc::new(striped), locks)
+    }
+}
+
+fn not_shared(name: &Path, error: &io::Error) -> FileError {
+    let failed = |errno| FileError::new("open", name, errno);
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+        Some(inner) => FileError::new("cut off what a crash left behind the end of", name, inner.errno()).by(inner),
+        None => match Errno::from_io_error(error) {
+            Some(Errno::BUSY) => failed(Errno::BUSY).with_detail("it is being migrated"),
+            Some(Errno::STALE) => failed(Errno::STALE).with_detail("it has just been migrated: open it again"),
+            errno => failed(errno.unwrap_or(Errno::IO)),
+        },
+    }
+}
+
+/// Cuts off what objects hold behind the end, which a crash has left there, unless somebody else is writing: then it may
+/// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open.
+fn trim(striped: &Striped) -> io::Result<()> {
+    use crate::engine::Medium;
+    let Some(first) = striped.objects()[0].descriptor() else {
+        return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
+    };
+    let alone = flock(first, FlockOperation::NonBlockingLockExclusive).is_ok();
+    if alone && striped.has_surplus()? {
+        striped.set_size(striped.size()?)?;
+    }
+    share(first)
+}
+
+/// Takes a shared lock, waiting as long as somebody may need it alone to cut off what a crash has left. A migration takes
+/// longer.
+fn share(first: BorrowedFd<'_>) -> io::Result<()> {
+    let start = Instant::now();
+    while let Err(errno) = flock(first, FlockOperation::NonBlockingLockShared) {
+        match errno {
+            Errno::WOULDBLOCK if start.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 100),
+            Errno::WOULDBLOCK => return Err(Errno::BUSY.into()),
+            // Where there are no such locks nobody holds one.
+            _ => break,
+        }
+    }
+    // While this one waited, the file may have been moved to other objects.
+    if rustix::fs::fstat(first)?.st_nlink == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
+}
+
+/// The right to move a striped file elsewhere: nobody writes it, or opens it for writing, while this lives.
+#[derive(Debug)]
+pub struct Alone(#[expect(dead_code, reason = "its lock ends with it")] OwnedFd);
+
+/// Keeps all writers out of a striped file.
+///
+/// # Errors
+/// EBUSY when somebody has it open for writing; what opening its first object answers.
+pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
+    let path = descriptor.object_path(0);
+    let failed = |errno| of_object("take", name, 0, &path, errno, "");
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(&path, flags, Permissions::empty()).map_err(failed)?;
+    flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
+        errno => failed(errno),
+    })?;
+    Ok(Alone(fd))
+}

@@ -1,0 +1,352 @@
+//! What other programs, other processes and crashes do to striped files, and what must not be lost by it: files that somebody
+//! has open when they are to be striped, copies of descriptors, names that change meanwhile.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::fill;
+use dio::stripe::{Hold, Plan, Removed, adopt, calls, create, inspect, remove, set_default, stripe_by_default};
+use dio::{File, Mode, OpenOptions};
+use dio_test::file_systems;
+use rustix::fs::{CWD, Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+/// A directory with targets `a` and `b`.
+struct Place {
+    _scratch: Box<dyn std::any::Any>,
+    dir: PathBuf,
+}
+
+impl Place {
+    fn on(fs: &dio_test::TestFs) -> Place {
+        let scratch = fs.dir();
+        let dir = scratch.path().to_owned();
+        ["a", "b"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        Place { _scratch: Box::new(scratch), dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")] }
+    }
+
+    fn objects(&self) -> usize {
+        ["a", "b"].map(|name| fs::read_dir(self.path(name)).unwrap().count()).iter().sum()
+    }
+}
+
+fn first() -> Place {
+    Place::on(&file_systems()[0])
+}
+
+fn bytes(tag: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, tag, 0);
+    bytes
+}
+
+fn writer(path: &Path) -> Result<File, dio::FileError> {
+    OpenOptions::new().read(true).write(true).mode(Mode::Direct).open(path)
+}
+
+fn contents(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+/// Another process that has a file open, until it is told to write a line into it.
+struct Other(Child);
+
+impl Other {
+    fn with(path: &Path, how: &str) -> Other {
+        let script = format!("exec 3{how}\"$0\"; echo open; read -r line; [ -z \"$line\" ] || echo \"$line\" >&3");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let mut said = [0; 5];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        Other(child)
+    }
+
+    fn end(mut self, line: &str) {
+        writeln!(self.0.stdin.take().unwrap(), "{line}").unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+/// An empty file that another process has open, for whatever, is not taken its name; what that process writes then is there.
+#[test]
+fn an_empty_file_that_somebody_has_open_is_not_striped() {
+    for fs in file_systems() {
+        let place = Place::on(&fs);
+        for how in ["<", ">", ">>", "<>"] {
+            let path = place.path("file");
+            fs::write(&path, "").unwrap();
+            let other = Other::with(&path, how);
+            let error = create(&path, &place.plan()).unwrap_err();
+            assert_eq!(error.errno(), Errno::BUSY, "{}: {error}", fs.name);
+            assert!(error.to_string().contains("has it open"), "{error}");
+            set_default(&place.dir, &place.plan()).unwrap();
+            assert!(stripe_by_default(&path).unwrap().is_none());
+            let file = OpenOptions::new().write(true).create(true).open(&path).unwrap();
+            assert!(file.layout().is_none(), "it stays the file that the other one has");
+            drop(file);
+            assert_eq!(place.objects(), 0);
+            fs::remove_file(place.path(".dio-stripe")).unwrap();
+            assert_eq!(fs::read_dir(&place.dir).unwrap().count(), 3, "nothing is left behind");
+            let writes = how != "<";
+            other.end(if writes { "text" } else { "" });
+            assert_eq!(fs::read_to_string(&path).unwrap(), if writes { "text\n" } else { "" });
+            fs::remove_file(&path).unwrap();
+        }
+        let path = place.path("file");
+        fs::write(&path, "").unwrap();
+        Other::with(&path, "<").end("");
+        create(&path, &place.plan()).unwrap();
+        remove(&path).unwrap();
+    }
+}
+
+/// Many make, fill and stripe files of the same name at once: who is told that it is striped finds it so, and what anyone has
+/// written through an open of the name is there as long as the name leads to it.
+#[test]
+fn of_several_who_stripe_one_file_one_does() {
+    let place = first();
+    let plan = place.plan();
+    for round in 0..30 {
+        let path = place.path("file");
+        let there = round % 2 == 0;
+        if there {
+            fs::write(&path, "").unwrap();
+        }
+        let made: usize = std::thread::scope(|scope| {
+            let plan = &plan;
+            let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| create(&path, plan))).collect();
+            let outcomes = makers.into_iter().map(|maker| maker.join().unwrap());
+            outcomes
+                .map(|outcome| match outcome {
+                    Ok(_) => 1,
+                    Err(error) => {
+                        assert!(matches!(error.errno(), Errno::EXIST | Errno::BUSY), "{error}");
+                        0
+                    }
+                })
+                .sum()
+        });
+        // Where all of them disturb each other, nobody does.
+        assert!(made <= 1 && (there || made == 1), "{made} have made it");
+        if made == 1 {
+            assert!(inspect(&path).unwrap().unwrap().is_sound());
+            assert_eq!(place.objects(), 2);
+            remove(&path).unwrap();
+        } else {
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
+    }
+}
+
+/// Somebody opens the file by its name and writes, while it is being striped again and again: no line is ever lost.
+#[test]
+fn what_is_written_while_a_file_is_striped_is_not_lost() {
+    let place = first();
+    let (path, plan) = (place.path("file"), place.plan());
+    for round in 0..20u64 {
+        fs::write(&path, "").unwrap();
+        let striped = std::thread::scope(|scope| {
+            let maker = scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_micros(round * 60));
+                create(&path, &plan).is_ok()
+            });
+            let mut plain = fs::OpenOptions::new().append(true).open(&path).unwrap();
+            plain.write_all(b"text").unwrap();
+            drop(plain);
+            maker.join().unwrap()
+        });
+        // Either the descriptor was there first, which is written behind, or the text was.
+        let found = fs::read(&path).unwrap();
+        assert!(found.ends_with(b"text"), "round {round}: striped {striped}, {} bytes", found.len());
+        fs::remove_file(&path).unwrap();
+        for name in ["a", "b"] {
+            fs::read_dir(place.path(name)).unwrap().for_each(|object| fs::remove_file(object.unwrap().path()).unwrap());
+        }
+    }
+}
+
+/// A name by which a file is to be new gives no other file, although it is opened twice.
+#[test]
+fn a_file_that_is_to_be_new_is_new_and_striped() {
+    let place = first();
+    set_default(&place.dir, &place.plan()).unwrap();
+    let path = place.path("file");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+    assert!(file.layout().is_some());
+    let mut again = OpenOptions::new();
+    assert_eq!(again.write(true).create_new(true).open(&path).unwrap_err().errno(), Errno::EXIST);
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+    assert_eq!(calls::openat(CWD, &path, flags, Permissions::from_raw_mode(0o644)).unwrap_err(), Errno::EXIST);
+    drop(file);
+    let other = place.path("other");
+    let fd = calls::openat(CWD, &other, flags, Permissions::from_raw_mode(0o644)).unwrap();
+    assert!(calls::is_striped(&fd).unwrap());
+    // What its owner could not open again stays ordinary.
+    let fd = calls::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
+    assert!(!calls::is_striped(&fd).unwrap());
+    // And where somebody else has set the default.
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(place.path(".dio-stripe"), Some(65_534), None).unwrap();
+        let fd = calls::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644)).unwrap();
+        assert!(!calls::is_striped(&fd).unwrap());
+    }
+}
+
+/// A copy of the descriptor leads to the bytes, read-only; it is removed alone, and is no way to change the file.
+#[test]
+fn a_copy_of_a_descriptor_is_known_for_one() {
+    for fs in file_systems() {
+        let place = Place::on(&fs);
+        let [path, copy, link, moved] = ["file", "copy", "link", "moved"].map(|name| place.path(name));
+        create(&path, &place.plan()).unwrap();
+        writer(&path).unwrap().write_at(&bytes(1, 50_000), 0).unwrap();
+        fs::copy(&path, &copy).unwrap();
+        assert!(contents(&copy) == bytes(1, 50_000));
+        let error = writer(&copy).unwrap_err();
+        assert_eq!(error.errno(), Errno::PERM, "{error}");
+        assert!(error.to_string().contains("copy of the descriptor") && error.cure().is_some(), "{error}");
+        assert!(inspect(&copy).unwrap().unwrap().copy && !inspect(&path).unwrap().unwrap().copy);
+        let fd = fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap();
+        assert_eq!(calls::ftruncate(&fd, 0), Err(Errno::PERM));
+        // Its permissions are its own.
+        let before = rustix::fs::fstat(&fd).unwrap();
+        fd.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        calls::follow(&fd, &before).unwrap();
+        let object = inspect(&path).unwrap().unwrap().objects[1].path.clone();
+        assert_ne!(fs::metadata(&object).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(remove(&copy).unwrap(), Removed::Copy);
+        assert!(!copy.exists() && contents(&path) == bytes(1, 50_000), "{}", fs.name);
+
+        // Names and moves are no copies.
+        fs::hard_link(&path, &link).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        assert_eq!(remove(&link).unwrap(), Removed::Name);
+        writer(&moved).unwrap().write_at(b"text", 0).unwrap();
+        std::os::unix::fs::symlink(&moved, &link).unwrap();
+        writer(&link).unwrap().write_at(b"more", 0).unwrap();
+        fs::remove_file(&link).unwrap();
+
+        // The original is gone, as after a restore: the copy takes its place.
+        fs::copy(&moved, &copy).unwrap();
+        fs::remove_file(&moved).unwrap();
+        writer(&copy).unwrap_err();
+        let reader = writer(&copy).err().map(|_| File::open(&copy).unwrap());
+        adopt(&copy).unwrap();
+        drop(reader);
+        writer(&copy).unwrap().write_at(b"anew", 0).unwrap();
+        assert!(contents(&copy)[..4] == *b"anew" && contents(&copy)[4..] == bytes(1, 50_000)[4..]);
+        assert_eq!(remove(&copy).unwrap(), Removed::All);
+        assert_eq!(place.objects(), 0);
+    }
+}
+
+/// Objects that are not, or no longer, those of the file are left alone when it is removed.
+#[test]
+fn only_objects_of_the_file_are_removed_with_it() {
+    let place = first();
+    let [one, two] = ["one", "two"].map(|name| place.path(name));
+    create(&one, &place.plan()).unwrap();
+    create(&two, &place.plan()).unwrap();
+    let objects = inspect(&one).unwrap().unwrap().objects;
+    fs::rename(&inspect(&two).unwrap().unwrap().objects[0].path, &objects[0].path).unwrap();
+    let error = remove(&one).unwrap_err();
+    assert!(error.to_string().contains("belongs to another file"), "{error}");
+    assert!(objects[0].path.exists() && !objects[1].path.exists());
+    assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
+}
+
+/// While somebody writes, or the file changes, its name is not given to another.
+#[test]
+fn a_file_that_is_written_to_keeps_its_name() {
+    for fs in file_systems() {
+        let place = Place::on(&fs);
+        let [path, new] = ["file", "new"].map(|name| place.path(name));
+        fs::write(&path, "old").unwrap();
+        fs::write(&new, "new").unwrap();
+        let other = Other::with(&path, "<>");
+        let error = Hold::against_writers(&path).unwrap_err();
+        assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
+        other.end("");
+        let reader = Other::with(&path, "<");
+        let hold = Hold::against_writers(&path).unwrap();
+        assert!(hold.is_undisturbed());
+        std::thread::scope(|scope| {
+            let comes = scope.spawn(|| fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b" text"));
+            while hold.is_undisturbed() {
+                std::thread::yield_now();
+            }
+            let error = hold.give_name_to(&new, &path).unwrap_err();
+            assert_eq!(error.errno(), Errno::BUSY, "{error}");
+            drop(hold);
+            comes.join().unwrap().unwrap();
+        });
+        reader.end("");
+        let hold = Hold::against_writers(&path).unwrap();
+        assert!(hold.give_name_to(&new, &path).unwrap());
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
+        // Somebody else has the name by now.
+        fs::write(place.path("third"), "third").unwrap();
+        let hold = Hold::against_writers(&path).unwrap();
+        fs::rename(place.path("third"), &path).unwrap();
+        assert_eq!(hold.give_name_to(&new, &path).unwrap_err().errno(), Errno::BUSY);
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
+    }
+}
+
+/// One target that is full, read-only or gone: the error names its object, and what the others hold is as it was.
+#[test]
+fn a_target_that_fails_is_named_and_the_rest_is_intact() {
+    let place = first();
+    let mount =
+        |args: &[&str]| Command::new("mount").args(args).arg(place.path("b")).status().is_ok_and(|it| it.success());
+    if !mount(&["-t", "tmpfs", "-o", "size=1m", "none"]) {
+        return println!("skipped: nothing can be mounted here");
+    }
+    let path = place.path("file");
+    create(&path, &place.plan()).unwrap();
+    let object = inspect(&path).unwrap().unwrap().objects[1].path.clone();
+    let names_it = |error: &dio::FileError| assert!(error.to_string().contains(object.to_str().unwrap()), "{error}");
+    let whole = bytes(1, 4 << 20);
+    let file = writer(&path).unwrap();
+    file.write_at(&whole[..500_000], 0).unwrap();
+    let error = file.write_at(&whole[500_000..], 500_000).unwrap_err();
+    assert_eq!(error.errno(), Errno::NOSPC, "{error}");
+    names_it(&error);
+    drop(file);
+    let held = contents(&path);
+    assert!(held.len() >= 500_000 && whole.starts_with(&held), "{} bytes", held.len());
+    assert!(held.len() as u64 <= error.offset().unwrap());
+
+    assert!(mount(&["-o", "remount,ro"]));
+    let error = writer(&path).unwrap_err();
+    assert_eq!(error.errno(), Errno::ROFS, "{error}");
+    names_it(&error);
+    // A writer before cut off what was behind the end, or this one did not come so far.
+    assert!(contents(&path) == held);
+
+    assert!(Command::new("umount").arg(place.path("b")).status().unwrap().success());
+    for error in [writer(&path).unwrap_err(), File::open(&path).unwrap_err()] {
+        assert!(error.errno() == Errno::NOENT && error.to_string().contains("is missing"), "{error}");
+        names_it(&error);
+    }
+    assert_eq!(remove(&path).unwrap(), Removed::All);
+    assert_eq!(place.objects(), 0);
+}

@@ -1,0 +1,393 @@
+//! Striped files on simulated disks: one target of many that fails, is full, is slow or loses its power; what is said of it,
+//! what stays, and how large the file is then.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{fill, first_difference, sim_geometry};
+use dio::engine::Kind;
+use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
+use dio::queue::Queue;
+use dio::stripe::Layout;
+use dio::{File, FileError, Io, Limits, Mode, OpenOptions};
+use dio_test::{Rng, Seed};
+use rustix::io::Errno;
+
+const STRIPE: u64 = 4096;
+
+/// A striped file with each object on a disk of its own.
+struct Rig {
+    clock: SimClock,
+    disks: Vec<SimDisk>,
+    media: Vec<SimMedium>,
+    layout: Layout,
+    io: Io,
+}
+
+impl Rig {
+    fn new(objects: usize, model: &SimDiskModel, seed: u64) -> Rig {
+        Rig::with(objects, STRIPE, model, seed, Limits { request: 4096, ..Limits::default() })
+    }
+
+    fn with(objects: usize, stripe: u64, model: &SimDiskModel, seed: u64, limits: Limits) -> Rig {
+        let (clock, layout) = (SimClock::new(), Layout::new(stripe, objects).unwrap());
+        let disks: Vec<SimDisk> =
+            (0..objects).map(|number| SimDisk::new(&clock, model.clone(), seed + number as u64)).collect();
+        let media = disks.iter().map(|disk| disk.file(&vec![0; layout.start() as usize])).collect();
+        let engines = clock.clone();
+        let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&engines, depth, seed)));
+        Rig { clock, disks, media, layout, io: io.unwrap() }
+    }
+
+    fn open(&self, mode: Mode) -> File {
+        self.over(&self.media, mode)
+    }
+
+    fn over(&self, media: &[SimMedium], mode: Mode) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(mode).io(&self.io);
+        let object = |(number, medium): (usize, &SimMedium)| {
+            options.open_medium(format!("disk{number}"), Arc::new(medium.clone()), sim_geometry(512)).unwrap()
+        };
+        let objects = media.iter().enumerate().map(object).collect();
+        options.open_objects("striped", objects, self.layout).unwrap()
+    }
+
+    /// What the disks would hold if the power went now, on all of them.
+    fn after_power_cut(&self, seed: u64) -> Rig {
+        let disks: Vec<SimDisk> = self.disks.iter().map(|disk| disk.power_cut(seed)).collect();
+        let media = disks.iter().map(|disk| disk.medium(0)).collect();
+        Rig { clock: self.clock.clone(), disks, media, layout: self.layout, io: self.io.clone() }
+    }
+}
+
+fn contents(file: &File) -> Vec<u8> {
+    let mut bytes = vec![0; file.size().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn tagged(tag: u64, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    fill(&mut bytes, tag, offset);
+    bytes
+}
+
+fn named(error: &FileError) -> &str {
+    error.detail().unwrap_or("no object")
+}
+
+/// Every way in which one target of four can refuse a write or a read inside the file: the error has the place of the first
+/// byte that failed and the name of the object; what the others were given is there.
+#[test]
+fn one_failing_target_is_named_and_the_others_keep_what_they_were_given() {
+    let model = SimDiskModel { channels: 4, ..SimDiskModel::default() };
+    for (bad, fault) in (0..4).flat_map(|bad| [Fault::Io, Fault::NoSpace, Fault::Torn].map(|fault| (bad, fault))) {
+        for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached] {
+            let rig = Rig::new(4, &model, 7);
+            let file = rig.open(mode);
+            let size = 16 * STRIPE as usize;
+            file.write_at(&tagged(1, 0, size), 0).unwrap();
+            file.sync_data().unwrap();
+            let (start, len) = (2 * STRIPE, 9 * STRIPE as usize);
+            // The question for the size comes first.
+            rig.disks[bad].set_faults(Faults::none().from(rig.disks[bad].operations() + 1, fault));
+            let error = file.write_at(&tagged(2, start, len), start).unwrap_err();
+            assert_eq!(Some(error.errno()), fault.errno(), "{error}");
+            // The request begins with stripe 2: where the first stripe of it is that the bad disk has.
+            let first = start + (bad as u64 + 4 - 2) % 4 * STRIPE;
+            assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()), "{error}");
+            rig.disks[bad].set_faults(Faults::none());
+            let (live, old, new) = (contents(&file), tagged(1, 0, size), tagged(2, 0, size));
+            for (stripe, bytes) in live.chunks(STRIPE as usize).enumerate() {
+                let range = stripe * STRIPE as usize..(stripe + 1) * STRIPE as usize;
+                let asked = (2..11).contains(&stripe);
+                let expected = if asked { &new[range.clone()] } else { &old[range.clone()] };
+                if stripe % 4 != bad || !asked {
+                    assert_eq!(first_difference(bytes, expected), None, "stripe {stripe}, disk{bad} {fault:?}");
+                }
+            }
+            assert!(file.sync_data().is_err(), "the error latches");
+            if fault == Fault::Io {
+                rig.disks[bad].set_faults(Faults::none().from(0, fault));
+                let mut buffer = vec![0; len];
+                let error = file.read_at(&mut buffer, start).unwrap_err();
+                assert_eq!((error.offset(), named(&error)), (Some(first), format!("in 'disk{bad}'").as_str()));
+            }
+        }
+    }
+}
+
+/// A full target: the file ends before the first byte that found no space, and what is before it is there.
+#[test]
+fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
+    for full in 0..3 {
+        let model = SimDiskModel { channels: 2, ..SimDiskModel::default() };
+        let small = SimDiskModel { capacity: Some(64 << 10), ..model.clone() };
+        let mut rig = Rig::new(3, &model, 3);
+        rig.disks[full] = SimDisk::new(&rig.clock, small, 9);
+        rig.media[full] = rig.disks[full].file(&vec![0; rig.layout.start() as usize]);
+        let file = rig.open(Mode::Direct);
+        let bytes = tagged(1, 0, 100 * STRIPE as usize);
+        let error = file.write_at(&bytes, 0).unwrap_err();
+        assert_eq!((error.errno(), named(&error)), (Errno::NOSPC, format!("in 'disk{full}'").as_str()), "{error}");
+        assert!(error.cure().is_some());
+        drop(file);
+        let file = rig.open(Mode::Direct);
+        let live = contents(&file);
+        assert!(
+            live.len() as u64 <= error.offset().unwrap() && live.len() > 100 << 10,
+            "{} bytes: {error}",
+            live.len()
+        );
+        assert_eq!(first_difference(&live, &bytes), None);
+        // Nothing of what is behind comes to light when the file grows again.
+        file.set_size(live.len() as u64 + 20 * STRIPE).unwrap();
+        assert!(contents(&file)[live.len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
+/// Space for a range is asked of all targets before the size changes.
+#[test]
+fn a_target_without_space_leaves_the_size_as_it_was() {
+    let mut rig = Rig::new(3, &SimDiskModel::default(), 3);
+    rig.disks[2] = SimDisk::new(&rig.clock, SimDiskModel { capacity: Some(64 << 10), ..Default::default() }, 9);
+    rig.media[2] = rig.disks[2].file(&vec![0; rig.layout.start() as usize]);
+    let file = rig.open(Mode::Direct);
+    file.write_at(&[1; 10_000], 0).unwrap();
+    let error = file.allocate(0..1 << 20, true).unwrap_err();
+    assert_eq!((error.errno(), named(&error)), (Errno::NOSPC, "in 'disk2'"), "{error}");
+    assert_eq!(file.size().unwrap(), 10_000);
+}
+
+/// A sync concerns every target; the one that fails is named, and nothing is acknowledged from then on.
+#[test]
+fn a_sync_that_fails_on_one_target_fails() {
+    for bad in 0..3 {
+        let rig = Rig::new(3, &SimDiskModel::default(), 5);
+        let file = rig.open(Mode::Direct);
+        file.write_at(&tagged(1, 0, 50_000), 0).unwrap();
+        rig.disks[bad].set_faults(Faults::none().from(0, Fault::SyncFails));
+        let error = file.sync_data().unwrap_err();
+        assert_eq!((error.errno(), named(&error)), (Errno::IO, format!("in 'disk{bad}'").as_str()));
+        rig.disks[bad].set_faults(Faults::none());
+        file.sync_data().unwrap_err();
+        file.write_at(&[1], 0).unwrap_err();
+    }
+}
+
+/// One request over eight targets takes as long as the part of one, not of eight; what follows on one target is one request.
+#[test]
+fn all_stripes_are_submitted_before_one_is_waited_for() {
+    let model = SimDiskModel { service: Duration::from_millis(10), ..SimDiskModel::default() };
+    let rig = Rig::with(8, STRIPE, &model, 1, Limits::default());
+    let file = rig.open(Mode::Direct);
+    let bytes = tagged(1, 0, 64 * STRIPE as usize);
+    file.allocate(0..bytes.len() as u64, true).unwrap();
+    let mut read = vec![0; bytes.len()];
+    let start = rig.clock.now();
+    file.write_at(&bytes, 0).unwrap();
+    let written = rig.clock.now();
+    file.read_exact_at(&mut read, 0).unwrap();
+    let took = [written - start, rig.clock.now() - written];
+    assert!(took.iter().all(|took| *took < Duration::from_millis(11)), "{took:?}");
+    assert_eq!(read, bytes);
+    for disk in &rig.disks {
+        for kind in [Kind::Read, Kind::Write] {
+            assert_eq!(disk.trace().kind(kind).entries.len(), 1, "eight stripes of one target are one {kind:?}");
+        }
+    }
+}
+
+/// A disk that is fifty times slower than the others: they do all of their part before it is waited for.
+#[test]
+fn a_slow_target_does_not_stop_the_others() {
+    let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
+    let mut rig = Rig::with(4, STRIPE, &model, 1, Limits::default());
+    let slow = SimDiskModel { service: Duration::from_millis(50), ..model };
+    rig.disks[1] = SimDisk::new(&rig.clock, slow, 9);
+    rig.media[1] = rig.disks[1].file(&vec![0; rig.layout.start() as usize]);
+    let file = Arc::new(rig.open(Mode::Concurrent));
+    const DEPTH: usize = 8;
+    file.allocate(0..DEPTH as u64 * rig.layout.row(), true).unwrap();
+    // An engine that has not room for all parts of the window at once.
+    let mut queue = Queue::new(&rig.io, rig.layout.row() as usize, DEPTH).unwrap();
+    let start = rig.clock.now();
+    for number in 0..DEPTH as u64 {
+        let mut block = queue.block().unwrap();
+        block.bytes_mut().fill(number as u8 + 1);
+        queue.write(&file, block, number * rig.layout.row(), rig.layout.row() as usize, number).unwrap();
+    }
+    let mut completions = Vec::new();
+    queue.wait(DEPTH, &mut completions).unwrap();
+    assert_eq!(completions.len(), DEPTH);
+    assert!(completions.iter().all(|completion| completion.outcome.is_ok()));
+    for (number, disk) in rig.disks.iter().enumerate() {
+        let (_, end) = disk.trace().kind(Kind::Write).span().unwrap();
+        let limit = Duration::from_millis(if number == 1 { 405 } else { 10 });
+        assert!(end - start < limit, "disk{number} was done after {:?}", end - start);
+    }
+}
+
+/// As above with an engine that holds fewer operations than the window has parts: the places go to those who can use them.
+#[test]
+fn places_in_a_small_engine_go_to_the_targets_that_are_idle() {
+    let model = SimDiskModel { service: Duration::from_millis(1), ..SimDiskModel::default() };
+    let mut rig = Rig::with(4, STRIPE, &model, 1, Limits { depth: 6, request: 4096, ..Limits::default() });
+    rig.disks[1] = SimDisk::new(&rig.clock, SimDiskModel { service: Duration::from_millis(50), ..model }, 9);
+    rig.media[1] = rig.disks[1].file(&vec![0; rig.layout.start() as usize]);
+    let file = rig.open(Mode::Direct);
+    let bytes = tagged(1, 0, 4 * rig.layout.row() as usize);
+    file.allocate(0..bytes.len() as u64, true).unwrap();
+    let start = rig.clock.now();
+    file.write_at(&bytes, 0).unwrap();
+    for (number, disk) in rig.disks.iter().enumerate().filter(|(number, _)| *number != 1) {
+        let (_, end) = disk.trace().kind(Kind::Write).span().unwrap();
+        assert!(end - start < Duration::from_millis(50), "disk{number} waited for the slow one: {:?}", end - start);
+    }
+    assert_eq!(contents(&file), bytes);
+}
+
+/// Transient trouble on every target, all the time, does not show.
+#[test]
+fn transient_trouble_on_all_targets_does_not_show() {
+    let seed = Seed::new();
+    for round in 0..40 {
+        let model = SimDiskModel { channels: 3, reorder: true, scribble: true, ..SimDiskModel::default() };
+        let rig = Rig::new(1 + round as usize % 5, &model, seed.value().wrapping_add(round * 100));
+        for disk in &rig.disks {
+            let faults = [Fault::ShortAligned, Fault::ShortUnaligned, Fault::Again, Fault::Interrupted];
+            disk.set_faults(faults.into_iter().fold(Faults::none(), |faults, fault| faults.chance(fault, 100)));
+        }
+        let file = rig.open([Mode::Direct, Mode::Concurrent, Mode::Uncached][round as usize % 3]);
+        let mut rng = Rng::new(seed.value().wrapping_add(round));
+        let mut model = Vec::new();
+        for tag in 1..30 {
+            let (offset, len) = (rng.range(0..60_000), rng.range_usize(1..40_000));
+            if rng.range(0..4) == 0 {
+                file.set_size(offset).unwrap();
+                model.resize(offset as usize, 0);
+            } else {
+                file.write_at(&tagged(tag, offset, len), offset).unwrap();
+                model.resize(model.len().max(offset as usize + len), 0);
+                fill(&mut model[offset as usize..offset as usize + len], tag, offset);
+            }
+            let live = contents(&file);
+            assert_eq!(live.len(), model.len(), "size, {seed:?}");
+            assert_eq!(first_difference(&live, &model), None, "{seed:?}");
+        }
+    }
+}
+
+/// What a crash may leave of a change: a size between the two, or one of them only, and the bytes.
+fn check_after_cut(cut: &Rig, old: &[u8], new: &[u8], between: bool, context: &str) {
+    let file = cut.open(Mode::Direct);
+    let live = contents(&file);
+    let (least, most) = (old.len().min(new.len()), old.len().max(new.len()));
+    let allowed = live.len() == old.len() || live.len() == new.len() || between && (least..=most).contains(&live.len());
+    assert!(allowed, "{context}: {} bytes after {} became {}", live.len(), old.len(), new.len());
+    // What both have in common was synced before.
+    assert_eq!(first_difference(&live[..live.len().min(least)], &old[..live.len().min(least)]), None, "{context}");
+    // Nothing of what is behind the end comes to light when the file grows.
+    let end = live.len();
+    file.set_size(end as u64 + 10 * STRIPE).unwrap();
+    assert!(contents(&file)[end..].iter().all(|byte| *byte == 0), "{context}: old bytes behind the end");
+}
+
+/// The power goes at every operation of a truncation, on all disks at once: the size is the old one or the new one.
+#[test]
+fn a_crash_while_truncating_leaves_the_old_size_or_the_new_one() {
+    let seed = Seed::new();
+    for (from, to) in [(50_000, 0), (50_000, 20_000), (40_960, 8192), (50_000, 49_999), (30_000, 29_000)] {
+        every_crash(seed.value(), &tagged(1, 0, from), &tagged(1, 0, to), false, |file| file.set_size(to as u64));
+    }
+}
+
+/// A file is cut off and grows again, by a hole or by bytes, before anything is synced: nothing of what was cut off comes
+/// back as a part of what grew.
+#[test]
+fn a_crash_after_cutting_off_and_growing_brings_nothing_back() {
+    let seed = Seed::new();
+    let model = SimDiskModel { channels: 2, stale_after_cut: false, ..SimDiskModel::default() };
+    let (old, cut_to, grown) = (tagged(1, 0, 50_000), 10_000, 60_000);
+    for round in 0..60 {
+        let rig = Rig::new(3, &model, seed.value() + 10 * round);
+        let file = rig.open(Mode::Direct);
+        file.write_at(&old, 0).unwrap();
+        file.sync_all().unwrap();
+        file.set_size(cut_to as u64).unwrap();
+        if round % 2 == 0 {
+            file.set_size(grown as u64).unwrap();
+        } else {
+            file.write_at(&[0; 512], grown as u64 - 512).unwrap();
+        }
+        let live = contents(&rig.after_power_cut(round).open(Mode::Direct));
+        assert!(live.len() >= cut_to && live.len() <= grown, "{} bytes", live.len());
+        assert_eq!(first_difference(&live[..cut_to], &old[..cut_to]), None);
+        let back = live[cut_to..].iter().position(|byte| *byte != 0);
+        assert_eq!(back, None, "round {round} of {seed:?}: what was cut off is back");
+    }
+}
+
+/// The same for a file that grows, by a hole or by bytes: any size between, and no byte that was there is lost.
+#[test]
+fn a_crash_while_extending_loses_nothing_that_was_there() {
+    let seed = Seed::new();
+    for (from, to) in [(0, 50_000), (20_000, 50_000), (8192, 40_960), (100, 4000)] {
+        let (old, new) = (tagged(1, 0, from), tagged(1, 0, to));
+        every_crash(seed.value(), &old, &new, true, |file| file.set_size(to as u64));
+        every_crash(seed.value(), &old, &new, true, |file| file.allocate(0..to as u64, true));
+        every_crash(seed.value(), &old, &new, true, |file| file.write_at(&new[from..], from as u64));
+        every_crash(seed.value(), &old, &new, true, |file| file.write_at(&new[to - 1..], to as u64 - 1));
+    }
+}
+
+/// Runs a change so often that each disk dies at each of its operations, and cuts the power then.
+fn every_crash(seed: u64, old: &[u8], new: &[u8], between: bool, change: impl Fn(&File) -> Result<(), FileError>) {
+    let model = SimDiskModel { channels: 2, stale_after_cut: false, ..SimDiskModel::default() };
+    let prepared = || {
+        let rig = Rig::new(3, &model, seed);
+        let file = rig.open(Mode::Direct);
+        file.write_at(old, 0).unwrap();
+        file.sync_all().unwrap();
+        (rig, file)
+    };
+    let (rig, file) = prepared();
+    let before: Vec<u64> = rig.disks.iter().map(SimDisk::operations).collect();
+    change(&file).unwrap();
+    let after: Vec<u64> = rig.disks.iter().map(SimDisk::operations).collect();
+    (0..6).for_each(|cut| check_after_cut(&rig.after_power_cut(seed ^ cut), old, new, between, "after all of it"));
+    for (dies, number) in (0..3).flat_map(|disk| (before[disk]..after[disk]).map(move |number| (disk, number))) {
+        let (rig, file) = prepared();
+        rig.disks[dies].set_faults(Faults::none().from(number, Fault::Io));
+        let failed = change(&file).is_err();
+        let trace = rig.disks[dies].trace();
+        let asked = trace.entries.iter().all(|entry| entry.fault.is_none() || entry.action == Action::Size);
+        assert!(failed || asked, "disk{dies} died at operation {number}, and nobody noticed");
+        for cut in 0..4 {
+            let context = format!("disk{dies} died at operation {number}, cut {cut}, seed {seed:#x}");
+            check_after_cut(&rig.after_power_cut(seed ^ cut), old, new, between, &context);
+        }
+    }
+}
+
+/// A synced write survives on every target; the fault trace is that of the sync of each of them.
+#[test]
+fn what_was_synced_is_durable_on_every_target() {
+    let seed = Seed::new();
+    for round in 0..20 {
+        let rig = Rig::new(4, &SimDiskModel { channels: 2, ..SimDiskModel::default() }, seed.value() + round);
+        let file = rig.open(Mode::Direct);
+        let mut rng = Rng::new(seed.value() + round);
+        let bytes = tagged(round, 0, rng.range_usize(1..200_000));
+        file.write_at(&bytes, 0).unwrap();
+        file.sync_data().unwrap();
+        for disk in &rig.disks {
+            let synced = disk.trace().entries.iter().any(|entry| entry.action == Action::Transfer(Kind::SyncData));
+            assert!(synced, "every target is synced");
+        }
+        assert!(contents(&rig.after_power_cut(round).open(Mode::Direct)) == bytes, "{seed:?}");
+    }
+}
