@@ -7,10 +7,13 @@ use dio::geometry::{align_down, align_up};
 
 use crate::error::WalError;
 use crate::format::{Kind, LONGEST_RECORD, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, segment_name};
+use crate::read_ahead::{AHEAD, ReadAhead};
 use crate::segments::Segments;
 
-/// Payloads are taken in steps of this many bytes, so that a length which nobody wrote costs no memory.
-const STEP: usize = 1 << 20;
+/// Windows of at least so many bytes are read ahead.
+const READ_AHEAD: usize = 1 << 20;
+/// What is read first on the way back to a mark, and where nothing was found before, in bytes; then more at a time.
+const FIRST_STEP: u64 = 64 << 10;
 
 /// A place in the log from which records are read.
 pub(crate) struct Cursor {
@@ -23,12 +26,72 @@ pub(crate) struct Cursor {
     limit: u64,
     /// What is read at once, in bytes.
     reach: usize,
+    /// Nothing was found here the last time: a little is read first.
+    waiting: bool,
     /// Memory of `reach` bytes. Its first `window_len` bytes are those of the stream from `window_start`, all within one
     /// segment.
     window: Block,
     window_start: u64,
     window_len: usize,
+    /// Memory for reading ahead, until it is begun.
+    spare: Vec<Block>,
+    /// The next windows are read while this one is looked at, once windows follow each other.
+    ahead: Option<ReadAhead>,
+    /// The payload of the last record, if it lies within the window: where.
+    inside: Option<(usize, usize)>,
+    /// Otherwise, a copy.
     payload: Vec<u8>,
+}
+
+/// Why a place of the log cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The segment is missing, or shorter than this.
+    Absent,
+    /// Nothing was ever written there, or it was lost.
+    Zeros,
+    /// What stands there is not the beginning of a record.
+    NoRecord,
+    /// A record of another place stands there: the block was misdirected, or is that of the segment before it was recycled.
+    Elsewhere(Lsn),
+    /// The segments end before the record does.
+    Cut {
+        /// Bytes of its payload, by its header.
+        length: u32,
+    },
+    /// The record's checksum is wrong: it was torn, or changed.
+    Checksum {
+        /// The one in its header.
+        stored: u32,
+        /// That of its bytes.
+        computed: u32,
+    },
+    /// The record is whole and does not follow the one before it.
+    Chain {
+        /// Checksum of the record before, by its header.
+        stored: u32,
+        /// That of the record before.
+        expected: u32,
+    },
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Absent => write!(f, "the segment is missing or too short"),
+            Fault::Zeros => write!(f, "zeros"),
+            Fault::NoRecord => write!(f, "not a record"),
+            Fault::Elsewhere(lsn) => write!(f, "a record of LSN {lsn}"),
+            Fault::Cut { length } => write!(f, "a record of {length} bytes, of which the end is missing"),
+            Fault::Checksum { stored, computed } => {
+                write!(f, "a record whose checksum is {computed:08x} and should be {stored:08x}")
+            }
+            Fault::Chain { stored, expected } => {
+                write!(f, "a record that follows one of checksum {stored:08x}, and the one before has {expected:08x}")
+            }
+        }
+    }
 }
 
 /// A record that was read; its payload is in [`Cursor::payload`].
@@ -52,7 +115,8 @@ impl Cursor {
     ) -> Result<Cursor, WalError> {
         let block = segments.layout.block();
         let reach = align_up(reach.max(1) as u64, block).min(segments.layout.data()) as usize;
-        let pool = Pool::new(reach, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+        let windows = if reach >= READ_AHEAD { 1 + AHEAD } else { 1 };
+        let pool = Pool::new(reach, windows).map_err(|error| WalError::io("map memory for", ".", None, error))?;
         let window = pool.try_take().expect("a new pool has its block");
         Ok(Cursor {
             segments: Arc::clone(segments),
@@ -60,9 +124,13 @@ impl Cursor {
             chain,
             limit: u64::MAX,
             reach,
+            waiting: false,
             window,
             window_start: 0,
             window_len: 0,
+            spare: std::iter::from_fn(|| pool.try_take()).collect(),
+            ahead: None,
+            inside: None,
             payload: Vec::new(),
         })
     }
@@ -79,7 +147,10 @@ impl Cursor {
 
     /// Payload of the last record read.
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.payload
+        match self.inside {
+            Some((from, to)) => &self.window.filled()[from..to],
+            None => &self.payload,
+        }
     }
 
     /// Reads nothing at or behind `limit` from now on.
@@ -89,7 +160,8 @@ impl Cursor {
 
     /// Goes somewhere else, and looks at the storage again there.
     pub(crate) fn seek(&mut self, position: u64, chain: Option<u32>) {
-        self.window_len = 0;
+        self.forget();
+        self.waiting = false;
         (self.position, self.chain) = (position, chain);
     }
 
@@ -98,12 +170,16 @@ impl Cursor {
     /// # Errors
     /// The storage's; a segment that is not one.
     pub(crate) fn next(&mut self) -> Result<Option<Read>, WalError> {
+        let read_before = self.window_len > 0;
         let mut found = self.at_or_behind()?;
-        if found.is_none() && self.window_len > 0 {
+        if found.is_none() && read_before {
             // The block may have been gone on with since it was read.
-            self.window_len = 0;
+            self.forget();
             found = self.at_or_behind()?;
-            self.window_len = 0;
+        }
+        self.waiting = found.is_none();
+        if self.waiting {
+            self.forget();
         }
         if let Some(read) = &found {
             (self.position, self.chain) = (read.header.end(), Some(read.header.crc));
@@ -137,13 +213,13 @@ impl Cursor {
         if !self.read_payload(&header)? {
             return Ok(None);
         }
-        let crc = crc32c::crc32c_append(self.segments.tag, &self.payload);
+        let crc = crc32c::crc32c_append(self.segments.tag, self.payload());
         if header.checksum(crc) != header.crc {
             return Ok(None);
         }
         let mark = match header.kind {
             Kind::Data => None,
-            Kind::Mark => match Mark::decode(&self.payload, &self.segments.identity) {
+            Kind::Mark => match Mark::decode(self.payload(), &self.segments.identity) {
                 Some(mark) => Some(mark),
                 None => return Ok(None),
             },
@@ -153,23 +229,68 @@ impl Cursor {
 
     /// Reads the payload of a record; `false` when the log ends before it does.
     fn read_payload(&mut self, header: &RecordHeader) -> Result<bool, WalError> {
+        self.waiting = false;
         let length = header.length as usize;
         debug_assert!(length <= LONGEST_RECORD);
-        let mut payload = std::mem::take(&mut self.payload);
-        payload.clear();
         let from = header.lsn + RECORD_HEADER as u64;
-        while payload.len() < length {
-            let had = payload.len();
-            payload.resize(length.min(had + STEP), 0);
-            let wanted = payload.len() - had;
-            let count = self.fill(from + had as u64, &mut payload[had..])?;
-            if count < wanted {
-                self.payload = payload;
-                return Ok(false);
+        self.payload.clear();
+        self.inside = None;
+        if self.held(from).len() >= length {
+            let skip = (from - self.window_start) as usize;
+            self.inside = Some((skip, skip + length));
+            return Ok(true);
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        let mut there = true;
+        // Piece by piece, as they are read: a length which nobody wrote costs no memory.
+        while there && payload.len() < length {
+            let held = self.held(from + payload.len() as u64);
+            if held.is_empty() {
+                there = self.refill(from + payload.len() as u64)?;
             }
+            let held = self.held(from + payload.len() as u64);
+            payload.extend_from_slice(&held[..held.len().min(length - payload.len())]);
         }
         self.payload = payload;
-        Ok(true)
+        Ok(there)
+    }
+
+    /// Forgets what was read of the storage, which may have changed.
+    fn forget(&mut self) {
+        (self.window_len, self.inside) = (0, None);
+        if let Some(ahead) = &mut self.ahead {
+            ahead.forget();
+        }
+    }
+
+    /// Why no record was found at a place.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub(crate) fn diagnose(&mut self, at: u64, chain: Option<u32>) -> Result<Fault, WalError> {
+        self.forget();
+        let mut bytes = [0; RECORD_HEADER];
+        if self.fill(at, &mut bytes)? < RECORD_HEADER {
+            return Ok(Fault::Absent);
+        }
+        if bytes == [0; RECORD_HEADER] {
+            return Ok(Fault::Zeros);
+        }
+        let Some(header) = RecordHeader::decode(&bytes) else { return Ok(Fault::NoRecord) };
+        if header.lsn != at {
+            return Ok(Fault::Elsewhere(Lsn(header.lsn)));
+        }
+        if !self.read_payload(&header)? {
+            return Ok(Fault::Cut { length: header.length });
+        }
+        let computed = header.checksum(crc32c::crc32c_append(self.segments.tag, self.payload()));
+        if computed != header.crc {
+            return Ok(Fault::Checksum { stored: header.crc, computed });
+        }
+        match chain.filter(|chain| *chain != header.previous) {
+            Some(expected) => Ok(Fault::Chain { stored: header.previous, expected }),
+            None => Ok(Fault::NoRecord),
+        }
     }
 
     /// Copies bytes of the stream out; fewer than asked where the log's files end.
@@ -206,14 +327,48 @@ impl Cursor {
         if ahead <= at {
             return Ok(false);
         }
-        let (number, offset) = layout.locate(start);
+        let reach =
+            if self.waiting { align_up(FIRST_STEP, layout.block()).min(self.reach as u64) } else { self.reach as u64 };
+        let wanted = (layout.next_block(ahead) - start).min(reach) as usize;
+        Ok(self.refill_with(start, wanted)? && start + self.window_len as u64 > at)
+    }
+
+    /// Reads a window of `wanted` bytes from the start of a block on, within a segment; `false` when there is no such segment.
+    fn refill_with(&mut self, start: u64, wanted: usize) -> Result<bool, WalError> {
+        let follows = self.window_len > 0 && start == self.window_start + self.window_len as u64;
+        (self.window_len, self.inside) = (0, None);
+        if let Some(count) = self.ahead.as_mut().and_then(|ahead| ahead.take(start, &mut self.window)) {
+            (self.window_start, self.window_len) = (start, count);
+            self.read_on();
+            return Ok(true);
+        }
+        let (number, offset) = self.segments.layout.locate(start);
         let Some(file) = self.segments.get(number)? else { return Ok(false) };
-        let wanted = (layout.next_block(ahead) - start).min(self.reach as u64) as usize;
-        self.window_len = 0;
-        let read = file.read_at(&mut self.window.bytes_mut()[..wanted], offset);
+        let read = self.segments.read(&*file, number, &mut self.window.bytes_mut()[..wanted], offset);
         self.window_len = read.map_err(|error| WalError::io("read", &segment_name(number), Some(offset), error))?;
         self.window_start = start;
-        Ok(start + self.window_len as u64 > at)
+        if follows {
+            self.read_on();
+        }
+        Ok(true)
+    }
+
+    /// Reads the windows behind this one ahead.
+    fn read_on(&mut self) {
+        if !self.spare.is_empty() {
+            self.ahead = ReadAhead::start(&self.segments, std::mem::take(&mut self.spare));
+        }
+        let (layout, mut start) = (self.segments.layout, self.window_start + self.window_len as u64);
+        let Some(ahead) = self.ahead.as_mut().filter(|_| self.window_len > 0) else { return };
+        while ahead.has_room() {
+            start = ahead.end().unwrap_or(start);
+            let end = layout.next_block(self.limit.min(layout.segment_end(start)));
+            // A file that ends within a block is read no further.
+            if end <= start || start % layout.block() != 0 {
+                return;
+            }
+            ahead.want(start, (end - start).min(self.reach as u64) as usize);
+        }
     }
 
     /// The first mark that stands at the start of a block at or behind `from` and is `wanted`, wherever the chain is.
@@ -243,6 +398,41 @@ impl Cursor {
             }
             at += segments.layout.block();
         }
+    }
+
+    /// The last mark at or before `from` and not before `floor` of which it is sure that the log goes through it: everything
+    /// below `known` was durable, and everything below what the marks say that are passed on the way back. A mark of which
+    /// that is not known may be left over from an earlier opening, behind the end.
+    ///
+    /// # Errors
+    /// As [`Cursor::next`].
+    pub(crate) fn find_mark_before(&mut self, from: u64, floor: u64, mut known: u64) -> Result<Option<u64>, WalError> {
+        let layout = self.segments.layout;
+        let mut at = align_down(from, layout.block());
+        let mut step = FIRST_STEP;
+        while at >= floor {
+            let held = self.held(at);
+            let Some(bytes) = held.get(..MARK) else {
+                let least = floor.max(layout.first(at / layout.data()));
+                let start = align_down((at + layout.block()).saturating_sub(step), layout.block()).max(least).min(at);
+                step = (step * 4).min(self.reach as u64);
+                if !self.refill_with(start, (at + layout.block() - start) as usize)? || self.held(at).len() < MARK {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let found = Mark::find(bytes, at, &self.segments.identity, self.segments.tag);
+            match found {
+                Some((header, _)) if header.end() <= known => return Ok(Some(at)),
+                Some((_, mark)) => known = known.max(mark.durable),
+                None => {}
+            }
+            match at.checked_sub(layout.block()) {
+                Some(before) => at = before,
+                None => break,
+            }
+        }
+        Ok(None)
     }
 
     /// The error that says that the place where the log cannot be read on is not its end.

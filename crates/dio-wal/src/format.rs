@@ -51,7 +51,17 @@
 //! **End or damage.** A mark says up to where the log was durable when it was written. If the log cannot be read past a
 //! place, and anywhere behind it stands a mark of this log which says that more than this was durable, then what was
 //! durable is gone: damage. If there is none, nothing that was acknowledged is missing there but at most the last group
-//! itself, of which nobody wrote anything later; [`crate::Log::close`] writes a last mark, so that after it even that shows.
+//! itself, of which nobody wrote anything later. [`crate::Log::close`] writes a last mark, and so does a log that was left
+//! alone for a second, so that after these even that shows.
+//!
+//! **What cannot be known.** Until something durable is written behind it, a group that was acknowledged and lost looks
+//! like one that never was: the log ends before both. No log can do better without a second flush for each commit, since
+//! whatever would tell of the group must itself be durable, after it. So two losses are taken for the end: of the last group
+//! of a log that was cut off within a second of it; and of any group together with everything behind it (a segment's file
+//! that was cut short or put back from an older copy, with all that follow), where the evidence went the same way as the
+//! records. [`crate::Recovery::known_durable`] and [`crate::Recovery::ended`] say how far the log itself vouches for what was
+//! found. Bits that change at random in a record, in whatever group, change its checksum; that it comes out the same has a
+//! chance of 2^-32 for those that CRC32C does not always notice.
 
 use crate::error::HeaderFault;
 

@@ -21,7 +21,9 @@
 //! | `group` | the protocol of commits, without I/O |
 //! | `tail` | the end of the log in memory: places, checksums, copying |
 //! | `writer`, `supply` | buffers on their way to segments; making and recycling segments |
-//! | [`reader`](Reader), `recovery`, [`salvage`](salvage()), `cursor` | reading, by one cursor |
+//! | `commit` | commits as futures |
+//! | [`reader`](Reader), `recovery`, [`verify`](verify()), [`salvage`](salvage()), `cursor` | reading, by one cursor |
+//! | `read_ahead` | the cursor's next windows, read while it looks at one |
 //! | [`format`](mod@format) | the bytes on the disk |
 //! | [`storage`] | the seam: a directory, or a simulated one |
 //!
@@ -41,17 +43,29 @@
 //! elsewhere and record where, which is slower than a new block: [`TornWrites::Untorn`] asks for it all the same. Writing the old
 //! block to a second place first, or the tail to two places by turns, would cost what a new block does not.
 //!
+//! # Space
+//!
+//! A segment exists before a record is given a place in it. It is only allocated at first; a sync makes durable that its
+//! space is written, as `fdatasync(2)` must, so a commit into it is as durable as any. It costs the file system a record of
+//! its own, though, so where groups are small, zeros are written ahead of them in the background, and the sync of a commit
+//! then changes no metadata. Large groups are written once. Segments that truncation gave back are used again as they are.
+//!
 //! # Failures
+//!
+//! Where the segment that a record needs cannot be made, for want of room above all, that append fails and nothing else
+//! does. A block is kept for truncation, which makes room.
 //!
 //! The first write or sync that fails ends the life of an opening: every later commit fails with [`WalError::Failed`], which says
 //! what is durable. Opening the log again reads what the disk holds, not what the page cache believes.
 
+mod commit;
 mod cursor;
 mod error;
 pub mod format;
 mod group;
 mod log;
 mod options;
+mod read_ahead;
 mod reader;
 mod recovery;
 mod salvage;
@@ -59,6 +73,7 @@ mod segments;
 pub mod storage;
 mod supply;
 mod tail;
+mod verify;
 mod writer;
 
 /// What `group` waits with; tests put a model in its place.
@@ -66,11 +81,15 @@ mod sync {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 }
 
+pub use commit::Commit;
+pub use cursor::Fault;
 pub use error::{HeaderFault, WalError};
 pub use format::{Identity, Layout, Lsn};
 pub use log::Log;
 pub use options::{Options, TornWrites};
-pub use reader::{Reader, Record};
+pub use reader::{Entry, Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};
+pub use segments::Unreadable;
 pub use storage::Method;
+pub use verify::{SegmentFound, Verdict, verify};

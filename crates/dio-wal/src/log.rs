@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dio::block::Pool;
 
+use crate::commit::Commit;
 use crate::error::WalError;
 use crate::format::{Identity, LONGEST_RECORD, Layout, Lsn, SegmentHeader, segment_name};
 use crate::group::Group;
@@ -19,7 +20,7 @@ use crate::segments::{Listing, Segments, identify, unfinished_name};
 use crate::storage::{Directory, Storage, Untorn};
 use crate::supply::Supply;
 use crate::tail::{Ending, Tail};
-use crate::writer::Writer;
+use crate::writer::{Ahead, Writer};
 
 /// Buffers beyond those on their way in the background: one that fills, one that a commit writes, and one more of each so
 /// that nobody waits.
@@ -47,6 +48,9 @@ pub(crate) struct Shared {
     /// Number of the oldest segment there is. Whoever truncates holds it.
     oldest: Mutex<u64>,
     delay: Duration,
+    /// Set when the log is being closed.
+    closing: Mutex<bool>,
+    closed: Condvar,
     /// Starts the thread that commits for those who do not wait, once.
     flusher: Mutex<Option<JoinHandle<()>>>,
 }
@@ -85,7 +89,7 @@ impl Log {
         // Names of spares may be known to the running system only.
         storage.sync().map_err(failed("sync"))?;
         let count = listing.segments.last().map_or(0, |last| last + 1);
-        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares, options.zeros);
+        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares);
         supply.segment(found.first)?;
         supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first))?;
         let log = Log::assemble(segments, Arc::new(supply), found, options)?;
@@ -106,9 +110,10 @@ impl Log {
         let random = segments.storage.random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
         let group = Arc::new(Group::new(found.ending.end));
+        let ahead = Ahead { background: options.ahead, zeros: options.zeros };
         let untorn = goes_on(&segments, &supply, found.ending.end, options.torn)?;
         let shared = Shared {
-            writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), options.ahead)?,
+            writer: Writer::new(layout, chunk, buffers, Arc::clone(&supply), Arc::clone(&group), ahead)?,
             tail: Mutex::new(Tail::new(
                 layout,
                 segments.identity,
@@ -121,6 +126,8 @@ impl Log {
             group,
             oldest: Mutex::new(found.first),
             delay: options.delay,
+            closing: Mutex::default(),
+            closed: Condvar::new(),
             flusher: Mutex::default(),
         };
         let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new() };
@@ -129,12 +136,19 @@ impl Log {
         }
         if options.ahead {
             log.start_thread(|shared| shared.supply.work());
+            if options.zeros {
+                log.start_thread(|shared| shared.writer.work_ahead());
+            }
+        }
+        if let Some(idle) = options.idle_mark.filter(|idle| !idle.is_zero()) {
+            let found = log.recovery.end.0;
+            log.start_thread(move |shared| shared.mark_when_idle(idle, found));
         }
         Ok(log)
     }
 
     /// Without a thread more, what it would do in the background is done by those who wait.
-    fn start_thread(&mut self, work: fn(&Shared)) {
+    fn start_thread(&mut self, work: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new().name("dio-wal".into()).spawn(move || work(&shared));
         self.threads.extend(thread);
@@ -163,7 +177,9 @@ impl Log {
     /// Appends a record and returns its place. It is durable after a commit of this place or a later one.
     ///
     /// # Errors
-    /// [`WalError::TooLong`]; [`WalError::Failed`] once a write or sync has failed.
+    /// [`WalError::TooLong`]; [`WalError::Failed`] once a write or sync has failed. [`WalError::Io`] when the segment that
+    /// the record needs cannot be made, for want of room above all: then nothing was appended, the log is as it was, and the
+    /// same append succeeds as soon as there is room. A block is kept for the mark of [`Log::truncate_before`], which may make some.
     pub fn append(&self, record: &[u8]) -> Result<Lsn, WalError> {
         self.append_vectored(&[record])
     }
@@ -180,8 +196,8 @@ impl Log {
         let shared = &*self.shared;
         // Outside of the lock: of a long record it takes as long as copying it.
         let crc = parts.iter().fold(shared.segments.tag, |crc, part| crc32c::crc32c_append(crc, part));
-        let parts = parts.iter().copied();
-        shared.tail().append(&shared.writer, parts, length, crc, || shared.group.durable()).map(Lsn)
+        let mut tail = shared.tail_with_room(|tail| tail.reach(length))?;
+        tail.append(&shared.writer, parts.iter().copied(), length, crc, || shared.group.durable()).map(Lsn)
     }
 
     /// Returns when the record at `lsn`, and all before it, are durable.
@@ -207,6 +223,16 @@ impl Log {
         Shared::start_flusher(&self.shared)?;
         self.shared.group.later(lsn.0, Box::new(callback));
         Ok(())
+    }
+
+    /// As [`Log::commit_later`], with a future in place of the callback. The flush is asked for now, whether or not the future
+    /// is ever polled.
+    pub fn commit_async(&self, lsn: Lsn) -> Commit {
+        let (commit, tell) = Commit::new();
+        match self.commit_later(lsn, tell) {
+            Ok(()) => commit,
+            Err(error) => Commit::over(Err(error)),
+        }
     }
 
     /// All records below this place are durable.
@@ -241,14 +267,17 @@ impl Log {
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError> {
         let shared = &*self.shared;
         let mut oldest = shared.oldest.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = {
-            let mut tail = shared.tail();
+        {
+            let tail = shared.tail();
             if lsn.0 > tail.end() {
                 return Err(WalError::NotAppended { lsn, end: Lsn(tail.end()) });
             }
             if lsn.0 <= tail.start() && tail.first_needed() <= *oldest {
                 return Ok(());
             }
+        }
+        let mark = {
+            let mut tail = shared.tail_with_room(Tail::reach_of_mark)?;
             tail.set_start(lsn.0);
             tail.seal(&shared.writer);
             tail.mark(&shared.writer, shared.group.durable())?
@@ -257,6 +286,7 @@ impl Log {
         let needed = shared.tail().first_needed();
         if needed > *oldest {
             shared.supply.retire(*oldest..needed)?;
+            shared.supply.forget_below(needed);
             shared.tail().forget_below(needed);
             *oldest = needed;
         }
@@ -266,25 +296,20 @@ impl Log {
     /// Makes everything durable and ends the log with a mark that says so.
     ///
     /// # Errors
-    /// [`WalError::Failed`].
+    /// [`WalError::Failed`]. [`WalError::Io`] when there is no room for the mark: then everything is durable all the same.
     pub fn close(self) -> Result<(), WalError> {
-        let shared = &*self.shared;
-        if shared.tail().end() == self.recovery.end.0 {
-            return Ok(());
+        let end = self.shared.tail().end();
+        if end > 0 {
+            self.shared.group.commit(end - 1, || self.shared.flush())?;
         }
-        let end = shared.tail().end();
-        shared.group.commit(end - 1, || shared.flush())?;
-        let mark = {
-            let mut tail = shared.tail();
-            tail.seal(&shared.writer);
-            tail.mark(&shared.writer, shared.group.durable())?
-        };
-        shared.group.commit(mark, || shared.flush())
+        self.shared.end_with_a_mark().map(|_| ())
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
+        *self.shared.closing.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.closed.notify_all();
         self.shared.writer.close();
         self.shared.supply.close();
         self.shared.group.close();
@@ -299,6 +324,60 @@ impl Drop for Log {
 impl Shared {
     pub(crate) fn tail(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tail, when the segments up to a place are there that depends on it. They are made without holding it, so that what
+    /// was appended can be committed meanwhile.
+    ///
+    /// # Errors
+    /// The storage's, when they cannot be made; the failure that latched.
+    fn tail_with_room(&self, reach: impl Fn(&Tail) -> u64) -> Result<MutexGuard<'_, Tail>, WalError> {
+        loop {
+            let tail = self.tail();
+            let number = self.segments.layout.locate(reach(&tail)).0;
+            if self.supply.has(number) {
+                return Ok(tail);
+            }
+            drop(tail);
+            if let Some(failed) = self.group.failure() {
+                return Err(failed);
+            }
+            if let Err(error) = self.supply.make_up_to(number) {
+                return Err(self.supply.broken().map_or(error, |cause| self.writer.fail(cause)));
+            }
+        }
+    }
+
+    /// Ends the log with a mark that says that everything before it is durable, unless it ends so; whether it wrote one.
+    fn end_with_a_mark(&self) -> Result<bool, WalError> {
+        let mark = {
+            let mut tail = self.tail_with_room(Tail::reach_of_mark)?;
+            let durable = self.group.durable();
+            if tail.is_ended() || durable < tail.end() {
+                return Ok(false);
+            }
+            tail.seal(&self.writer);
+            tail.mark(&self.writer, durable)?
+        };
+        self.group.commit(mark, || self.flush())?;
+        Ok(true)
+    }
+
+    /// Writes such a mark whenever nothing was committed for a while, until the log is closed. `seen` was durable at first.
+    fn mark_when_idle(&self, idle: Duration, mut seen: u64) {
+        while let Some(durable) = self.group.wait_past(seen) {
+            seen = durable;
+            let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.closed.wait_timeout_while(closing, idle, |closing| !*closing);
+            let closing = *waited.unwrap_or_else(PoisonError::into_inner).0;
+            if closing {
+                return;
+            }
+            if self.group.durable() == durable {
+                // A failure latches, and where there is no room for a mark there is none.
+                let _ = self.end_with_a_mark();
+            }
+        }
     }
 
     /// All records below this place are durable.
@@ -316,6 +395,7 @@ impl Shared {
             tail.seal(&self.writer);
             tail.end()
         };
+        self.group.takes(end);
         self.writer.flush(end)?;
         Ok(end)
     }
@@ -398,6 +478,6 @@ fn open_new(storage: &Arc<dyn Storage>, options: &Options) -> Result<(Arc<Segmen
     storage.random(&mut identity).map_err(failed("get random numbers for"))?;
     let header = SegmentHeader { layout, identity: Identity(identity), number: 0 };
     let segments = Arc::new(Segments::new(Arc::clone(storage), &header, true));
-    let ending = Ending { end: 0, chain: 0, start: 0, marks: BTreeMap::new() };
+    let ending = Ending { end: 0, chain: 0, start: 0, ended: true, marks: BTreeMap::new() };
     Ok((segments, Found { recovery: Recovery::default(), ending, first: 0 }))
 }

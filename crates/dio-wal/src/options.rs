@@ -31,6 +31,7 @@ pub struct Options {
     pub(crate) ahead: bool,
     pub(crate) spares: usize,
     pub(crate) torn: TornWrites,
+    pub(crate) idle_mark: Option<Duration>,
 }
 
 impl Default for Options {
@@ -40,7 +41,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Direct, `fdatasync`, segments of 64 MiB of written zeros, four large writes in flight, no delay.
+    /// Direct, `fdatasync`, segments of 64 MiB, eight large writes in flight, zeros ahead of small groups, no delay, a mark
+    /// after a second without commits.
     pub fn new() -> Options {
         Options {
             direct: true,
@@ -48,12 +50,13 @@ impl Options {
             block: None,
             segment: 64 << 20,
             chunk: 1 << 20,
-            write_behind: 4,
+            write_behind: 8,
             delay: Duration::ZERO,
             zeros: true,
             ahead: true,
             spares: 4,
             torn: TornWrites::Auto,
+            idle_mark: Some(Duration::from_secs(1)),
         }
     }
 
@@ -101,14 +104,14 @@ impl Options {
         self
     }
 
-    /// Whether new segments are filled with zeros before they are used, so that a commit writes into blocks that exist and
-    /// the file system has nothing to record for it. Otherwise they are only allocated.
+    /// Whether zeros are written ahead of groups smaller than a buffer where space was only allocated, so that a commit
+    /// writes into blocks that exist and the file system has nothing to record for it. Larger groups are written once.
     pub fn zeros(&mut self, yes: bool) -> &mut Self {
         self.zeros = yes;
         self
     }
 
-    /// Whether the next segment is made in the background while the present one is in use.
+    /// Whether the next segment is made, and zeros are written, in the background.
     pub fn ahead(&mut self, yes: bool) -> &mut Self {
         self.ahead = yes;
         self
@@ -117,6 +120,14 @@ impl Options {
     /// How many truncated segments are kept to become new ones, which saves filling those.
     pub fn spares(&mut self, count: usize) -> &mut Self {
         self.spares = count;
+        self
+    }
+
+    /// After so long without a commit the log is ended by a mark which says that everything before it is durable, as
+    /// [`crate::Log::close`] writes one: damage to the last group is then told from the end of the log, also after the process
+    /// was killed. It costs a block and a flush. `None`: no such marks.
+    pub fn idle_mark(&mut self, after: Option<Duration>) -> &mut Self {
+        self.idle_mark = after;
         self
     }
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Fault, Read};
 use crate::error::WalError;
-use crate::format::{Identity, Layout, Lsn};
+use crate::format::{Identity, Layout, Lsn, Mark, RecordHeader};
 use crate::log::Shared;
 use crate::recovery::{REACH, begin, check_end};
+use crate::salvage::{Gap, next_sound};
 use crate::segments::{Listing, Segments, identify};
 use crate::storage::{Directory, Method, Storage};
 
@@ -20,7 +21,29 @@ pub struct Record<'a> {
     pub data: &'a [u8],
 }
 
+/// A record or a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its place.
+    pub lsn: Lsn,
+    /// Where it ends.
+    pub end: Lsn,
+    /// Bytes of payload.
+    pub length: u32,
+    /// Its checksum, which was found right.
+    pub crc: u32,
+    /// Checksum of the one before.
+    pub previous: u32,
+    /// What it says, if it is a mark.
+    pub mark: Option<Mark>,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
 /// Reads records in order.
+///
+/// Reading begins at the last mark before the place asked for of which it is sure that the log goes through it, a group or
+/// two before.
 ///
 /// From [`crate::Log::reader`] it returns what is durable, and nothing that is not. From [`Reader::open`] it belongs to
 /// another process than the writer, or to none, and returns what is whole: the last records may not be durable yet.
@@ -31,10 +54,13 @@ pub struct Reader {
     live: Option<Arc<Shared>>,
     /// Records below are passed over.
     from: u64,
+    /// The highest place of which a mark says that the log was durable up to it.
+    known: u64,
 }
 
 impl Reader {
     pub(crate) fn live(shared: &Arc<Shared>, from: Lsn) -> Result<Reader, WalError> {
+        let durable = shared.durable();
         let (start, mark) = {
             let tail = shared.tail();
             (tail.start(), tail.mark_before(from.0))
@@ -43,10 +69,11 @@ impl Reader {
             return Err(WalError::Truncated { lsn: from, start: Lsn(start) });
         }
         let segments = Arc::clone(&shared.segments);
+        let mut cursor = Cursor::new(&segments, mark, None, REACH)?;
+        let mark = cursor.find_mark_before(from.0.min(durable), mark, durable)?.unwrap_or(mark);
         // In a log without records there is no mark at 0 yet, and the chain begins with 0.
-        let chain = if mark == 0 { Some(0) } else { None };
-        let cursor = Cursor::new(&segments, mark, chain, REACH)?;
-        Ok(Reader { cursor, segments, live: Some(Arc::clone(shared)), from: from.0 })
+        cursor.seek(mark, if mark == 0 { Some(0) } else { None });
+        Ok(Reader { cursor, segments, live: Some(Arc::clone(shared)), from: from.0, known: 0 })
     }
 
     /// Opens the log in a directory for reading, whether somebody writes to it or not. Records from `from` on are returned;
@@ -74,7 +101,24 @@ impl Reader {
         let segments = Arc::new(Segments::new(storage, &header, false));
         let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
         begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
-        Ok(Reader { cursor, segments, live: None, from: from.0 })
+        let within = from.0.min(segments.layout.first(last + 1) - 1);
+        if let Some(mark) = cursor.find_mark_before(within, cursor.position(), 0)? {
+            cursor.seek(mark, None);
+        } else {
+            begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
+        }
+        Ok(Reader { cursor, segments, live: None, from: from.0, known: 0 })
+    }
+
+    /// A reader of a log whose first segment holds no mark, of which [`Reader::open_on`] says that one before it is missing.
+    pub(crate) fn at_first_segment(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
+        let listing = Listing::of(&*storage)?;
+        let none = || WalError::io("find segments in", ".", None, std::io::ErrorKind::NotFound.into());
+        let last = *listing.segments.last().ok_or_else(none)?;
+        let segments = Arc::new(Segments::new(Arc::clone(&storage), &identify(&*storage, last)?, false));
+        let first = segments.layout.first(listing.first_of_run().ok_or_else(none)?);
+        let cursor = Cursor::new(&segments, first, None, REACH)?;
+        Ok(Reader { cursor, segments, live: None, from: 0, known: 0 })
     }
 
     /// Who the log is.
@@ -92,6 +136,12 @@ impl Reader {
         Lsn(self.cursor.position())
     }
 
+    /// Up to here the marks that were read say that the log was durable. From another process than the writer's this is all
+    /// that can be known: what is behind may not be there after a power cut.
+    pub fn known_durable(&self) -> Lsn {
+        Lsn(self.known)
+    }
+
     /// The next record; `None` when there is none yet. It may be called again later.
     ///
     /// # Errors
@@ -99,13 +149,36 @@ impl Reader {
     /// by [`Reader::check_end`].
     #[expect(clippy::should_implement_trait, reason = "it lends, and None is not the end of it")]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, WalError> {
+        loop {
+            match self.step()? {
+                Some(read) if read.mark.is_some() => {}
+                Some(read) => return Ok(Some(Record { lsn: Lsn(read.header.lsn), data: self.cursor.payload() })),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// As [`Reader::next`], with what the log itself writes between the records.
+    ///
+    /// # Errors
+    /// As [`Reader::next`].
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WalError> {
+        let read = self.step()?;
+        Ok(read.map(|read| {
+            let RecordHeader { crc, previous, lsn, length, .. } = read.header;
+            let end = Lsn(read.header.end());
+            Entry { lsn: Lsn(lsn), end, length, crc, previous, mark: read.mark, payload: self.cursor.payload() }
+        }))
+    }
+
+    /// The next record or mark that is not passed over.
+    fn step(&mut self) -> Result<Option<Read>, WalError> {
         let durable = self.live.as_ref().map(|shared| shared.durable());
         self.cursor.set_limit(durable.unwrap_or(u64::MAX));
-        loop {
-            match self.cursor.next()? {
-                Some(read) if read.mark.is_some() || read.header.lsn < self.from => {}
-                Some(read) => return Ok(Some(Record { lsn: Lsn(read.header.lsn), data: self.cursor.payload() })),
-                None => break,
+        while let Some(read) = self.cursor.next()? {
+            self.known = self.known.max(read.mark.map_or(0, |mark| mark.durable));
+            if read.header.lsn >= self.from {
+                return Ok(Some(read));
             }
         }
         match (&self.live, durable) {
@@ -137,5 +210,33 @@ impl Reader {
         let goes_on = self.cursor.next()?.is_some();
         self.cursor.seek(end, chain);
         if goes_on { Ok(()) } else { outcome }
+    }
+
+    /// Why [`Reader::next`] found nothing at [`Reader::position`].
+    ///
+    /// # Errors
+    /// The storage's; a segment that is not one.
+    pub fn diagnose(&mut self) -> Result<Fault, WalError> {
+        let (at, chain) = (self.cursor.position(), self.cursor.chain());
+        let fault = self.cursor.diagnose(at, chain);
+        self.cursor.seek(at, chain);
+        fault
+    }
+
+    /// Passes over damage: goes on with what is sound behind the place where [`Reader::next`] found nothing, and returns what
+    /// lies between. `None` when there is nothing of which it is known that it was durable: that place is the end.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub fn pass_damage(&mut self) -> Result<Option<Gap>, WalError> {
+        let (at, chain) = (self.cursor.position(), self.cursor.chain());
+        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
+        self.cursor.set_limit(u64::MAX);
+        let Some(to) = next_sound(&mut self.cursor, &self.segments, &listing, at)? else {
+            self.cursor.seek(at, chain);
+            return Ok(None);
+        };
+        self.cursor.seek(to, None);
+        Ok(Some(Gap::new(&self.segments.layout, at, to)))
     }
 }

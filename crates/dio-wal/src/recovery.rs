@@ -27,8 +27,12 @@ pub struct Recovery {
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
-    /// Up to here the log itself says that it was durable; what is behind it was found whole.
+    /// Up to here the log itself says that it was durable. What is behind it was found whole; whether something was lost
+    /// behind [`Recovery::end`] nobody can know then.
     pub known_durable: Lsn,
+    /// The log ends with a mark which says that everything before it was durable, as [`crate::Log::close`] writes one, or has
+    /// no records: nothing can be missing.
+    pub ended: bool,
 }
 
 /// What is needed to go on with the log.
@@ -72,9 +76,9 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Fou
         return Err(WalError::Missing { segment: segment_name(first - 1) });
     }
     check_end(&mut cursor, scan.at.end)?;
-    let Place { end, chain, start, records, bytes, durable } = scan.at;
-    let recovery = Recovery { start: Lsn(start), end: Lsn(end), records, bytes, known_durable: Lsn(durable.min(end)) };
-    let ending = Ending { end, chain: chain.unwrap_or(0), start, marks: scan.marks };
+    let recovery = scan.at.recovery();
+    let Place { end, chain, start, ended, .. } = scan.at;
+    let ending = Ending { end, chain: chain.unwrap_or(0), start, ended, marks: scan.marks };
     Ok(Found { recovery, ending, first })
 }
 
@@ -90,6 +94,15 @@ struct Place {
     durable: u64,
     records: u64,
     bytes: u64,
+    /// It is the end of a mark which says that everything before was durable, or the beginning of the log.
+    ended: bool,
+}
+
+impl Place {
+    fn recovery(&self) -> Recovery {
+        let Place { end, start, records, bytes, durable, ended, .. } = *self;
+        Recovery { start: Lsn(start), end: Lsn(end), records, bytes, known_durable: Lsn(durable.min(end)), ended }
+    }
 }
 
 /// Following the chain to where it ends.
@@ -104,7 +117,7 @@ struct Scan {
 impl Scan {
     fn new(layout: Layout, cursor: &Cursor) -> Scan {
         let (end, chain) = (cursor.position(), cursor.chain());
-        let at = Place { end, chain, start: 0, durable: 0, records: 0, bytes: 0 };
+        let at = Place { end, chain, start: 0, durable: 0, records: 0, bytes: 0, ended: end == 0 };
         Scan { layout, at, candidates: vec![at], marks: BTreeMap::new() }
     }
 
@@ -114,10 +127,12 @@ impl Scan {
                 self.marks.entry(read.header.lsn / self.layout.data()).or_insert(read.header.lsn);
                 self.at.start = self.at.start.max(mark.start);
                 self.at.durable = self.at.durable.max(mark.durable);
+                self.at.ended = mark.durable >= self.at.end;
                 let sure = self.candidates.partition_point(|place| place.end <= self.at.durable);
                 self.candidates.drain(..sure.saturating_sub(1));
                 self.candidates.push(Place { end: cursor.position(), chain: cursor.chain(), ..self.at });
             } else {
+                self.at.ended = false;
                 self.at.records += 1;
                 self.at.bytes += u64::from(read.header.length);
             }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::cursor::Cursor;
 use crate::error::WalError;
-use crate::format::{Lsn, segment_name};
+use crate::format::{Layout, Lsn, segment_name};
 use crate::reader::Record;
 use crate::recovery::REACH;
-use crate::segments::{Listing, Segments, identify};
+use crate::segments::{Listing, Segments, Unreadable, identify, is_lost};
 use crate::storage::Storage;
 
 /// A part of the log that cannot be read.
@@ -23,9 +23,18 @@ pub struct Gap {
     pub offset: u64,
 }
 
+impl Gap {
+    pub(crate) fn new(layout: &Layout, from: u64, to: u64) -> Gap {
+        let (number, offset) = layout.locate(from);
+        Gap { from: Lsn(from), to: Lsn(to), segment: segment_name(number), offset }
+    }
+}
+
 /// What was taken out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvage {
+    /// Records below it were truncated, as far as the marks say that can be read.
+    pub start: Lsn,
     /// Sound records.
     pub records: u64,
     /// Bytes of their payloads.
@@ -34,11 +43,17 @@ pub struct Salvage {
     pub from: Lsn,
     /// Where the last one ends.
     pub to: Lsn,
-    /// What is missing in between, and before.
+    /// Up to here the log says that it was durable. Whether something was lost behind `to` beyond this nobody can know.
+    pub known_durable: Lsn,
+    /// What is missing in between, and before, from the start on.
     pub gaps: Vec<Gap>,
+    /// What the disk could not read and was passed over. It need not have held any record, and behind the last one that was
+    /// read nobody knows.
+    pub unreadable: Vec<Unreadable>,
 }
 
-/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. Records below `start`, of which the marks
+/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. Blocks that the disk cannot read are
+/// passed over. Records below `start`, of which the marks
 /// say that they were truncated, may be among them. `E` is the caller's own failure.
 ///
 /// # Errors
@@ -63,18 +78,30 @@ pub fn salvage<E: From<WalError>>(
     loop {
         while let Some(read) = cursor.next()? {
             at = read.header.end();
-            if read.mark.is_none() {
+            if let Some(mark) = read.mark {
+                found.start = found.start.max(Lsn(mark.start));
+                found.known_durable = found.known_durable.max(Lsn(mark.durable));
+            } else {
                 found.records += 1;
                 found.bytes += u64::from(read.header.length);
                 take(Record { lsn: Lsn(read.header.lsn), data: cursor.payload() })?;
             }
         }
         let Some(to) = next_sound(&mut cursor, &segments, &listing, at)? else { break };
-        let (number, offset) = segments.layout.locate(at);
-        found.gaps.push(Gap { from: Lsn(at), to: Lsn(to), segment: segment_name(number), offset });
+        found.gaps.push(Gap::new(&segments.layout, at, to));
         cursor.seek(to, None);
     }
     found.to = Lsn(at);
+    found.unreadable = segments.unreadable();
+    // What lies before the first mark of a truncated log was given up with the segments before it.
+    let start = found.start;
+    if start < found.from {
+        found.gaps.insert(0, Gap::new(&segments.layout, start.0, found.from.0));
+    }
+    found.gaps.retain(|gap| gap.to > start);
+    for gap in found.gaps.iter_mut().filter(|gap| gap.from < start) {
+        *gap = Gap::new(&segments.layout, start.0, gap.to.0);
+    }
     Ok(found)
 }
 
@@ -82,8 +109,9 @@ pub fn salvage<E: From<WalError>>(
 fn readable(storage: &Arc<dyn Storage>, listing: &Listing) -> Result<Option<Arc<Segments>>, WalError> {
     for number in listing.segments.iter().rev() {
         match identify(&**storage, *number) {
-            Ok(header) => return Ok(Some(Arc::new(Segments::new(Arc::clone(storage), &header, false)))),
+            Ok(header) => return Ok(Some(Arc::new(Segments::patient(Arc::clone(storage), &header)))),
             Err(WalError::Header { .. }) => {}
+            Err(WalError::Io { source, .. }) if is_lost(&source) => {}
             Err(error) => return Err(error),
         }
     }
@@ -92,7 +120,7 @@ fn readable(storage: &Arc<dyn Storage>, listing: &Listing) -> Result<Option<Arc<
 
 /// The next mark of what was durable, behind a place where the chain broke. What an earlier opening left behind the end of
 /// the log is not taken: no mark behind it says that it was durable.
-fn next_sound(
+pub(crate) fn next_sound(
     cursor: &mut Cursor,
     segments: &Segments,
     listing: &Listing,

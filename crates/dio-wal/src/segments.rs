@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dio::FileError;
+use rustix::io::Errno;
+
 use crate::error::{HeaderFault, WalError};
 use crate::format::{Identity, Layout, SEGMENT_HEADER, SegmentHeader, segment_name, segment_number};
 use crate::storage::{SegmentFile, Storage};
@@ -23,6 +26,8 @@ pub(crate) struct Segments {
     pub(crate) tag: u32,
     /// Whether files are opened for writing too.
     write: bool,
+    /// What the disk could not read is passed over, as zeros, and written down here: by name and offset, how many bytes.
+    unreadable: Option<Mutex<BTreeMap<(String, u64), u64>>>,
     open: Mutex<BTreeMap<u64, Arc<dyn SegmentFile>>>,
 }
 
@@ -35,7 +40,62 @@ impl Segments {
             identity: header.identity,
             tag: header.identity.tag(),
             write,
+            unreadable: None,
             open: Mutex::default(),
+        }
+    }
+
+    /// The same for reading what can be read, whatever the disk has lost.
+    pub(crate) fn patient(storage: Arc<dyn Storage>, header: &SegmentHeader) -> Segments {
+        Segments { unreadable: Some(Mutex::default()), ..Segments::new(storage, header, false) }
+    }
+
+    /// Places that the disk could not read, in order, none touching the next.
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        let mut all: Vec<Unreadable> = Vec::new();
+        let Some(places) = &self.unreadable else { return all };
+        for ((segment, offset), length) in &*places.lock().unwrap_or_else(PoisonError::into_inner) {
+            match all.last_mut().filter(|last| last.segment == *segment && last.offset + last.length >= *offset) {
+                Some(last) => last.length = last.length.max(offset + length - last.offset),
+                None => all.push(Unreadable { segment: segment.clone(), offset: *offset, length: *length }),
+            }
+        }
+        all
+    }
+
+    /// Reads whole blocks of a segment; fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The storage's, but for what is passed over.
+    pub(crate) fn read(&self, file: &dyn SegmentFile, number: u64, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let refused = match file.read_at(out, offset) {
+            Err(error) if self.unreadable.is_some() && is_lost(&error) => error,
+            outcome => return outcome,
+        };
+        let block = self.layout.block() as usize;
+        if out.len() <= block {
+            if offset >= file.size()? {
+                return Err(refused);
+            }
+            self.pass_over(number, offset);
+            out.fill(0);
+            return Ok(out.len());
+        }
+        // By halves, so that what can be read is read in few steps.
+        let half = out.len() / block / 2 * block;
+        let (first, second) = out.split_at_mut(half.max(block));
+        let count = self.read(file, number, first, offset)?;
+        if count < first.len() {
+            return Ok(count);
+        }
+        Ok(count + self.read(file, number, second, offset + count as u64)?)
+    }
+
+    /// Writes a block down.
+    fn pass_over(&self, number: u64, offset: u64) {
+        if let Some(places) = &self.unreadable {
+            let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
+            places.insert((segment_name(number), offset), self.layout.block());
         }
     }
 
@@ -53,7 +113,14 @@ impl Segments {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(WalError::io("open", &name, None, error)),
         };
-        let header = read_header(&*file, &name)?;
+        let header = match read_header(&*file, &name) {
+            Err(WalError::Io { source, .. }) if self.unreadable.is_some() && is_lost(&source) => {
+                self.pass_over(number, 0);
+                // Its records say themselves of which log and place they are.
+                SegmentHeader { layout: self.layout, identity: self.identity, number }
+            }
+            header => header?,
+        };
         let fault = |fault| Err(WalError::Header { segment: name.clone(), fault });
         if header.identity != self.identity {
             return fault(HeaderFault::Foreign(header.identity));
@@ -88,6 +155,24 @@ impl Segments {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<dyn SegmentFile>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A part of a segment's file that the disk could not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The name of the segment.
+    pub segment: String,
+    /// Where in its file, in bytes.
+    pub offset: u64,
+    /// How many bytes, whole blocks of the log.
+    pub length: u64,
+}
+
+/// Whether an error says that bytes are lost: the numbers that a medium, its protection or its checksums answer with (kernel,
+/// `blk_errors`), and no other place is the worse for it.
+pub(crate) fn is_lost(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error).or_else(|| Some(error.get_ref()?.downcast_ref::<FileError>()?.errno()));
+    matches!(errno, Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG))
 }
 
 /// Reads the header of a segment.

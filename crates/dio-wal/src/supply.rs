@@ -1,6 +1,11 @@
 //! Making segments, and taking truncated ones into use again.
+//!
+//! A segment exists before a record is given a place in it. So where no room is left for another one, the append that needs
+//! it fails, everything appended before can still be committed, and appending goes on as soon as there is room.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use dio::block::{Block, Pool};
@@ -16,9 +21,10 @@ const ZEROS: usize = 1 << 20;
 /// Makes segments one after the other, so that of those that exist none is missing in between.
 pub(crate) struct Supply {
     segments: Arc<Segments>,
-    zeros: bool,
     /// Most spare files kept.
     most_spares: usize,
+    /// A copy of `State::count`, for a look without the lock.
+    count: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -31,22 +37,32 @@ struct State {
     making: bool,
     /// Durable names of files that wait to become segments.
     spares: Vec<String>,
+    /// Segments of this opening all of whose space was written before.
+    written: BTreeSet<u64>,
     /// Segments below this number are wanted soon.
     wanted: u64,
+    /// The segment that could not be made in the background: who needs it tries again, nobody else.
+    refused: Option<u64>,
+    /// A name may not be durable, whatever later syncs answer. Invariant: never changes again.
+    broken: Option<WalError>,
     closed: bool,
 }
 
 impl Supply {
     /// The supply of a log with `count` segments.
-    pub(crate) fn new(
-        segments: Arc<Segments>,
-        count: u64,
-        spares: Vec<String>,
-        most_spares: usize,
-        zeros: bool,
-    ) -> Supply {
-        let state = State { count, making: false, spares, wanted: 0, closed: false };
-        Supply { segments, zeros, most_spares, state: Mutex::new(state), changed: Condvar::new() }
+    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, most_spares: usize) -> Supply {
+        let state = State {
+            count,
+            making: false,
+            spares,
+            written: BTreeSet::new(),
+            wanted: 0,
+            refused: None,
+            broken: None,
+            closed: false,
+        };
+        let (count, changed) = (AtomicU64::new(count), Condvar::new());
+        Supply { segments, most_spares, count, state: Mutex::new(state), changed }
     }
 
     /// The segment of a number, which is made if need be.
@@ -54,14 +70,39 @@ impl Supply {
     /// # Errors
     /// The storage's.
     pub(crate) fn segment(&self, number: u64) -> Result<Arc<dyn SegmentFile>, WalError> {
-        self.make_up_to(number)?;
+        if !self.has(number) {
+            self.make_up_to(number)?;
+        }
         let missing = || WalError::Missing { segment: segment_name(number) };
         self.segments.get(number)?.ok_or_else(missing)
     }
 
-    fn make_up_to(&self, number: u64) -> Result<(), WalError> {
+    /// Whether a segment was made.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        number < self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether all space of a segment was written before, so that a commit into it changes no metadata. Of those that an
+    /// earlier opening made nobody knows.
+    pub(crate) fn is_written(&self, number: u64) -> bool {
+        self.lock().written.contains(&number)
+    }
+
+    /// Why no segment can be made durably any more, if it cannot.
+    pub(crate) fn broken(&self) -> Option<WalError> {
+        self.lock().broken.clone()
+    }
+
+    /// Makes the segments up to a number.
+    ///
+    /// # Errors
+    /// The storage's. Unless [`Supply::broken`], it may be tried again, and nothing else is harmed.
+    pub(crate) fn make_up_to(&self, number: u64) -> Result<(), WalError> {
         let mut state = self.lock();
         while state.count <= number {
+            if let Some(broken) = &state.broken {
+                return Err(broken.clone());
+            }
             if state.making {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
@@ -70,19 +111,37 @@ impl Supply {
             let (next, spare) = (state.count, state.spares.pop());
             drop(state);
             let made = self.make(next, spare);
+            let named = made.as_ref().ok().map(|_| {
+                // Whose name is not durable is not used: a power cut would take what was acknowledged in it.
+                self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
+            });
             state = self.lock();
             state.making = false;
-            state.count += u64::from(made.is_ok());
+            if let Some(Err(error)) = &named {
+                state.broken = Some(error.clone());
+            } else if let Ok(written) = made {
+                state.count += 1;
+                state.refused = None;
+                if written {
+                    state.written.insert(next);
+                }
+                self.count.store(state.count, Ordering::Release);
+            }
             self.changed.notify_all();
             made?;
+            named.transpose()?;
         }
         Ok(())
     }
 
     /// Wants the segment behind `number` made in the background.
     pub(crate) fn want_next(&self, number: u64) {
+        // Nothing to want is what most writes find.
+        if self.has(number + 1) {
+            return;
+        }
         let mut state = self.lock();
-        if state.wanted < number + 2 {
+        if state.wanted < number + 2 && state.refused != Some(number + 1) {
             state.wanted = number + 2;
             self.changed.notify_all();
         }
@@ -101,8 +160,9 @@ impl Supply {
             let number = state.wanted - 1;
             drop(state);
             if self.make_up_to(number).is_err() {
-                // Whoever needs the segment will try again and is told.
-                self.lock().wanted = 0;
+                let mut state = self.lock();
+                state.wanted = 0;
+                state.refused = Some(state.count);
             }
         }
     }
@@ -113,20 +173,26 @@ impl Supply {
         self.changed.notify_all();
     }
 
-    /// Makes one segment. Its header and contents are durable before it gets its name, and the name before it is used.
-    fn make(&self, number: u64, spare: Option<String>) -> Result<(), WalError> {
+    /// Makes one segment and gives it its name; whether all its space was written before. Its header and contents are durable
+    /// before it gets its name. What could not be finished is removed: where no room is left, it holds what there was.
+    fn make(&self, number: u64, spare: Option<String>) -> Result<bool, WalError> {
         let storage = &self.segments.storage;
         let recycled = match spare {
-            Some(spare) => self.reuse(number, &spare)?.then_some(spare),
+            Some(spare) => self.reuse(number, &spare).inspect_err(|_| drop(storage.delete(&spare)))?.then_some(spare),
             None => None,
         };
-        let finished = match recycled {
-            Some(spare) => spare,
-            None => self.make_new(number)?,
+        let (finished, written) = match recycled {
+            Some(spare) => (spare, true),
+            None => {
+                let name = unfinished_name(number);
+                let written = self.make_new(number).inspect_err(|_| drop(storage.delete(&name)))?;
+                (name, written)
+            }
         };
-        let name = segment_name(number);
-        storage.rename(&finished, &name).map_err(|error| WalError::io("rename", &finished, None, error))?;
-        storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
+        let named = storage.rename(&finished, &segment_name(number));
+        let named = named.inspect_err(|_| drop(storage.delete(&finished)));
+        named.map_err(|error| WalError::io("rename", &finished, None, error))?;
+        Ok(written)
     }
 
     /// Turns a spare file into segment `number`; `false`, and it is gone, if it has not the right size.
@@ -145,15 +211,15 @@ impl Supply {
         Ok(true)
     }
 
-    fn make_new(&self, number: u64) -> Result<String, WalError> {
-        let name = unfinished_name(number);
+    /// Makes a segment of which no space was written but the header's, where room can be set aside without; `true` if all was.
+    fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let layout = self.segments.layout;
-        let file = self.segments.storage.create(&name).map_err(failed("create"))?;
-        file.allocate(layout.segment()).map_err(failed("allocate space for"))?;
+        let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
+        let set_aside = file.allocate(layout.segment()).map_err(failed("allocate space for"))?;
         let block = layout.block();
-        let mut memory = self.memory(ZEROS.max(block as usize))?;
-        if self.zeros {
+        let mut memory = self.memory(if set_aside { block as usize } else { ZEROS.max(block as usize) })?;
+        if !set_aside {
             let step = memory.capacity() as u64 / block * block;
             let mut at = 0;
             while at < layout.segment() {
@@ -164,7 +230,7 @@ impl Supply {
         }
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
-        Ok(name)
+        Ok(!set_aside)
     }
 
     fn write_header(&self, file: &dyn SegmentFile, number: u64, memory: &mut Block) -> io::Result<()> {
@@ -203,8 +269,16 @@ impl Supply {
         }
         // A spare whose new name is lost would come back under its old one, with a new header.
         storage.sync().map_err(|error| WalError::io("sync", ".", None, error))?;
-        self.lock().spares.extend(spares);
+        let mut state = self.lock();
+        state.spares.extend(spares);
+        state.refused = None;
         Ok(())
+    }
+
+    /// Forgets what is known of segments below `number`.
+    pub(crate) fn forget_below(&self, number: u64) {
+        let mut state = self.lock();
+        state.written = state.written.split_off(&number);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::WalError;
 use crate::format::{
-    Identity, Kind, Layout, MARK_PAYLOAD, Mark, RECORD_ALIGN, RECORD_HEADER, RecordHeader, record_len,
+    Identity, Kind, Layout, MARK, MARK_PAYLOAD, Mark, RECORD_ALIGN, RECORD_HEADER, RecordHeader, record_len,
 };
 use crate::writer::{Chunk, Writer};
 
@@ -30,6 +30,8 @@ pub(crate) struct Tail {
     /// Then the records in the block that the last group ended in, if it is not full; empty otherwise. Invariant: they end at
     /// `end`.
     rest: Vec<u8>,
+    /// The last record is a mark which says that everything before it is durable, or there is none.
+    ended: bool,
     /// Everything below was given up.
     start: u64,
     /// For each segment with marks that was not given up, the place of its first: where reading can begin.
@@ -41,13 +43,15 @@ pub(crate) struct Ending {
     pub(crate) end: u64,
     pub(crate) chain: u32,
     pub(crate) start: u64,
+    /// The last record is a mark which says that everything before it is durable.
+    pub(crate) ended: bool,
     pub(crate) marks: BTreeMap<u64, u64>,
 }
 
 impl Tail {
     /// The tail of a log that ends so.
     pub(crate) fn new(layout: Layout, identity: Identity, incarnation: u64, untorn: bool, ending: Ending) -> Tail {
-        let Ending { end, chain, start, marks } = ending;
+        let Ending { end, chain, start, ended, marks } = ending;
         Tail {
             layout,
             identity,
@@ -60,6 +64,7 @@ impl Tail {
             chunk: None,
             untorn,
             rest: Vec::with_capacity(if untorn { layout.block() as usize } else { 0 }),
+            ended,
             start,
             marks,
         }
@@ -68,6 +73,11 @@ impl Tail {
     /// Where the last record ends.
     pub(crate) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// The last record is a mark which says that everything before it is durable, or there is none.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// A block that is not full is gone on with.
@@ -101,6 +111,18 @@ impl Tail {
         self.mark_before(self.start) / self.layout.data()
     }
 
+    /// The place up to which there must be segments before a record of `length` bytes is appended. Then there is still one
+    /// block left for a mark: truncation, which makes room, must not need any.
+    pub(crate) fn reach(&self, length: usize) -> u64 {
+        let mark = if self.fresh { MARK as u64 } else { 0 };
+        self.layout.next_block(self.next + mark + record_len(length))
+    }
+
+    /// The place up to which there must be segments before a mark is written.
+    pub(crate) fn reach_of_mark(&self) -> u64 {
+        self.layout.next_block(self.next)
+    }
+
     /// Appends a record whose payload's checksum, begun with the identity's, is `crc`. `durable` is what a mark would say.
     ///
     /// # Errors
@@ -121,6 +143,7 @@ impl Tail {
         if self.fresh {
             self.mark(writer, durable())?;
         }
+        self.ended = false;
         self.record(writer, Kind::Data, payload, length, crc)
     }
 
@@ -142,12 +165,12 @@ impl Tail {
     pub(crate) fn mark(&mut self, writer: &Writer, durable: u64) -> Result<u64, WalError> {
         debug_assert!(self.fresh && self.next % self.layout.block() == 0);
         self.rest.clear();
-        let Tail { identity, incarnation, start, .. } = *self;
+        let Tail { identity, incarnation, start, end: before, .. } = *self;
         let payload = Mark { identity, incarnation, durable, start }.encode();
         let crc = crc32c::crc32c_append(self.tag, &payload);
         self.marks.entry(self.next / self.layout.data()).or_insert(self.next);
         let lsn = self.record(writer, Kind::Mark, std::iter::once(&payload[..]), MARK_PAYLOAD, crc)?;
-        self.fresh = false;
+        (self.fresh, self.ended) = (false, durable == before);
         Ok(lsn)
     }
 

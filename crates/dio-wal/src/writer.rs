@@ -1,4 +1,10 @@
-//! From full buffers to durable blocks: which are waiting, which are on their way, which files need a sync.
+//! From full buffers to durable blocks: which are waiting, which are on their way, which files need a sync, and which space
+//! is written ahead with zeros.
+//!
+//! A commit into space that was only allocated is as durable as any other, since its sync commits that the space is written;
+//! but the file system has to record that, which takes about as long as the commit. So small groups go into space that was
+//! written before: with zeros, in the background, ahead of the end of the log; or, where that did not keep up, as zeros
+//! behind the group in the same write. Large groups, of at least a buffer, pay for the record rather than write twice.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,6 +18,11 @@ use crate::group::Group;
 use crate::storage::{SegmentFile, Written};
 use crate::supply::Supply;
 
+/// How far zeros are written ahead, in buffers; when less than half of that is left they are written again.
+const AHEAD: u64 = 4;
+/// Zeros that are written at once in the background, in bytes: a commit that comes waits for no more than that.
+const ZEROS_AT_ONCE: u64 = 256 << 10;
+
 /// Consecutive bytes of the log within one segment, from the start of a block.
 pub(crate) struct Chunk {
     /// The bytes so far.
@@ -22,11 +33,14 @@ pub(crate) struct Chunk {
     pub(crate) room: usize,
     /// It is one block that was written before and holds what is durable: the write must not be torn.
     pub(crate) again: bool,
+    /// Zeros that are written behind the bytes.
+    pub(crate) zeros: usize,
 }
 
 impl Chunk {
+    /// Where its bytes end, and the zeros behind them.
     fn end(&self) -> u64 {
-        self.start + self.block.filled().len() as u64
+        self.start + (self.block.filled().len() + self.zeros) as u64
     }
 
     fn is_full(&self) -> bool {
@@ -42,13 +56,26 @@ pub(crate) struct Writer {
     chunk: u64,
     supply: Arc<Supply>,
     group: Arc<Group<WalError>>,
-    /// Whether the segment behind the one in use is made in the background.
+    /// Whether the segment behind the one in use is made in the background, and zeros are written there.
     ahead: bool,
+    /// Whether zeros are written before small groups come.
+    zeros: bool,
     queue: Mutex<Queue>,
     /// Something was written, or failed.
     written: Condvar,
     /// There is something to write, or the log is being closed.
     work: Condvar,
+    /// Zeros are wanted, or the log is being closed.
+    zeros_wanted: Condvar,
+}
+
+/// What a log wants done before it is needed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead {
+    /// [`Writer::ahead`].
+    pub(crate) background: bool,
+    /// [`Writer::zeros`].
+    pub(crate) zeros: bool,
 }
 
 #[derive(Default)]
@@ -59,6 +86,14 @@ struct Queue {
     under_way: Vec<Range<u64>>,
     /// Segments with volatile bytes.
     volatile: Vec<(u64, Arc<dyn SegmentFile>)>,
+    /// How many wait on [`Writer::written`]: to wake nobody is a call of the system too.
+    sleeping: usize,
+    /// Bytes taken to be written since the last flush.
+    gathered: u64,
+    /// Where the space begins that was not written yet. Invariant: at or behind the end of every chunk that was taken.
+    frontier: u64,
+    /// Zeros are wanted behind the frontier.
+    short: bool,
     closed: bool,
 }
 
@@ -73,13 +108,17 @@ impl Writer {
         buffers: usize,
         supply: Arc<Supply>,
         group: Arc<Group<WalError>>,
-        ahead: bool,
+        ahead: Ahead,
     ) -> Result<Writer, WalError> {
         debug_assert!(chunk > 0 && chunk % layout.block() == 0);
         let pool = Pool::new(chunk as usize, buffers);
         let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
-        let (queue, written, work) = Default::default();
-        Ok(Writer { layout, pool, chunk, supply, group, ahead, queue, written, work })
+        // Of the space behind the end of a log that was opened nobody knows whether it was written.
+        let frontier = layout.next_block(group.durable());
+        let queue = Mutex::new(Queue { frontier, ..Queue::default() });
+        let Ahead { background: ahead, zeros } = ahead;
+        let (written, work, zeros_wanted) = Default::default();
+        Ok(Writer { layout, pool, chunk, supply, group, ahead, zeros, queue, written, work, zeros_wanted })
     }
 
     /// An empty chunk for the bytes from `start` on. When all memory is in use, the caller writes what waits, or waits for
@@ -96,7 +135,8 @@ impl Writer {
         let mut queue = self.lock();
         loop {
             if let Some(block) = self.pool.try_take() {
-                return Ok(Chunk { block, start, room: left.min(self.chunk) as usize, again: false });
+                let room = left.min(self.chunk) as usize;
+                return Ok(Chunk { block, start, room, again: false, zeros: 0 });
             }
             match self.take(&mut queue, u64::MAX) {
                 Some(chunk) => {
@@ -105,7 +145,7 @@ impl Writer {
                     queue = self.lock();
                 }
                 // Memory comes back before the end of a write is told, so this is not slept through.
-                None => queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => queue = self.wait_for_a_write(queue),
             }
         }
     }
@@ -128,17 +168,19 @@ impl Writer {
         loop {
             if let Some(chunk) = self.take(&mut queue, end) {
                 let last = queue.waiting.front().is_none_or(|next| next.start >= end);
-                let alone = last && queue.under_way.len() == 1 && queue.volatile.is_empty();
+                let others = queue.under_way.iter().filter(|range| range.start < end && range.start != chunk.start);
+                let alone = last && others.count() == 0 && queue.volatile.is_empty();
                 drop(queue);
                 self.write(chunk, alone)?;
                 queue = self.lock();
             } else if queue.under_way.iter().any(|range| range.start < end) {
-                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.wait_for_a_write(queue);
             } else {
                 break;
             }
         }
         let volatile = std::mem::take(&mut queue.volatile);
+        queue.gathered = 0;
         drop(queue);
         if let Some(failed) = self.group.failure() {
             return Err(failed);
@@ -161,33 +203,113 @@ impl Writer {
                 let _ = self.write(chunk, false);
                 queue = self.lock();
             } else {
-                queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.wait_for_a_write(queue);
             }
         }
     }
 
-    /// Ends [`Writer::work`].
+    /// Writes zeros in the background until the log is closed.
+    pub(crate) fn work_ahead(&self) {
+        let mut queue = self.lock();
+        while !queue.closed {
+            let Some(range) = std::mem::take(&mut queue.short).then(|| self.take_zeros(&mut queue)).flatten() else {
+                queue = self.zeros_wanted.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(queue);
+            // A sync that failed may have been the only one to be told of what a commit wrote.
+            let outcome = self.write_zeros(&range).map_err(|error| self.fail(error));
+            queue = self.lock();
+            queue.under_way.retain(|other| other.start != range.start);
+            if queue.sleeping > 0 {
+                self.written.notify_all();
+            }
+            if outcome.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends [`Writer::work`] and [`Writer::work_ahead`].
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
         self.written.notify_all();
+        self.zeros_wanted.notify_all();
     }
 
     /// The first chunk that waits, if it begins below `end` and its block is not being written: of two writes of one block the
     /// later must come later.
     fn take(&self, queue: &mut Queue, end: u64) -> Option<Chunk> {
         let first = queue.waiting.front().filter(|first| first.start < end)?;
-        let range = first.start..first.end();
+        let zeros = self.zeros_behind(queue, first);
+        let range = first.start..first.end() + zeros as u64;
         if queue.under_way.iter().any(|other| other.start < range.end && range.start < other.end) {
             return None;
         }
+        let small = !first.is_full() && queue.gathered < self.chunk;
+        queue.gathered += first.block.filled().len() as u64;
+        queue.frontier = queue.frontier.max(range.end);
+        if self.ahead && self.zeros && small && range.end + AHEAD * self.chunk / 2 > queue.frontier {
+            queue.short = true;
+            self.zeros_wanted.notify_one();
+        }
         queue.under_way.push(range);
-        queue.waiting.pop_front()
+        let chunk = queue.waiting.pop_front();
+        chunk.map(|chunk| Chunk { zeros, ..chunk })
+    }
+
+    /// How many zeros to write behind the first chunk, so that the small groups that come after it find space that was
+    /// written. Only where it is the last one: the places behind it must not have been given out.
+    fn zeros_behind(&self, queue: &Queue, first: &Chunk) -> usize {
+        let small = !first.is_full()
+            && queue.waiting.len() == 1
+            && queue.gathered + first.block.filled().len() as u64 <= self.chunk;
+        let fresh = self.zeros && !first.again && first.end() > queue.frontier;
+        if small && fresh && !self.supply.is_written(self.layout.locate(first.start).0) {
+            first.room - first.block.filled().len()
+        } else {
+            0
+        }
+    }
+
+    /// What to fill with zeros now, which then counts as under way. Invariant: it is behind every place that was given to a
+    /// chunk that was taken, and chunks that come to lie there wait until it is filled.
+    fn take_zeros(&self, queue: &mut Queue) -> Option<Range<u64>> {
+        let start = queue.frontier;
+        let number = self.layout.locate(start).0;
+        if !self.supply.has(number) {
+            return None;
+        }
+        let end = self.layout.segment_end(start);
+        if self.supply.is_written(number) {
+            queue.frontier = end;
+            return None;
+        }
+        let range = start..end.min(start + AHEAD * self.chunk);
+        queue.frontier = range.end;
+        queue.under_way.push(range.clone());
+        Some(range)
+    }
+
+    fn write_zeros(&self, range: &Range<u64>) -> Result<(), WalError> {
+        let (number, offset) = self.layout.locate(range.start);
+        let file = self.supply.segment(number)?;
+        let step = ZEROS_AT_ONCE.clamp(self.layout.block(), self.chunk.max(self.layout.block()));
+        let step = step / self.layout.block() * self.layout.block();
+        let pool = Pool::new(step as usize, 1);
+        let pool = pool.map_err(|error| WalError::io("map memory for", ".", None, error))?;
+        let mut memory = pool.try_take().expect("a new pool has its block");
+        let zeros = &memory.bytes_mut()[..step as usize];
+        let written = file.write_ahead(zeros, offset, range.end - range.start);
+        written.map_err(|error| WalError::io("write zeros to", &segment_name(number), Some(offset), error))
     }
 
     /// Writes a chunk that is under way. With `alone` nothing else has to become durable with it.
-    fn write(&self, chunk: Chunk, alone: bool) -> Result<(), WalError> {
+    fn write(&self, mut chunk: Chunk, alone: bool) -> Result<(), WalError> {
         let start = chunk.start;
+        let length = chunk.block.filled().len() + std::mem::take(&mut chunk.zeros);
+        chunk.block.copy_in(length, &[]);
         let outcome = self.write_blocks(&chunk, alone).map_err(|error| self.fail(error));
         drop(chunk);
         let mut queue = self.lock();
@@ -198,8 +320,11 @@ impl Writer {
         {
             queue.volatile.push((*number, Arc::clone(file)));
         }
+        let waited_for = queue.sleeping > 0;
         drop(queue);
-        self.written.notify_all();
+        if waited_for {
+            self.written.notify_all();
+        }
         outcome.map(|_| ())
     }
 
@@ -219,8 +344,15 @@ impl Writer {
         Ok((number, file, written))
     }
 
+    fn wait_for_a_write<'a>(&self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        queue.sleeping += 1;
+        let mut queue = self.written.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        queue.sleeping -= 1;
+        queue
+    }
+
     /// Latches a failure.
-    fn fail(&self, cause: WalError) -> WalError {
+    pub(crate) fn fail(&self, cause: WalError) -> WalError {
         self.group.fail(|durable| WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) })
     }
 

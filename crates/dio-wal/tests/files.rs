@@ -305,3 +305,54 @@ fn a_reader_that_was_overtaken_is_told() {
     };
     assert!(matches!(outcome, Err(WalError::Truncated { .. })), "{outcome:?}");
 }
+
+/// Windows of this log are large enough to be read ahead of each other.
+#[test]
+fn a_long_log_is_read_ahead_and_nothing_stale_is_taken() {
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    let dir = dio_test::file_systems()[0].dir();
+    let mut options = Options::new();
+    options.segment(3 << 20).chunk(256 << 10).idle_mark(None);
+    let log = Log::open(dir.path(), &options).unwrap();
+    let mut records = Vec::new();
+    // One reader follows the writer closely, within windows that it has read, another from another opening.
+    let (mut follower, mut outsider) = (log.reader(Lsn(0)).unwrap(), None);
+    let (mut followed, mut seen) = (0, 0);
+    while log.end().0 < 24 << 20 {
+        for _ in 0..rng.range_usize(1..30) {
+            let record = random_record(&mut rng);
+            records.push((log.append(&record).unwrap(), record));
+        }
+        log.commit(records[records.len() - 1].0).unwrap();
+        if rng.range_usize(0..3) == 0 {
+            while let Some(record) = follower.next().unwrap() {
+                assert_eq!((record.lsn, record.data), (records[followed].0, &records[followed].1[..]));
+                followed += 1;
+            }
+            assert_eq!(followed, records.len());
+            let outsider = outsider.get_or_insert_with(|| Reader::open(dir.path(), true, Lsn(0)).unwrap());
+            while let Some(record) = outsider.next().unwrap() {
+                assert_eq!((record.lsn, record.data), (records[seen].0, &records[seen].1[..]));
+                seen += 1;
+            }
+            assert_eq!(seen, records.len());
+        }
+    }
+    drop((follower, outsider));
+    drop(log);
+    for direct in [true, false] {
+        assert!(read_all(dir.path(), direct) == records, "{direct}");
+        assert_eq!(Log::open(dir.path(), &options).unwrap().recovery().records, records.len() as u64);
+    }
+    // A byte of a record in a window that is read ahead.
+    let victim = records.iter().rev().find(|(lsn, record)| lsn.0 < 12 << 20 && record.len() > 100).unwrap();
+    let layout = Log::open(dir.path(), &options).unwrap().layout();
+    let (number, offset) = layout.locate(victim.0.0 + 64);
+    let name = dir.path().join(dio_wal::format::segment_name(number));
+    let mut bytes = std::fs::read(&name).unwrap();
+    bytes[offset as usize] ^= 1;
+    std::fs::write(&name, bytes).unwrap();
+    let outcome = Log::open(dir.path(), &options).map(|_| ());
+    assert!(matches!(&outcome, Err(WalError::Damaged { lsn, .. }) if *lsn == victim.0), "{outcome:?} at {}", victim.0);
+}

@@ -46,6 +46,7 @@ impl Model {
     fn flush(&self) -> Result<u64, &'static str> {
         assert_eq!(self.flushing.fetch_add(1, Ordering::SeqCst), 0, "two lead at a time");
         let end = *self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        self.group.takes(end);
         let number = self.flushes.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.fails == Some(number) { Err("a failed sync") } else { Ok(end) };
         if outcome.is_ok() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dio::block::{Mem, scope};
 use dio::drive::run_here;
 use dio::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
-use dio::geometry::Geometry;
+use dio::geometry::{Directness, Geometry};
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -54,6 +54,14 @@ impl Directory {
     }
 }
 
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // A process that another thread has just forked holds the descriptor, and with it the lock, until it executes its
+        // program (flock(2)).
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
+}
+
 impl Storage for Directory {
     fn lock(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
@@ -72,7 +80,7 @@ impl Storage for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
         let file = self.options().write(true).create(true).truncate(true).open(self.path.join(name))?;
         // What fills a new segment is made durable by one sync at the end, whatever the method.
-        Ok(Arc::new(Segment { file, sync: Sync::All, own: None }))
+        Ok(Arc::new(Segment { file, sync: Sync::All, own: None, plain: None }))
     }
 
     fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
@@ -84,9 +92,13 @@ impl Storage for Directory {
             Method::OpenDatasync => (SyncMethod::Dsync, Sync::Done),
         };
         let file = self.options().write(write).sync_method(sync_method).open(&path)?;
-        let wanted = self.method == Method::RwfDsync || file.geometry().atomic().is_some();
-        let own = if write && wanted { Some(Own::open(&path, &file, self.method)?) } else { None };
-        Ok(Arc::new(Segment { file, sync, own }))
+        let own = if write { Own::open(&path, &file, self.method)? } else { None };
+        // Zeros need not be durable one by one.
+        let plain = match write && sync == Sync::Done {
+            true => Some(self.options().write(true).open(&path)?),
+            false => None,
+        };
+        Ok(Arc::new(Segment { file, sync, own, plain }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -136,6 +148,8 @@ struct Segment {
     file: File,
     sync: Sync,
     own: Option<Own>,
+    /// Where writes are durable when they return, a descriptor whose writes are not.
+    plain: Option<File>,
 }
 
 impl Segment {
@@ -149,10 +163,16 @@ impl SegmentFile for Segment {
         Ok(self.file.size()?)
     }
 
-    fn allocate(&self, size: u64) -> io::Result<()> {
+    fn allocate(&self, size: u64) -> io::Result<bool> {
         match self.file.allocate(0..size, true) {
-            Err(error) if error.errno() == Errno::OPNOTSUPP => Ok(self.file.set_size(size)?),
-            other => Ok(other?),
+            Err(error) if error.errno() == Errno::OPNOTSUPP => {
+                self.file.set_size(size)?;
+                Ok(false)
+            }
+            other => {
+                other?;
+                Ok(true)
+            }
         }
     }
 
@@ -168,12 +188,22 @@ impl SegmentFile for Segment {
     }
 
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written> {
-        if let Some(own) = self.own.as_ref().filter(|own| own.dsync && commit) {
-            own.write_dsync(blocks, offset)?;
-            return Ok(Written::Durable);
+        let Some(own) = &self.own else {
+            self.file.write_at(blocks, offset)?;
+            return Ok(self.written());
+        };
+        let dsync = own.dsync && commit;
+        own.write(blocks, offset, dsync)?;
+        Ok(if dsync { Written::Durable } else { self.written() })
+    }
+
+    fn write_ahead(&self, zeros: &[u8], offset: u64, length: u64) -> io::Result<()> {
+        let file = self.plain.as_ref().unwrap_or(&self.file);
+        for at in (0..length).step_by(zeros.len()) {
+            let count = (length - at).min(zeros.len() as u64) as usize;
+            file.write_at(&zeros[..count], offset + at)?;
         }
-        self.file.write_at(blocks, offset)?;
-        Ok(self.written())
+        Ok(file.sync_data()?)
     }
 
     fn untorn(&self, block: u64) -> Untorn {
@@ -189,10 +219,11 @@ impl SegmentFile for Segment {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.sync {
-            Sync::All => self.file.sync_all()?,
-            Sync::Data => self.file.sync_data()?,
-            Sync::Done => {}
+        match (self.sync, &self.own) {
+            (Sync::Done, _) => {}
+            (_, Some(own)) => own.sync(self.sync)?,
+            (Sync::All, None) => self.file.sync_all()?,
+            (Sync::Data, None) => self.file.sync_data()?,
         }
         Ok(())
     }
@@ -227,8 +258,15 @@ fn claim(geometry: &Geometry, block: u64) -> Untorn {
     if by_disk { Untorn::Hardware } else { Untorn::Software }
 }
 
-/// A descriptor of its own for writes that a file of `dio` has no call for: durable when they return, one by one
-/// (`RWF_DSYNC`), or never torn (`RWF_ATOMIC`).
+/// A descriptor of its own for the writes and syncs of commits, with nothing around the one call of the system that each is.
+///
+/// A file of `dio` asks for the size before a write. Since timestamps became fine-grained (Linux 6.13), whoever asks for those
+/// of a file, as `fstat(2)` does, makes the next write record a new one, and the sync behind it write the inode: half of what
+/// the commit costs, or more. It has no call either for a write that is durable when it returns, one by one (`RWF_DSYNC`), or
+/// that is never torn (`RWF_ATOMIC`).
+///
+/// The kernel tells every open file once of writes that were lost (`errseq_t`), and commits sync one after the other, so no
+/// other sync is told in their place: those beside them are of zeros, by the descriptors of [`Segment`].
 #[derive(Debug)]
 struct Own {
     medium: Arc<OsMedium>,
@@ -239,8 +277,15 @@ struct Own {
 }
 
 impl Own {
-    fn open(path: &Path, file: &File, method: Method) -> io::Result<Own> {
-        let direct = file.mode().wants_direct() && file.write_class().0 == Class::Direct;
+    /// `None` where writes pass through the page cache although they should not, or may, which the file looks after; and where
+    /// its bytes are elsewhere.
+    fn open(path: &Path, file: &File, method: Method) -> io::Result<Option<Own>> {
+        let direct = match file.write_class().0 {
+            _ if file.layout().is_some() => return Ok(None),
+            Class::Direct if file.geometry().directness() == Directness::Reported => true,
+            Class::Cached => false,
+            _ => return Ok(None),
+        };
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         flags.set(OFlags::DIRECT, direct);
         flags.set(OFlags::SYNC, method == Method::OpenSync);
@@ -252,7 +297,7 @@ impl Own {
             (OsMedium::buffered(fd), Route::Buffered)
         };
         let align = if direct { file.geometry().offset_align() as usize } else { 1 };
-        Ok(Own { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync })
+        Ok(Some(Own { medium: Arc::new(medium), route, align, dsync: method == Method::RwfDsync }))
     }
 
     fn write_atomic(&self, block: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
@@ -270,27 +315,22 @@ impl Own {
         }
     }
 
-    fn write_dsync(&self, blocks: &[u8], offset: u64) -> io::Result<()> {
-        let medium: Arc<dyn Medium> = self.medium.clone();
-        let flags = Flags { dsync: true, dontcache: false };
-        scope(|loans| {
-            let mem = Mem::one(loans.lend(blocks));
-            let op = Op {
-                kind: Kind::Write,
-                route: self.route,
-                flags,
-                medium,
-                offset,
-                done: 0,
-                mem: Some(mem),
-                align: self.align,
-                stalled: 0,
-                pages: None,
-                tag: 0,
-            };
-            run_here(op).outcome
-        })?;
+    fn write(&self, blocks: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
+        let flags = Flags { dsync, ..Flags::default() };
+        scope(|loans| run_here(self.op(Kind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
         Ok(())
+    }
+
+    fn sync(&self, sync: Sync) -> io::Result<()> {
+        let kind = if sync == Sync::All { Kind::SyncAll } else { Kind::SyncData };
+        run_here(self.op(kind, 0, None, Flags::default())).outcome?;
+        Ok(())
+    }
+
+    fn op(&self, kind: Kind, offset: u64, mem: Option<Mem>, flags: Flags) -> Op {
+        let medium: Arc<dyn Medium> = self.medium.clone();
+        let (route, align) = (self.route, self.align);
+        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0, part: None }
     }
 }
 

@@ -73,11 +73,12 @@ pub trait SegmentFile: Send + Sync {
     /// The storage's.
     fn size(&self) -> io::Result<u64>;
 
-    /// Makes room for `size` bytes, which read as zeros; the file then has this size.
+    /// Gives the file `size` bytes, which read as zeros. `true` when the room for them is set aside; otherwise only writing
+    /// to them shows whether there is any.
     ///
     /// # Errors
     /// The storage's, ENOSPC above all.
-    fn allocate(&self, size: u64) -> io::Result<()>;
+    fn allocate(&self, size: u64) -> io::Result<bool>;
 
     /// Reads bytes; fewer than asked only at the end of the file.
     ///
@@ -85,12 +86,26 @@ pub trait SegmentFile: Send + Sync {
     /// The storage's.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes whole blocks, from memory aligned to [`dio::block::BLOCK_ALIGN`], all of them. With `commit` this is the last write before they are to be durable, and the only
-    /// one since the last [`SegmentFile::sync`].
+    /// Writes whole blocks, from memory aligned to [`dio::block::BLOCK_ALIGN`], all of them. With `commit` this is the last
+    /// write before they are to be durable, and the only one since the last [`SegmentFile::sync`].
     ///
     /// # Errors
     /// The storage's; what the range holds then is not known.
     fn write_at(&self, blocks: &[u8], offset: u64, commit: bool) -> io::Result<Written>;
+
+    /// Writes zeros over `length` bytes of space that no record has yet, whole blocks of it, `zeros` at a time or less: memory
+    /// that holds nothing else, aligned as that of [`SegmentFile::write_at`]. What they change of the file, other than its
+    /// bytes, is durable afterwards.
+    ///
+    /// # Errors
+    /// As [`SegmentFile::write_at`] and [`SegmentFile::sync`].
+    fn write_ahead(&self, zeros: &[u8], offset: u64, length: u64) -> io::Result<()> {
+        for at in (0..length).step_by(zeros.len()) {
+            let count = (length - at).min(zeros.len() as u64) as usize;
+            self.write_at(&zeros[..count], offset + at, false)?;
+        }
+        self.sync()
+    }
 
     /// What is claimed of writes of one block of `block` bytes.
     fn untorn(&self, block: u64) -> Untorn;
@@ -102,7 +117,8 @@ pub trait SegmentFile: Send + Sync {
     /// was written.
     fn write_untorn(&self, block: &[u8], offset: u64, commit: bool) -> io::Result<Written>;
 
-    /// Makes durable what was written before the call.
+    /// Makes durable what was written before the call, with the metadata that reading it again needs: where space that was
+    /// only allocated was written, that it is written (`fdatasync(2)`).
     ///
     /// # Errors
     /// The storage's. What was written may be lost, whatever later syncs answer.

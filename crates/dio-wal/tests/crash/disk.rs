@@ -65,6 +65,10 @@ pub(crate) struct Faults {
     pub(crate) sync: Option<u64>,
     /// The write with this number fails half-way.
     pub(crate) write: Option<u64>,
+    /// There is no room for segments from the first of these attempts to make one to the last.
+    pub(crate) full: (u64, u64),
+    /// Names cannot be synced.
+    pub(crate) names: bool,
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,
     /// Writes take their time, each another, so that they overtake each other.
@@ -100,6 +104,9 @@ struct World {
     faults: Faults,
     syncs: u64,
     writes: u64,
+    allocations: u64,
+    /// Bytes read so far.
+    read: u64,
     locked: bool,
 }
 
@@ -110,6 +117,8 @@ pub(crate) struct Disk {
     method: Method,
     block: u64,
     untorn: bool,
+    /// Room for a file can be set aside without writing to it.
+    pub(crate) sets_aside: bool,
 }
 
 /// What a power cut left.
@@ -150,9 +159,11 @@ impl Disk {
             faults: Faults::default(),
             syncs: 0,
             writes: 0,
+            allocations: 0,
+            read: 0,
             locked: false,
         };
-        Disk { world: Arc::new(Mutex::new(world)), method, block, untorn }
+        Disk { world: Arc::new(Mutex::new(world)), method, block, untorn, sets_aside: seed % 4 != 0 }
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
@@ -165,6 +176,11 @@ impl Disk {
 
     pub(crate) fn happened(&self) -> usize {
         self.lock().events.len()
+    }
+
+    /// Bytes that were asked for by reads.
+    pub(crate) fn read(&self) -> u64 {
+        self.lock().read
     }
 
     /// What is there while the power is on.
@@ -249,6 +265,9 @@ impl Storage for Directory {
 
     fn sync(&self) -> io::Result<()> {
         let mut world = self.disk.lock();
+        if world.faults.names {
+            return Err(io::Error::from_raw_os_error(5));
+        }
         if !world.faults.lies {
             world.events.push(Event::NamesSynced);
         }
@@ -338,15 +357,21 @@ impl SegmentFile for File {
         Ok(self.disk.lock().files[self.number].shown.len() as u64)
     }
 
-    fn allocate(&self, size: u64) -> io::Result<()> {
+    fn allocate(&self, size: u64) -> io::Result<bool> {
         let mut world = self.disk.lock();
+        let number = world.allocations;
+        world.allocations += 1;
+        if (world.faults.full.0..world.faults.full.1).contains(&number) {
+            return Err(io::Error::from_raw_os_error(28));
+        }
         world.files[self.number].shown.resize(size as usize, 0);
         world.events.push(Event::Size { file: self.number, size: size as usize });
-        Ok(())
+        Ok(self.disk.sets_aside)
     }
 
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        let world = self.disk.lock();
+        let mut world = self.disk.lock();
+        world.read += out.len() as u64;
         let bytes = world.files[self.number].shown.get(offset as usize..).unwrap_or(&[]);
         let count = bytes.len().min(out.len());
         out[..count].copy_from_slice(&bytes[..count]);

@@ -38,7 +38,7 @@ impl Setting {
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
         options.segment(self.blocks_in_segment * self.block).chunk(self.blocks_in_chunk * self.block as usize);
-        options.zeros(self.zeros).spares(self.spares).write_behind(0).ahead(false);
+        options.zeros(self.zeros).spares(self.spares).write_behind(0).ahead(false).idle_mark(None);
         options
     }
 
@@ -119,7 +119,9 @@ impl History {
         }
         if random.bool(0.3) {
             let end = log.end().0;
-            if log.close().is_ok() {
+            let closed = log.close();
+            // All is durable but the mark where there is no room for it.
+            if closed.is_ok() || closed.is_err_and(|error| refused(&error)) {
                 self.now.acknowledged = end;
                 self.note(disk);
             }
@@ -140,7 +142,15 @@ impl History {
                     last.tried = self.records.len();
                 }
                 let entry = self.records.last_mut().expect("just pushed");
-                let lsn = log.append(&entry.data)?;
+                let lsn = match log.append(&entry.data) {
+                    Err(error) if refused(&error) => {
+                        // Nothing was appended, and the log goes on.
+                        self.records.pop();
+                        self.now.tried = self.records.len();
+                        return Ok(());
+                    }
+                    other => other?,
+                };
                 entry.lsn = Some(lsn.0);
             }
             6..=8 => {
@@ -161,8 +171,11 @@ impl History {
                 if let Some(last) = self.promises.last_mut() {
                     last.start_tried = self.now.start_tried;
                 }
-                log.truncate_before(Lsn(lsn))?;
-                self.now.start_done = self.now.start_tried;
+                match log.truncate_before(Lsn(lsn)) {
+                    Err(error) if refused(&error) => return Ok(()),
+                    other => other?,
+                }
+                self.now.start_done = self.now.start_done.max(lsn);
             }
         }
         Ok(())
@@ -187,7 +200,8 @@ impl History {
         if start < promise.start_done || start > promise.start_tried {
             return Err(format!("the log starts at {start}: {promise:?}"));
         }
-        let expected = &self.records[..promise.tried];
+        // What was tried and refused for want of room is not among them.
+        let expected = &self.records[..promise.tried.min(self.records.len())];
         let first =
             expected.iter().position(|entry| entry.lsn.is_none_or(|lsn| lsn >= start)).unwrap_or(expected.len());
         for (number, (lsn, data)) in found.iter().enumerate() {
@@ -217,6 +231,11 @@ impl History {
     }
 }
 
+/// Whether a segment could not be made, for want of room or otherwise: the log is as it was.
+fn refused(error: &WalError) -> bool {
+    matches!(error, WalError::Io { .. })
+}
+
 /// Records with their places.
 pub(crate) type Found = Vec<(u64, Vec<u8>)>;
 
@@ -233,7 +252,11 @@ pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
 
 /// Faults by chance.
 pub(crate) fn random_faults(random: &mut Rng) -> Faults {
-    match random.range(0..6) {
+    match random.range(0..7) {
+        2 => {
+            let from = random.range(0..4);
+            Faults { full: (from, from + random.range(1..4)), ..Faults::default() }
+        }
         0 => Faults { sync: Some(random.range(0..14)), ..Faults::default() },
         1 => Faults { write: Some(random.range(0..30)), ..Faults::default() },
         _ => Faults::default(),

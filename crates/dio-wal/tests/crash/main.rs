@@ -8,6 +8,7 @@ mod disk;
 mod fuzz;
 mod history;
 mod power;
+mod space;
 
 use std::time::Instant;
 

@@ -1,0 +1,260 @@
+//! Room on the disk: what is written how often, what happens when there is none, how much is read to begin in the middle.
+
+use dio_wal::{Log, Lsn, Method, Options, Reader, WalError};
+
+use crate::disk::{Disk, Event, Faults, Image};
+
+const BLOCK: u64 = 512;
+
+fn disk() -> Disk {
+    let mut disk = Disk::new(Image::default(), Method::Fdatasync, BLOCK, false, 1);
+    disk.sets_aside = true;
+    disk
+}
+
+fn options() -> Options {
+    let mut options = Options::new();
+    options.segment(128 * BLOCK).chunk(16 * BLOCK as usize).write_behind(0).ahead(false).idle_mark(None);
+    options
+}
+
+fn written(disk: &Disk) -> u64 {
+    let lengths = disk.events().into_iter().map(|event| match event {
+        Event::Write { bytes, .. } => bytes.len() as u64,
+        _ => 0,
+    });
+    lengths.sum()
+}
+
+/// Large groups go to the disk once. Small ones find space that was written: as many bytes again, and few flushes that
+/// have to tell the file system anything.
+#[test]
+fn large_groups_are_written_once() {
+    for (records, commit_every, most) in [(2000u64, 100, 1.05), (600, 1, 2.2)] {
+        let disk = disk();
+        let log = Log::open_on(disk.storage(), &options()).unwrap();
+        let record = [7; 400];
+        for number in 1..=records {
+            let lsn = log.append(&record).unwrap();
+            if number % commit_every == 0 {
+                log.commit(lsn).unwrap();
+            }
+        }
+        let (bytes, needed) = (written(&disk), log.end().0);
+        assert!(bytes as f64 <= most * needed as f64, "{bytes} bytes were written for {needed} of log");
+        let whole = |event: &Event| matches!(event, Event::Write { bytes, .. } if bytes.len() as u64 == 16 * BLOCK);
+        let large = disk.events().iter().filter(|event| whole(event)).count() as u64;
+        if commit_every == 1 {
+            // One commit in so many goes into space that was not written.
+            assert!(large <= needed / (16 * BLOCK) + 10, "{large} of {records} commits wrote zeros too");
+        }
+    }
+}
+
+/// Zeros in the background are behind what was appended, whatever the threads do.
+#[test]
+fn zeros_in_the_background_harm_nothing() {
+    let seed = dio_test::Seed::new();
+    for round in 0..20 {
+        let disk = disk();
+        disk.set_faults(Faults { slow: true, ..Faults::default() });
+        let mut options = options();
+        let log = Log::open_on(disk.storage(), options.ahead(true).write_behind(2).chunk(4 * BLOCK as usize)).unwrap();
+        let mut random = seed.stream(round);
+        let mut records = Vec::new();
+        for _ in 0..60 {
+            let longest = *random.pick(&[10, 300, 300, 300, 6000]);
+            let length = random.range_usize(0..longest);
+            let data = random.bytes(length);
+            let lsn = log.append(&data).unwrap();
+            records.push((lsn.0, data));
+            if random.bool(0.7) {
+                log.commit(lsn).unwrap();
+            }
+        }
+        log.commit(Lsn(records[59].0)).unwrap();
+        assert_eq!(crate::read(&log).unwrap().1, records);
+        drop(log);
+        let log = Log::open_on(disk.storage(), &options).unwrap();
+        assert_eq!(crate::read(&log).unwrap().1, records);
+    }
+}
+
+/// Where there is no room an append fails and says why, what was appended can be committed, and truncation makes room.
+#[test]
+fn a_full_disk_is_survived() {
+    for spares in [0, 1] {
+        let disk = disk();
+        let mut options = options();
+        let log = Log::open_on(disk.storage(), options.segment(8 * BLOCK).spares(spares)).unwrap();
+        disk.set_faults(Faults { full: (4, 1000), ..Faults::default() });
+        let mut appended = Vec::new();
+        let error = loop {
+            match log.append(&[appended.len() as u8; 700]) {
+                Ok(lsn) => appended.push(lsn),
+                Err(error) => break error,
+            }
+            if appended.len() % 4 == 0 {
+                log.commit(appended[appended.len() - 1]).unwrap();
+            }
+        };
+        assert_eq!(
+            error.to_string(),
+            "cannot allocate space for '0000000000000004.wal.new': No space left on device (os error 28)"
+        );
+        assert!(matches!(log.append(&[1; 700]), Err(WalError::Io { .. })), "still none");
+        assert!(!disk.live().names.keys().any(|name| name.ends_with(".new")), "what was begun holds no room");
+        let last = appended[appended.len() - 1];
+        log.commit(last).unwrap();
+        // Nobody can be told that a log is full by losing it.
+        assert_eq!(crate::read(&log).unwrap().1.len(), appended.len());
+        log.truncate_before(last).unwrap();
+        if spares == 0 {
+            assert!(log.append(&[1; 700]).is_err());
+            disk.set_faults(Faults::default());
+        }
+        let lsn = log.append(&[99; 1500]).unwrap();
+        log.commit(lsn).unwrap();
+        log.close().unwrap();
+        let log = Log::open_on(disk.storage(), &options).unwrap();
+        let found = crate::read(&log).unwrap().1;
+        assert_eq!(found.iter().map(|(lsn, _)| *lsn).collect::<Vec<_>>(), [last.0, lsn.0]);
+    }
+}
+
+/// A directory that cannot be synced is another matter: a name may be lost, and nothing is acknowledged any more.
+#[test]
+fn a_segment_whose_name_may_be_lost_is_not_used() {
+    let disk = disk();
+    let log = Log::open_on(disk.storage(), options().segment(8 * BLOCK)).unwrap();
+    let lsn = log.append(&[1; 700]).unwrap();
+    log.commit(lsn).unwrap();
+    disk.set_faults(Faults { names: true, ..Faults::default() });
+    let error = loop {
+        if let Err(error) = log.append(&[2; 700]) {
+            break error;
+        }
+    };
+    assert!(matches!(&error, WalError::Failed { durable, .. } if *durable > lsn), "{error}");
+    disk.set_faults(Faults::default());
+    if let Ok(lsn) = log.append(&[3; 10]) {
+        assert!(matches!(log.commit(lsn), Err(WalError::Failed { .. })));
+    }
+}
+
+/// A reader from the middle of a segment reads what it returns and little more.
+#[test]
+fn reading_begins_where_it_is_asked_to() {
+    let disk = disk();
+    let log = Log::open_on(disk.storage(), options().segment(1024 * BLOCK)).unwrap();
+    let lsns: Vec<Lsn> = (0..900u32)
+        .map(|number| {
+            let lsn = log.append(&number.to_le_bytes()).unwrap();
+            log.commit(lsn).unwrap();
+            lsn
+        })
+        .collect();
+    let check = |mut reader: Reader, number: usize| {
+        let (before, first) = (disk.read(), reader.next().unwrap().unwrap());
+        assert_eq!((first.lsn, first.data), (lsns[number], &(number as u32).to_le_bytes()[..]));
+        let mut next = number + 1;
+        while let Some(record) = reader.next().unwrap() {
+            assert_eq!(record.lsn, lsns[next]);
+            next += 1;
+        }
+        assert_eq!(next, 900);
+        before
+    };
+    for number in [899, 898, 700, 1, 0] {
+        let before = disk.read();
+        check(log.reader(lsns[number]).unwrap(), number);
+        let reader = Reader::open_on(disk.storage(), lsns[number]).unwrap();
+        let (opened, behind) = (check(reader, number) - before, 900 - number as u64);
+        // 64 KiB on the way back, the rest of the way, and once more where nothing was found at the end.
+        assert!(opened < (behind + 20) * 2 * BLOCK + (200 << 10), "{opened} bytes for {behind} blocks");
+    }
+    let mut reader = Reader::open_on(disk.storage(), Lsn(u64::MAX)).unwrap();
+    assert!(reader.next().unwrap().is_none());
+    // Who looks again and again reads little each time, and everything that has come.
+    let before = disk.read();
+    assert!((0..10).all(|_| reader.next().unwrap().is_none()));
+    assert!(disk.read() - before <= 10 * (64 << 10), "{} bytes for looking ten times", disk.read() - before);
+    let lsn = log.append(&[9; 100_000]).unwrap();
+    log.commit(lsn).unwrap();
+    let mut reader = Reader::open_on(disk.storage(), lsn).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().data, [9; 100_000]);
+}
+
+/// What an earlier opening left behind the end is not where a reader begins, even when it is asked for a place there.
+#[test]
+fn a_reader_does_not_begin_in_what_was_cut_off() {
+    let disk = disk();
+    let log = Log::open_on(disk.storage(), &options()).unwrap();
+    let lsns: Vec<Lsn> = (0..12u8)
+        .map(|number| {
+            let lsn = log.append(&[number; 100]).unwrap();
+            log.commit(lsn).unwrap();
+            lsn
+        })
+        .collect();
+    drop(log);
+    // The power took the sixth block; those behind it, which were on their way with it, stayed.
+    let mut image = disk.live();
+    let file = image.names["0000000000000000.wal"];
+    for block in 6..13 {
+        let mark = &mut image.files[file][(block * BLOCK) as usize..];
+        // As if nothing of them had been known to be durable.
+        mark[24 + 24..24 + 32].fill(0);
+        let crc = crc32c::crc32c_append(log_tag(&mark[24..40]), &mark[24..64]);
+        let crc = crc32c::crc32c_append(crc, &mark[4..24]);
+        mark[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+    let disk = Disk::new(image, Method::Fdatasync, BLOCK, false, 2);
+    let reader = Reader::open_on(disk.storage(), Lsn(0));
+    let mut reader = reader.unwrap();
+    let mut end = Lsn(0);
+    while let Some(record) = reader.next().unwrap() {
+        end = record.lsn;
+    }
+    assert!(end < lsns[7], "the chain ends at the changed marks");
+    for from in &lsns[7..] {
+        let mut reader = Reader::open_on(disk.storage(), *from).unwrap();
+        assert_eq!(reader.next().unwrap(), None, "from {from}");
+    }
+}
+
+fn log_tag(identity: &[u8]) -> u32 {
+    dio_wal::Identity(identity.try_into().unwrap()).tag()
+}
+
+/// A log that nobody closed, left alone for a moment, knows its end too.
+#[test]
+fn damage_behind_an_idle_mark_is_told_from_the_end() {
+    for (idle, noticed) in [(Some(std::time::Duration::from_millis(20)), true), (None, false)] {
+        let disk = disk();
+        let mut options = options();
+        let log = Log::open_on(disk.storage(), options.idle_mark(idle)).unwrap();
+        log.commit(log.append(&[1; 100]).unwrap()).unwrap();
+        let last = log.append(&[2; 100]).unwrap();
+        log.commit(last).unwrap();
+        let end = log.end();
+        if noticed {
+            let began = std::time::Instant::now();
+            while log.flushed() == end {
+                assert!(began.elapsed().as_secs() < 60, "no mark");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let marked = log.end();
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert_eq!(log.end(), marked, "one is enough");
+        }
+        let mut image = disk.live();
+        drop(log);
+        let (_, offset) = dio_wal::Layout::new(512, 128 * BLOCK).unwrap().locate(last.0);
+        let file = image.names["0000000000000000.wal"];
+        image.files[file][offset as usize + 30] ^= 1;
+        let damaged = Disk::new(image, Method::Fdatasync, BLOCK, false, 3);
+        let opened = Log::open_on(damaged.storage(), &options);
+        assert_eq!(matches!(opened, Err(WalError::Damaged { lsn, .. }) if lsn == last), noticed);
+    }
+}
