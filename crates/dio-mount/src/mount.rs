@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+use dio::stripe::{Way, reach_through};
 use dio_fuse::{INodeNo, Notifier};
 use rustix::fs::{Dev, major, makedev, minor};
 use rustix::thread::CapabilitySet;
@@ -26,6 +27,8 @@ pub struct Mounted<S = Session> {
     pub stats: Arc<Stats>,
     /// What can be changed while it is served.
     pub live: Live,
+    /// Objects of striped files that lie below the mount are reached without it.
+    pub objects: Way,
 }
 
 /// Mounts `place` and serves it with threads of its own; returns when the mount answers.
@@ -35,6 +38,8 @@ pub struct Mounted<S = Session> {
 pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
     let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
+    let below = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
+    let objects = reach_through(place.mountpoint(), below);
     let rooms = Rooms::new(source, options).map_err(failed)?;
     rooms.describe(place.source_path(), place.mountpoint(), options);
     if options.way() == Rings::Required {
@@ -44,7 +49,7 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     rooms.names.served_by(session.device());
     widen_read_ahead(session.device());
     rooms.watch_queue(session.device());
-    Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
+    Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }
 
 /// Serves a directory that another process has mounted over itself (see [`run`](crate::run)).
@@ -53,6 +58,8 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
 /// See [`MountError`].
 pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, MountError> {
     let Request { path, number, source, device, owner } = request;
+    let failed = |errno| MountError::Source { path: path.clone(), errno };
+    let objects = reach_through(&path, rustix::io::fcntl_dupfd_cloexec(&source, 0).map_err(failed)?);
     let rooms = Rooms::new(source, options).map_err(|errno| MountError::Source { path: path.clone(), errno })?;
     rooms.describe(&path, &path, options);
     // A connection of another user namespace cannot be cloned out here (`fuse_device_clone`, fs/fuse/dev.c).
@@ -64,8 +71,12 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     {
         rooms.watch_queue(makedev(major, minor));
     }
-    Ok(Mounted { session, stats: rooms.stats, live: rooms.live })
+    Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }
+
+/// The shortest slice that the scheduler gives, in nanoseconds. Programs wait for nearly all that the server does, and what it
+/// does takes less than that: on busy processors it is run sooner for it.
+const SLICE: u64 = 100_000;
 
 /// The rooms of one mount.
 struct Rooms {
@@ -78,6 +89,8 @@ struct Rooms {
 
 impl Rooms {
     fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
+        // Before there is any thread. Where that cannot be, requests are served as the scheduler sees fit.
+        let _ = dio::sys::ask_for_slices(SLICE);
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
         let privileged = is_privileged();
         let how = How { act_as_callers: privileged, settings: live.clone() };

@@ -69,6 +69,10 @@ pub struct Settings {
     /// reads into large requests in its cache of the mount, which is dropped behind the reader. A read is then no longer
     /// atomic to the writes of those who open the file later, and those writes are not parallel while it is open.
     pub gather: bool,
+    /// Handles with `O_DIRECT` in [`Mode::Concurrent`] have the kernel do their reads and writes on the source by itself, where no
+    /// other handle keeps it from that, the mount is root's, and the file system reports how direct I/O is to be aligned, which
+    /// these requests then must be. The kernel lets in one write to a file at a time, unless they are asynchronous.
+    pub native: bool,
 }
 
 /// Settings that threads share and one may replace.

@@ -59,6 +59,8 @@ pub(super) struct Descriptors {
     base: OwnedFd,
     readable: bool,
     writable: bool,
+    /// The bytes are not behind the descriptor, but where its text says.
+    striped: bool,
     about: About,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
     /// A file was given up after an error, or there was none: what was written into the page cache may be lost, and no file that
@@ -74,7 +76,9 @@ impl Descriptors {
     pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
         let access = rustix::fs::fcntl_getfl(&base)? & OFlags::RWMODE;
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
-        Ok(Arc::new(Descriptors { base, readable, writable, about, slots: Default::default(), given_up: false.into() }))
+        let striped = dio::stripe::calls::is_striped(&base)?;
+        let (slots, given_up) = (Default::default(), false.into());
+        Ok(Arc::new(Descriptors { base, readable, writable, striped, about, slots, given_up }))
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -83,6 +87,10 @@ impl Descriptors {
 
     pub(super) fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    pub(super) fn is_striped(&self) -> bool {
+        self.striped
     }
 
     /// The descriptor that goes through the page cache, to ask the system about the inode.

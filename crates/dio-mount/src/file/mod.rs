@@ -15,6 +15,7 @@
 mod ahead;
 mod behind;
 mod changes;
+mod commits;
 mod crew;
 mod descriptors;
 mod errors;

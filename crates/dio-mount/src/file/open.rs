@@ -7,16 +7,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use dio::geometry::{Directness, Geometry};
 use dio::lock::LockPolicy;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
-use super::descriptors::About;
+use super::commits::Commits;
+use super::descriptors::{About, Descriptors};
 use super::errors::Waiting;
 use super::janitor::{Janitor, Place};
 use super::modes::{Company, Way, Wish};
-use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared};
+use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
 use super::{MakeBacking, Opened};
 use crate::names::InodeId;
 use crate::options::Mode;
@@ -94,7 +96,8 @@ impl Inner {
     }
 
     pub(super) fn wish(&self, mode: Mode, flags: OFlags) -> Wish {
-        Wish { mode, flags, policy: self.policy, gather: self.common.live.get().gather }
+        let settings = self.common.live.get();
+        Wish { mode, flags, policy: self.policy, gather: settings.gather, native: settings.native }
     }
 
     pub(super) fn find(&self, ino: InodeId) -> Option<Arc<Shared>> {
@@ -138,8 +141,9 @@ impl Inner {
             drop(book);
             Arc::clone(shared)
         };
-        let opened = shared.offer(fd).and_then(|()| self.join(&shared, wish, make));
-        let (way, backing) = match opened {
+        let suited = shared.offer(fd).and_then(|()| suited(&shared, wish));
+        let opened = suited.and_then(|wish| Ok((wish, self.join(&shared, wish, make)?)));
+        let (wish, (way, backing)) = match opened {
             Ok(joined) => joined,
             Err(errno) => {
                 self.step_out(&shared, wish);
@@ -160,6 +164,7 @@ impl Inner {
             told,
             ahead,
             run,
+            commits: Commits::default(),
             filled,
             wrote: false.into(),
             kept: Kept::default(),
@@ -173,9 +178,11 @@ impl Inner {
     fn join(&self, shared: &Shared, wish: Wish, make: MakeAnyBacking<'_>) -> Result<(Way, Option<Backing>)> {
         // Never the gate within the book: others take them the other way round.
         let descriptors = Arc::clone(shared.routes().any()?);
+        let reported = wish.native && reports_alignment(&descriptors);
         let mut book = shared.book();
         if matches!(book.joined, Joined::Undecided) {
-            let backing = (self.passthrough && wish.wants_backing()).then(|| make(descriptors.base()));
+            let alone = Company { reported, ..Company::default() };
+            let backing = (self.passthrough && wish.wants_backing(alone)).then(|| make(descriptors.base()));
             // A refusal (a file system stacked too deep, no privilege) leaves the other way.
             book.joined = backing.and_then(io::Result::ok).map_or(Joined::Apart, Joined::Backed);
         }
@@ -183,7 +190,7 @@ impl Inner {
             Joined::Backed(backing) => Some(backing.clone()),
             _ => None,
         };
-        let way = wish.way(Company { backed: backing.is_some(), writers: book.writers > 0 });
+        let way = wish.way(Company { backed: backing.is_some(), writers: book.writers > 0, reported });
         book.enter(way, wish);
         drop(book);
         if backing.is_some() && shared.routes().may_hold_back() {
@@ -240,7 +247,7 @@ impl Inner {
             {
                 shared.errors.record(errno);
             }
-            if handle.way == Way::Requests {
+            if matches!(handle.way, Way::Requests | Way::Native) {
                 shared.drop_mapped();
             }
             if filled {
@@ -310,11 +317,27 @@ impl Place for Inner {
     }
 }
 
+/// What can be had of a wish: of a striped file the kernel can neither use the source by itself, nor can its pages be told, so
+/// every request comes here. Its objects are opened now, so that whoever opens it is told what is wrong with them.
+fn suited(shared: &Shared, wish: Wish) -> Result<Wish> {
+    let routes = shared.routes();
+    let descriptors = routes.any()?;
+    if !descriptors.is_striped() {
+        return Ok(wish);
+    }
+    file_of(descriptors, wish.manner(), OFlags::empty())?;
+    Ok(wish.of_striped())
+}
+
 fn born(fd: impl std::os::fd::AsFd) -> Option<Born> {
     use rustix::fs::{AtFlags, StatxFlags};
     let found = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?;
     let born = Born { seconds: found.stx_btime.tv_sec, nanoseconds: found.stx_btime.tv_nsec };
     (found.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(born)
+}
+
+fn reports_alignment(descriptors: &Descriptors) -> bool {
+    Geometry::of(descriptors.base()).is_ok_and(|geometry| geometry.directness() == Directness::Reported)
 }
 
 /// Hands a file to the kernel, which is to keep nothing by what it writes that a caller could not.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dio::residency::{Picture, write_back};
+use dio::stripe::calls;
 use dio::{Mode as Manner, OpenOptions};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
@@ -30,7 +31,7 @@ impl Shared {
         }
         let routes = self.alone();
         let descriptors = routes.writing()?;
-        let old = rustix::fs::fstat(descriptors.base())?.st_size as u64;
+        let old = calls::fstat(descriptors.base())?.st_size as u64;
         let _change = self.changes.begin(size.min(old)..u64::MAX);
         let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
         file.set_size(size).map_err(|error| descriptors.failed(&file, &error))?;
@@ -50,9 +51,10 @@ fn alone_manner(routes: &Routes) -> Manner {
 /// Sets the size of an inode that nobody has open.
 pub(super) fn set_size_closed(size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
     let fd = open_for(opener, OFlags::WRONLY)?;
-    let old = rustix::fs::fstat(&fd)?.st_size as u64;
+    let (stat, striped) = calls::look(&fd)?;
+    let old = stat.st_size as u64;
     let page = rustix::param::page_size() as u64;
-    if (old | size) % page == 0 {
+    if (old | size) % page == 0 && !striped {
         return rustix::fs::ftruncate(&fd, size);
     }
     // The kernel zeroes the rest of a page in its cache; the file drops it again.
@@ -79,6 +81,8 @@ impl Handle {
             file.allocate(range, false)
         } else if flags == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
             file.punch(range)
+        } else if descriptors.is_striped() {
+            return Err(Errno::OPNOTSUPP);
         } else {
             shared.known_end.store(0, Ordering::Relaxed);
             let changed = offset..if moves { i64::MAX as u64 } else { end };
@@ -99,7 +103,14 @@ impl Handle {
         };
         let routes = self.shared.routes();
         self.shared.settle();
-        rustix::fs::seek(routes.any()?.base(), from)
+        let descriptors = routes.any()?;
+        if descriptors.is_striped() {
+            // All of it counts as data.
+            let size = calls::fstat(descriptors.base())?.st_size as u64;
+            let place = if whence == SEEK_DATA { offset } else { size };
+            return if offset < size { Ok(place) } else { Err(Errno::NXIO) };
+        }
+        rustix::fs::seek(descriptors.base(), from)
     }
 
     /// `copy_file_range(2)` by the kernel on the files of the source, which shares blocks where the file system can. The
@@ -154,6 +165,10 @@ fn copy(
     let (from_shared, from_routes) = source.unwrap_or((&*to.shared, target));
     let writing = target.writing()?;
     let reading = from_routes.reading()?;
+    if writing.is_striped() || reading.is_striped() {
+        // The kernel copies by reading and writing then.
+        return Err(Errno::OPNOTSUPP);
+    }
     let _change = to.shared.changes.begin(at..at.saturating_add(length));
     to.shared.known_end.store(0, Ordering::Relaxed);
     with_pages_dropped(from_shared, from_routes, reading, from..from.saturating_add(length), |input| {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dio::lock::waited_here;
+use dio::stripe::calls;
 use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -208,7 +209,8 @@ impl Handle {
         let streams = self.run.continues(offset, end);
         let from = shared.note_end(descriptors, offset, end);
         let explicit = sync_method(how.flags) == dio::SyncMethod::Explicit;
-        if explicit && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
+        let soon_synced = self.commits.wrote();
+        if explicit && !soon_synced && mode != Manner::Cached && !how.cache && self.may_be_behind(&routes) {
             let most = shared.common.live.get().write_behind;
             if streams {
                 let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
@@ -267,6 +269,7 @@ impl Handle {
     pub(super) fn sync(&self, data_only: bool) -> Result<()> {
         let (began, locked) = (Instant::now(), waited_here());
         let shared = &self.shared;
+        self.commits.synced();
         shared.settle();
         // What that finds is for this sync to tell.
         drop(shared.dropping());
@@ -292,7 +295,13 @@ impl Handle {
 /// A sync through the file that has been written through, which knows what of it passed the page cache.
 fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> {
     let Ok(descriptors) = routes.writing() else {
-        let base = routes.any()?.base();
+        let descriptors = routes.any()?;
+        let base = descriptors.base();
+        if descriptors.is_striped() {
+            let file = file_of(descriptors, Manner::Direct, OFlags::empty())?;
+            let outcome = if data_only { file.sync_data() } else { file.sync_all() };
+            return outcome.map_err(|error| descriptors.failed(&file, &error));
+        }
         return if data_only { rustix::fs::fdatasync(base) } else { rustix::fs::fsync(base) };
     };
     let mode = if routes.is_cached() { Manner::Cached } else { manner };
@@ -309,7 +318,7 @@ impl Shared {
     fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // In this order: what is pending at first and then written is in the size.
         let pending = self.ordered.end().unwrap_or(0);
-        let size = rustix::fs::fstat(descriptors.base())?.st_size as u64;
+        let size = calls::fstat(descriptors.base())?.st_size as u64;
         Ok(size.max(pending))
     }
 

@@ -14,6 +14,7 @@ use rustix::io::{Errno, Result};
 use super::ahead::Ahead;
 use super::behind::{Ordered, Scattered, Writer};
 use super::changes::Changes;
+use super::commits::Commits;
 use super::crew::Crew;
 use super::descriptors::{About, Descriptors, Manner};
 use super::errors::{Errors, Told};
@@ -369,6 +370,7 @@ pub(super) struct Handle {
     pub(super) told: Told,
     pub(super) ahead: Ahead,
     pub(super) run: Run,
+    pub(super) commits: Commits,
     /// Something was written through it: it is told of errors without asking by a sync.
     pub(super) wrote: AtomicBool,
     /// The kernel has filled its cache of the mount through it, for a mapping or because the handle is cached.

@@ -22,6 +22,7 @@ impl Names {
     /// `ESTALE` if it is gone, those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
     pub fn change(&self, inode: InodeId, changes: &Changes) -> Result<()> {
         let place = self.descriptor(inode)?;
+        let before = fstat(&*place)?;
         if changes.uid.is_some() || changes.gid.is_some() {
             let (uid, gid) = (changes.uid.map(user).transpose()?, changes.gid.map(group).transpose()?);
             chownat(&*place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
@@ -35,7 +36,7 @@ impl Names {
             let times = Timestamps { last_access, last_modification: timespec(changes.modified) };
             utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        Ok(())
+        dio::stripe::calls::follow(&*place, &before)
     }
 
     /// Clears the set-id bits of a regular file that somebody changes who could not give them.

@@ -1,10 +1,12 @@
 //! Creating files, directories, links and nodes.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use dio::stripe::calls::{look, path_in};
+use dio::stripe::{Descriptor, is_what_was_made, may_apply, stripe_by_default};
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, Result};
 
@@ -42,6 +44,9 @@ impl Names {
         self.masked(&directory, mode, umask, |permissions| {
             self.as_caller(caller, mode, || mknodat(&*directory, name, kind, permissions, rdev.into()))
         })?;
+        if kind == FileType::RegularFile {
+            self.as_caller(caller, mode, || stripe(&path_in(directory.as_fd(), name)))?;
+        }
         self.lookup(parent, name)
     }
 
@@ -105,6 +110,7 @@ impl Names {
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => return Err(Errno::STALE),
             other => other?,
         };
+        let file = self.as_by_default(caller, &directory, name, file, how)?;
         Ok((self.enter(self.created(parent, &file)?, parent, name), file))
     }
 
@@ -130,12 +136,34 @@ impl Names {
         Ok((self.enter_unnamed(self.created(parent, &file)?), file))
     }
 
+    /// What was just created, and opened with `how`: a striped file, where its directory has that by default. The caller must be
+    /// allowed to make files where the objects are to be.
+    fn as_by_default(
+        &self,
+        caller: Caller,
+        directory: &Arc<OwnedFd>,
+        name: &OsStr,
+        file: OwnedFd,
+        how: OFlags,
+    ) -> Result<OwnedFd> {
+        let (path, made) = (path_in(directory.as_fd(), name), fstat(&file)?);
+        if !may_apply(&path, &made) {
+            return Ok(file);
+        }
+        // Whether somebody else has it open can be asked only when we have not.
+        drop(file);
+        let striped = self.as_caller(caller, 0, || stripe(&path))?;
+        let again = how.difference(OFlags::CREATE | OFlags::EXCL);
+        let file = self.or_with_fewer_descriptors(|| openat(&**directory, name, again, Mode::empty()))?;
+        if is_what_was_made(&file, &made, striped.as_ref())? { Ok(file) } else { Err(Errno::STALE) }
+    }
+
     /// A file that was just created, by itself: its name, if it has one, may be somebody else's by now.
     fn created(&self, parent: InodeId, file: &OwnedFd) -> Result<Found> {
-        let stat = fstat(file)?;
+        let (stat, striped) = look(file)?;
         let mount = self.mount_of(parent)?;
         let place = self.or_with_fewer_descriptors(|| self.reopen_place(file, OFlags::PATH))?;
-        Ok(Found { place, stat, mount })
+        Ok(Found { place, stat, mount, striped })
     }
 
     /// Calls `create` with permissions such that the mask holds, but where the directory has a default ACL.
@@ -152,4 +180,8 @@ impl Names {
         let has_default = getxattr_query(path_of(directory), DEFAULT_ACL).is_ok_and(|length| length > 0);
         create(permissions(if has_default { mode } else { mode & !umask }))
     }
+}
+
+fn stripe(path: &Path) -> Result<Option<Descriptor>> {
+    stripe_by_default(path).map_err(|error| error.errno())
 }

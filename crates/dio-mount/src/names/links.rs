@@ -1,6 +1,7 @@
 //! Names given, taken away and changed.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
@@ -16,6 +17,8 @@ use super::{Entry, InodeId, Names};
 struct Watched {
     inode: InodeId,
     place: Place,
+    /// With its last name, its objects go.
+    striped: bool,
 }
 
 impl Names {
@@ -120,16 +123,19 @@ impl Names {
         if !state.table.get(inode).is_ok_and(|record| record.identity.same(&identity)) {
             return None;
         }
-        let place = Place::new(found.place);
+        let (place, striped) = (Place::new(found.place), found.striped);
         state.descriptors.pin(inode, &place);
-        Some(Watched { inode, place })
+        Some(Watched { inode, place, striped })
     }
 
     /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or that by which alone it
     /// could be found, stays pinned until the kernel forgets it.
     fn unwatch(&self, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
-        let Watched { inode, place } = watched;
+        let Watched { inode, place, striped } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
+        if striped && links == 0 && lost.is_some() {
+            remove_objects(&place);
+        }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
             let record = state.table.get(inode).ok();
@@ -143,5 +149,14 @@ impl Names {
         let unused = state.descriptors.unpin(inode);
         drop(state);
         drop((unused, place));
+    }
+}
+
+/// Removes the objects of a striped file that has lost its last name. Whoever has it open keeps them until the end.
+fn remove_objects(place: &Place) {
+    let (Ok(stat), Ok(head)) = (fstat(&**place), dio::stripe::Head::of(&**place)) else { return };
+    if let Ok(Some(descriptor)) = dio::stripe::descriptor_of(&**place, &stat, Path::new("")) {
+        // The name has gone, and nobody is left to be told of what could not be removed.
+        let _ = dio::stripe::remove_objects(Path::new(""), &descriptor, stat.st_uid, &head);
     }
 }

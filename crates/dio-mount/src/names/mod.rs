@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use dio::stripe::calls::amended;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
@@ -250,7 +251,9 @@ impl Names {
     /// `ESTALE` if it is gone, those of `fstat(2)`.
     pub fn stat(&self, inode: InodeId) -> Result<Stat> {
         let place = self.descriptor(inode)?;
-        let mut stat = fstat(&*place)?;
+        let stat = fstat(&*place)?;
+        // What objects are missing, whoever opens it is told.
+        let (mut stat, _) = amended(&*place, stat).unwrap_or((stat, true));
         self.show_number(&mut stat);
         Ok(stat)
     }
@@ -292,7 +295,7 @@ impl Names {
 
     /// What was found is in the table, looked up once more.
     fn enter(&self, found: resolve::Found, parent: InodeId, name: &OsStr) -> Entry {
-        let resolve::Found { place, mut stat, mount } = found;
+        let resolve::Found { place, mut stat, mount, .. } = found;
         let (inode, device) = match self.enter_open(&stat, mount, parent, name) {
             Some(known) => known,
             None => {
@@ -307,7 +310,7 @@ impl Names {
 
     /// A new inode without a name is in the table, pinned until it has one.
     fn enter_unnamed(&self, found: resolve::Found) -> Entry {
-        let resolve::Found { place, mut stat, mount } = found;
+        let resolve::Found { place, mut stat, mount, .. } = found;
         let identity = self.identity(&place, &stat, mount);
         stat.st_ino = resolve::shown(identity.key.device, stat.st_ino);
         let place = Arc::new(place);

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use dio::stripe::calls::amended;
 use dio::sys::{handle_of, open_by_handle};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, makedev, open,
@@ -47,6 +48,8 @@ pub(super) struct Found {
     pub(super) stat: Stat,
     /// Index of the mount.
     pub(super) mount: u32,
+    /// It is a striped file: its bytes are elsewhere.
+    pub(super) striped: bool,
 }
 
 /// Only a single name is looked up, and never one that leads upwards.
@@ -322,7 +325,8 @@ impl Names {
             Err(errno) => Err(errno),
         })?;
         let stat = fstat(&place)?;
-        Ok(Found { place, stat, mount })
+        let (stat, striped) = amended(&place, stat).unwrap_or((stat, true));
+        Ok(Found { place, stat, mount, striped })
     }
 
     /// Enters what is mounted at `name`, unless it is the mount that we serve.

@@ -21,8 +21,15 @@ use crate::options::{Mode, Rings, Rules, Settings};
 /// Options of a mount about which nothing was said.
 pub(super) fn options() -> Options {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
-    let settings =
-        Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit: 1 << 20, gather: false };
+    let settings = Settings {
+        rules,
+        read_ahead: (0, 0),
+        write_behind: 0,
+        direct_from: 0,
+        limit: 1 << 20,
+        gather: false,
+        native: false,
+    };
     Options {
         settings,
         lock: LockPolicy::Range,
@@ -141,6 +148,23 @@ fn a_mount_is_served_until_it_is_unmounted() {
     ended.try_recv().expect("the file system was told of its end");
     assert!(matches!(find(at.path()), Err(MountError::NotMounted { .. })));
     assert!(!at.path().join("file").exists());
+}
+
+/// Whoever unmounts between the mount and the question whether it answers is no error; what lies over it is.
+#[test]
+fn unmounted_at_once_it_has_stood_all_the_same() {
+    let Some((source, at)) = directories() else { return };
+    let place = Place::open(source.path(), at.path()).unwrap();
+    let (session, _ended) = start(&place);
+    let device = session.device();
+    answers(at.path(), device).unwrap();
+    rustix::mount::mount("none", at.path(), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    let covered = answers(at.path(), device);
+    assert!(matches!(covered, Err(MountError::Answer { errno: Errno::BUSY, .. })), "{covered:?}");
+    rustix::mount::unmount(at.path(), rustix::mount::UnmountFlags::empty()).unwrap();
+    session.unmounter().unmount(Unmount::Idle).unwrap();
+    answers(at.path(), device).unwrap();
+    session.wait().unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::fstat;
+use dio::stripe::calls;
 use rustix::io::Result;
 
 use super::super::memory::{Chunk, LARGE, SIZES};
@@ -140,7 +140,7 @@ impl Shared {
         // Nothing pending begins behind the end of the source, so what is before it can be read there.
         let follows = match state.range() {
             Some(pending) => pending.end == offset,
-            None => fstat(target.descriptors.base()).is_ok_and(|stat| offset <= stat.st_size as u64),
+            None => calls::fstat(target.descriptors.base()).is_ok_and(|stat| offset <= stat.st_size as u64),
         };
         if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(|known| known.is(target)) {
             return false;
@@ -248,7 +248,12 @@ fn write(target: &Aim, pieces: &[Piece]) -> Result<()> {
         return written.map_err(told_later);
     }
     // Where nothing more can be opened, what is acknowledged takes the way that is open.
-    let Ok(file) = target.file() else { return target.descriptors.write_plainly(&slices, start).map_err(told_later) };
+    let file = match target.file() {
+        Ok(file) => file,
+        // Behind the descriptor of a striped file there is no place for bytes.
+        Err(errno) if target.descriptors.is_striped() => return Err(told_later(errno)),
+        Err(_) => return target.descriptors.write_plainly(&slices, start).map_err(told_later),
+    };
     let outcome = file.write_vectored_at(&slices, start);
     outcome.map_err(|error| told_later(target.descriptors.failed(&file, &error)))
 }

@@ -30,6 +30,7 @@ pub(super) fn settings() -> Settings {
         direct_from: 256 << 10,
         limit: 64 << 20,
         gather: false,
+        native: false,
     }
 }
 
@@ -70,10 +71,15 @@ impl Bench {
         self.files.0.handle(handle).unwrap().way
     }
 
+    /// Whether the kernel does the I/O of a handle itself.
+    fn is_by_the_kernel(&self, handle: u64) -> bool {
+        matches!(self.way(handle), Way::Source | Way::Native)
+    }
+
     /// A read as the program sees it; the kernel serves that of a handle that is passed through from the page cache of the
     /// source.
     fn read(&self, handle: u64, ino: u64, offset: u64, size: u32) -> Result<Vec<u8>> {
-        if self.way(handle) == Way::Source {
+        if self.is_by_the_kernel(handle) {
             let mut bytes = vec![0; size as usize];
             let file = std::fs::File::open(self.path(ino)).unwrap();
             let mut done = 0;
@@ -93,7 +99,7 @@ impl Bench {
     }
 
     fn write(&self, handle: u64, ino: u64, offset: u64, bytes: &[u8], how: How) -> Result<u32> {
-        if self.way(handle) == Way::Source {
+        if self.is_by_the_kernel(handle) {
             let file = std::fs::File::options().write(true).open(self.path(ino)).unwrap();
             file.write_all_at(bytes, offset).unwrap();
             return Ok(bytes.len() as u32);

@@ -30,7 +30,8 @@ struct Player {
 
 impl Player {
     fn new(directory: &Path, rng: Rng, policy: LockPolicy, passthrough: bool) -> Player {
-        let bench = Bench::new(directory, settings(), policy, passthrough);
+        // Native handles are those of the kernel only where it may help itself.
+        let bench = Bench::new(directory, Settings { native: true, ..settings() }, policy, passthrough);
         (0..INODES).for_each(|ino| std::fs::write(bench.path(ino), b"").unwrap());
         Player { bench, rng, model: vec![Vec::new(); INODES as usize], open: Vec::new(), steps: 0 }
     }
@@ -125,7 +126,7 @@ impl Player {
         let (mut offset, len) = self.range(which);
         let Open { handle, ino, flags, .. } = self.open[which];
         let bytes = self.rng.bytes(len as usize);
-        let append = self.rng.bool(0.1) && self.bench.way(handle) != Way::Source;
+        let append = self.rng.bool(0.1) && !self.bench.is_by_the_kernel(handle);
         let how = How { flags: flags | if append { OFlags::APPEND } else { OFlags::empty() }, ..PLAIN };
         assert_eq!(self.bench.write(handle, ino, offset, &bytes, how), Ok(len as u32));
         let model = &mut self.model[ino as usize];

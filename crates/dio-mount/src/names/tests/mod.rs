@@ -30,7 +30,8 @@ pub(super) fn is_root() -> bool {
 
 pub(super) fn how(act_as_callers: bool, limit: u64) -> How {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
-    let settings = Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit, gather: false };
+    let settings =
+        Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit, gather: false, native: false };
     How { act_as_callers, settings: Live::new(settings) }
 }
 
