@@ -61,6 +61,9 @@ _dio() {
             dio,probe)
                 cmd="dio__subcmd__probe"
                 ;;
+            dio,report)
+                cmd="dio__subcmd__report"
+                ;;
             dio,run)
                 cmd="dio__subcmd__run"
                 ;;
@@ -88,8 +91,14 @@ _dio() {
             dio,stat)
                 cmd="dio__subcmd__stat"
                 ;;
+            dio,stripe)
+                cmd="dio__subcmd__stripe"
+                ;;
             dio,sum)
                 cmd="dio__subcmd__sum"
+                ;;
+            dio,synctest)
+                cmd="dio__subcmd__synctest"
                 ;;
             dio,tar)
                 cmd="dio__subcmd__tar"
@@ -106,6 +115,9 @@ _dio() {
             dio,unzstd)
                 cmd="dio__subcmd__unzstd"
                 ;;
+            dio,wal)
+                cmd="dio__subcmd__wal"
+                ;;
             dio,zcat)
                 cmd="dio__subcmd__zcat"
                 ;;
@@ -117,6 +129,12 @@ _dio() {
                 ;;
             dio__subcmd__bench,copy)
                 cmd="dio__subcmd__bench__subcmd__copy"
+                ;;
+            dio__subcmd__bench,database)
+                cmd="dio__subcmd__bench__subcmd__database"
+                ;;
+            dio__subcmd__bench,disks)
+                cmd="dio__subcmd__bench__subcmd__disks"
                 ;;
             dio__subcmd__bench,help)
                 cmd="dio__subcmd__bench__subcmd__help"
@@ -139,8 +157,20 @@ _dio() {
             dio__subcmd__bench,streams)
                 cmd="dio__subcmd__bench__subcmd__streams"
                 ;;
+            dio__subcmd__bench,stripe)
+                cmd="dio__subcmd__bench__subcmd__stripe"
+                ;;
+            dio__subcmd__bench,wal)
+                cmd="dio__subcmd__bench__subcmd__wal"
+                ;;
             dio__subcmd__bench__subcmd__help,copy)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__copy"
+                ;;
+            dio__subcmd__bench__subcmd__help,database)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__database"
+                ;;
+            dio__subcmd__bench__subcmd__help,disks)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__disks"
                 ;;
             dio__subcmd__bench__subcmd__help,help)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__help"
@@ -162,6 +192,12 @@ _dio() {
                 ;;
             dio__subcmd__bench__subcmd__help,streams)
                 cmd="dio__subcmd__bench__subcmd__help__subcmd__streams"
+                ;;
+            dio__subcmd__bench__subcmd__help,stripe)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__stripe"
+                ;;
+            dio__subcmd__bench__subcmd__help,wal)
+                cmd="dio__subcmd__bench__subcmd__help__subcmd__wal"
                 ;;
             dio__subcmd__help,b2sum)
                 cmd="dio__subcmd__help__subcmd__b2sum"
@@ -208,6 +244,9 @@ _dio() {
             dio__subcmd__help,probe)
                 cmd="dio__subcmd__help__subcmd__probe"
                 ;;
+            dio__subcmd__help,report)
+                cmd="dio__subcmd__help__subcmd__report"
+                ;;
             dio__subcmd__help,run)
                 cmd="dio__subcmd__help__subcmd__run"
                 ;;
@@ -235,8 +274,14 @@ _dio() {
             dio__subcmd__help,stat)
                 cmd="dio__subcmd__help__subcmd__stat"
                 ;;
+            dio__subcmd__help,stripe)
+                cmd="dio__subcmd__help__subcmd__stripe"
+                ;;
             dio__subcmd__help,sum)
                 cmd="dio__subcmd__help__subcmd__sum"
+                ;;
+            dio__subcmd__help,synctest)
+                cmd="dio__subcmd__help__subcmd__synctest"
                 ;;
             dio__subcmd__help,tar)
                 cmd="dio__subcmd__help__subcmd__tar"
@@ -253,6 +298,9 @@ _dio() {
             dio__subcmd__help,unzstd)
                 cmd="dio__subcmd__help__subcmd__unzstd"
                 ;;
+            dio__subcmd__help,wal)
+                cmd="dio__subcmd__help__subcmd__wal"
+                ;;
             dio__subcmd__help,zcat)
                 cmd="dio__subcmd__help__subcmd__zcat"
                 ;;
@@ -264,6 +312,12 @@ _dio() {
                 ;;
             dio__subcmd__help__subcmd__bench,copy)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__copy"
+                ;;
+            dio__subcmd__help__subcmd__bench,database)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__database"
+                ;;
+            dio__subcmd__help__subcmd__bench,disks)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__disks"
                 ;;
             dio__subcmd__help__subcmd__bench,increments)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__increments"
@@ -283,6 +337,141 @@ _dio() {
             dio__subcmd__help__subcmd__bench,streams)
                 cmd="dio__subcmd__help__subcmd__bench__subcmd__streams"
                 ;;
+            dio__subcmd__help__subcmd__bench,stripe)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__stripe"
+                ;;
+            dio__subcmd__help__subcmd__bench,wal)
+                cmd="dio__subcmd__help__subcmd__bench__subcmd__wal"
+                ;;
+            dio__subcmd__help__subcmd__stripe,adopt)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__adopt"
+                ;;
+            dio__subcmd__help__subcmd__stripe,check)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__check"
+                ;;
+            dio__subcmd__help__subcmd__stripe,migrate)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__migrate"
+                ;;
+            dio__subcmd__help__subcmd__stripe,orphans)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__orphans"
+                ;;
+            dio__subcmd__help__subcmd__stripe,rm)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__rm"
+                ;;
+            dio__subcmd__help__subcmd__stripe,set)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__set"
+                ;;
+            dio__subcmd__help__subcmd__stripe,show)
+                cmd="dio__subcmd__help__subcmd__stripe__subcmd__show"
+                ;;
+            dio__subcmd__help__subcmd__wal,archive)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__archive"
+                ;;
+            dio__subcmd__help__subcmd__wal,bench)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__bench"
+                ;;
+            dio__subcmd__help__subcmd__wal,dump)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__dump"
+                ;;
+            dio__subcmd__help__subcmd__wal,salvage)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__salvage"
+                ;;
+            dio__subcmd__help__subcmd__wal,tail)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__tail"
+                ;;
+            dio__subcmd__help__subcmd__wal,verify)
+                cmd="dio__subcmd__help__subcmd__wal__subcmd__verify"
+                ;;
+            dio__subcmd__stripe,adopt)
+                cmd="dio__subcmd__stripe__subcmd__adopt"
+                ;;
+            dio__subcmd__stripe,check)
+                cmd="dio__subcmd__stripe__subcmd__check"
+                ;;
+            dio__subcmd__stripe,help)
+                cmd="dio__subcmd__stripe__subcmd__help"
+                ;;
+            dio__subcmd__stripe,migrate)
+                cmd="dio__subcmd__stripe__subcmd__migrate"
+                ;;
+            dio__subcmd__stripe,orphans)
+                cmd="dio__subcmd__stripe__subcmd__orphans"
+                ;;
+            dio__subcmd__stripe,rm)
+                cmd="dio__subcmd__stripe__subcmd__rm"
+                ;;
+            dio__subcmd__stripe,set)
+                cmd="dio__subcmd__stripe__subcmd__set"
+                ;;
+            dio__subcmd__stripe,show)
+                cmd="dio__subcmd__stripe__subcmd__show"
+                ;;
+            dio__subcmd__stripe__subcmd__help,adopt)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__adopt"
+                ;;
+            dio__subcmd__stripe__subcmd__help,check)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__check"
+                ;;
+            dio__subcmd__stripe__subcmd__help,help)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__help"
+                ;;
+            dio__subcmd__stripe__subcmd__help,migrate)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__migrate"
+                ;;
+            dio__subcmd__stripe__subcmd__help,orphans)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__orphans"
+                ;;
+            dio__subcmd__stripe__subcmd__help,rm)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__rm"
+                ;;
+            dio__subcmd__stripe__subcmd__help,set)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__set"
+                ;;
+            dio__subcmd__stripe__subcmd__help,show)
+                cmd="dio__subcmd__stripe__subcmd__help__subcmd__show"
+                ;;
+            dio__subcmd__wal,archive)
+                cmd="dio__subcmd__wal__subcmd__archive"
+                ;;
+            dio__subcmd__wal,bench)
+                cmd="dio__subcmd__wal__subcmd__bench"
+                ;;
+            dio__subcmd__wal,dump)
+                cmd="dio__subcmd__wal__subcmd__dump"
+                ;;
+            dio__subcmd__wal,help)
+                cmd="dio__subcmd__wal__subcmd__help"
+                ;;
+            dio__subcmd__wal,salvage)
+                cmd="dio__subcmd__wal__subcmd__salvage"
+                ;;
+            dio__subcmd__wal,tail)
+                cmd="dio__subcmd__wal__subcmd__tail"
+                ;;
+            dio__subcmd__wal,verify)
+                cmd="dio__subcmd__wal__subcmd__verify"
+                ;;
+            dio__subcmd__wal__subcmd__help,archive)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__archive"
+                ;;
+            dio__subcmd__wal__subcmd__help,bench)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__bench"
+                ;;
+            dio__subcmd__wal__subcmd__help,dump)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__dump"
+                ;;
+            dio__subcmd__wal__subcmd__help,help)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__help"
+                ;;
+            dio__subcmd__wal__subcmd__help,salvage)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__salvage"
+                ;;
+            dio__subcmd__wal__subcmd__help,tail)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__tail"
+                ;;
+            dio__subcmd__wal__subcmd__help,verify)
+                cmd="dio__subcmd__wal__subcmd__help__subcmd__verify"
+                ;;
             *)
                 ;;
         esac
@@ -290,7 +479,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help"
+            opts="-h -V --help --version cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -392,7 +581,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench)
-            opts="-h -V --help --version increments locks oltp copy pipeline random streams help"
+            opts="-h -V --help --version increments locks oltp copy database disks pipeline random streams stripe wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -451,8 +640,135 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__bench__subcmd__database)
+            opts="-h -V --storage --workload --raw --dir --size --pool --memory --unlimited --clients --ramp-up --steady --rounds --io-uring --mount-option --json --csv --help --version mariadb postgresql"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --storage)
+                    COMPREPLY=($(compgen -W "raw bare buffered direct-file direct-range concurrent" -- "${cur}"))
+                    return 0
+                    ;;
+                --workload)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --raw)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pool)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ramp-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --steady)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__disks)
+            opts="-h -V --targets --ways --directions --rate --stripe --depth --warm-up --steady --rounds --dir --json --plots --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --targets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ways)
+                    COMPREPLY=($(compgen -W "cached direct raw" -- "${cur}"))
+                    return 0
+                    ;;
+                --directions)
+                    COMPREPLY=($(compgen -W "read write" -- "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --steady)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plots)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__bench__subcmd__help)
-            opts="increments locks oltp copy pipeline random streams help"
+            opts="increments locks oltp copy database disks pipeline random streams stripe wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -466,6 +782,34 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__help__subcmd__copy)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__database)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__disks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -577,6 +921,34 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__bench__subcmd__help__subcmd__stripe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__help__subcmd__wal)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__bench__subcmd__increments)
             opts="-h -V --size --dir --file --runs --steps --cold --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -646,14 +1018,14 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__oltp)
-            opts="-h -V --storage --raw --dir --files --size --page --clients --reads --writes --ramp-up --steady --ramp-down --every --rounds --open --io-uring --mount-option --json --csv --plots --help --version"
+            opts="-h -V --storage --raw --dir --files --size --page --clients --reads --writes --ramp-up --steady --ramp-down --every --rounds --open --io-uring --mount-option --memory --json --csv --plots --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --storage)
-                    COMPREPLY=($(compgen -W "raw bare direct-file direct-range concurrent" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "raw bare buffered direct-file direct-range concurrent" -- "${cur}"))
                     return 0
                     ;;
                 --raw)
@@ -713,6 +1085,10 @@ _dio() {
                     return 0
                     ;;
                 --mount-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -879,6 +1255,149 @@ _dio() {
                     ;;
                 --cold)
                     COMPREPLY=($(compgen -W "system file" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__stripe)
+            opts="-h -V --rig --transfer --stripes --stripe-size --real-stripe-size --direction --size --runs --disk-service --disk-bandwidth --copy --dir --json --plots --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rig)
+                    COMPREPLY=($(compgen -W "modelled real network" -- "${cur}"))
+                    return 0
+                    ;;
+                --transfer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --real-stripe-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direction)
+                    COMPREPLY=($(compgen -W "write read" -- "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk-service)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk-bandwidth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --copy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plots)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__bench__subcmd__wal)
+            opts="-h -V --dir --record --clients --methods --ways --one-by-one --seconds --size --runs --block --postgresql --postgresql-clients --postgresql-log --postgresql-workload --postgresql-size --mount-option --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --methods)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ways)
+                    COMPREPLY=($(compgen -W "direct cached" -- "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --block)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --postgresql)
+                    COMPREPLY=($(compgen -W "also alone" -- "${cur}"))
+                    return 0
+                    ;;
+                --postgresql-clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --postgresql-log)
+                    COMPREPLY=($(compgen -W "cached direct mount" -- "${cur}"))
+                    return 0
+                    ;;
+                --postgresql-workload)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --postgresql-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1195,7 +1714,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help"
+            opts="cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1237,7 +1756,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench)
-            opts="increments locks oltp copy pipeline random streams"
+            opts="increments locks oltp copy database disks pipeline random streams stripe wal"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1251,6 +1770,34 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench__subcmd__copy)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__database)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__disks)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1335,6 +1882,34 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help__subcmd__bench__subcmd__streams)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__stripe)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__bench__subcmd__wal)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1516,6 +2091,20 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__help__subcmd__report)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1642,7 +2231,133 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__help__subcmd__stripe)
+            opts="set show check migrate rm adopt orphans"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__adopt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__migrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__orphans)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__stripe__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__help__subcmd__sum)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__synctest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1715,6 +2430,104 @@ _dio() {
         dio__subcmd__help__subcmd__unzstd)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal)
+            opts="dump verify tail archive salvage bench"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__archive)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__dump)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__salvage)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__tail)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__help__subcmd__wal__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1849,6 +2662,68 @@ _dio() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__report)
+            opts="-o -h -V --output --svg --csv --title --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --svg)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --csv)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --title)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2348,6 +3223,304 @@ _dio() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        dio__subcmd__stripe)
+            opts="-h -V --help --version set show check migrate rm adopt orphans help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__adopt)
+            opts="-h -V --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__check)
+            opts="-q -h -V --quiet --digests --record --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --digests)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help)
+            opts="set show check migrate rm adopt orphans help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__adopt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__migrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__orphans)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__migrate)
+            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --stripe-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -S)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__orphans)
+            opts="-y -h -V --heads --rm --yes --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --heads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__rm)
+            opts="-h -V --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__set)
+            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --stripe-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -S)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --targets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__stripe__subcmd__show)
+            opts="-h -V --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         dio__subcmd__sum)
             opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --text --tag --untagged --zero --debug --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2388,6 +3561,84 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__synctest)
+            opts="-s -q -h -V --seconds --only --method --direct --pattern --size --writes --threads --sharing --full --no-honesty --file-size --force --witness --check --record --session --serve --timeout --json --quiet --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --only)
+                    COMPREPLY=($(compgen -W "compare two patterns sizes open-sizes threads descriptors unsynced honesty" -- "${cur}"))
+                    return 0
+                    ;;
+                --method)
+                    COMPREPLY=($(compgen -W "open_datasync fdatasync fsync open_sync rwf_dsync rwf_sync sync_file_range none" -- "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -W "on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --pattern)
+                    COMPREPLY=($(compgen -W "overwrite append preallocated zeroed" -- "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --writes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --threads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sharing)
+                    COMPREPLY=($(compgen -W "own shared grouped" -- "${cur}"))
+                    return 0
+                    ;;
+                --file-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --witness)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --session)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --serve)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2919,6 +4170,280 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal)
+            opts="-h -V --help --version dump verify tail archive salvage bench help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__archive)
+            opts="-f -h -V --cached --follow --rate --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__bench)
+            opts="-h -V --clients --record --method --direct --seconds --runs --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --clients)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --method)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --direct)
+                    COMPREPLY=($(compgen -W "yes no both" -- "${cur}"))
+                    return 0
+                    ;;
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --runs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__dump)
+            opts="-n -h -V --cached --from --to --count --marks --hex --raw --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help)
+            opts="dump verify tail archive salvage bench help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__archive)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__bench)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__dump)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__salvage)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__tail)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__salvage)
+            opts="-h -V --cached --raw --dry-run --map --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__tail)
+            opts="-f -n -h -V --cached --follow --count --from --rate --hex --raw --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dio__subcmd__wal__subcmd__verify)
+            opts="-q -h -V --cached --quiet --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -34,6 +34,7 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard inpu
 complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sort" -d 'Sort lines of text, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_needs_command" -f -a "stripe" -d 'Make, show and check files that are striped over several directories'
 complete -c dio -n "__fish_dio_needs_command" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "zcat" -d 'Decompress files to standard output'
@@ -42,7 +43,9 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress file
 complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
 complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_needs_command" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
 complete -c dio -n "__fish_dio_needs_command" -f -a "md5sum" -d 'Compute or check MD5 digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
@@ -58,6 +61,7 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a director
 complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
 complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
 complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_needs_command" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -F
 complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
@@ -123,7 +127,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand cat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand cat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -146,7 +150,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand dd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand dd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -189,7 +193,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -286,7 +290,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand tee" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand tee" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -312,7 +316,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand split" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand split" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -349,7 +353,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sort" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sort" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sort" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -383,6 +387,51 @@ complete -c dio -n "__fish_dio_using_subcommand stat" -l json -d 'Print each rep
 complete -c dio -n "__fish_dio_using_subcommand stat" -l prometheus -d 'Print the counters in the text format of Prometheus'
 complete -c dio -n "__fish_dio_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stat" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "set" -d 'Make empty striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "show" -d 'Show how files are striped'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "migrate" -d 'Move files to another layout'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "rm" -d 'Remove striped files with all their bytes'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "orphans" -d 'Find objects whose striped file is gone'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON array with an object for each file'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l heads -d 'Look for striped files below DIR too, where some may have been moved to; can be given several times' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l rm -d 'Remove them with the bytes that they hold, after asking for each file'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s y -l yes -d 'With --rm, do not ask'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "set" -d 'Make empty striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show how files are striped'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "migrate" -d 'Move files to another layout'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove striped files with all their bytes'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "orphans" -d 'Find objects whose striped file is gone'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s S -l suffix -d 'The suffix of compressed files' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -390,7 +439,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand gzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -421,7 +470,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -452,7 +501,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -495,7 +544,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -547,7 +596,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -599,7 +648,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -640,16 +689,20 @@ complete -c dio -n "__fish_dio_using_subcommand cache" -l keep -d 'Never drop pa
 complete -c dio -n "__fish_dio_using_subcommand cache" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cache" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "random" -d 'Read random blocks with several reads in flight'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy pipeline random streams help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "database" -d 'Run MariaDB or PostgreSQL on a raw device, bare files and mounts in direct and concurrent mode'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "disks" -d 'Read and write sequentially over 1, 2, 4, 6 and 8 disks, cached, direct and raw'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "random" -d 'Read random blocks with several reads in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "stripe" -d 'Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "wal" -d 'Measure durable commits by sync method, direct and cached, by one client and by many, and appending in large steps'
+complete -c dio -n "__fish_dio_using_subcommand bench; and not __fish_seen_subcommand_from increments locks oltp copy database disks pipeline random streams stripe wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l size -d 'Bytes to read; steps below 4K read at most 2^20 steps of them' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l dir -d 'Directory in which the file is made' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from increments" -l file -d 'Read at most SIZE bytes of this file instead' -r -F
@@ -671,6 +724,7 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from locks" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l storage -d 'Where the pages are' -r -f -a "raw\t'A block device'
 bare\t'Files opened with O_DIRECT'
+buffered\t'Files through the page cache'
 direct-file\t'A mount in direct mode, a write excludes all I/O to its file'
 direct-range\t'A mount in direct mode, a write excludes I/O to its bytes'
 concurrent\t'A mount in concurrent mode'"
@@ -690,6 +744,7 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l open -d 'How files below mounts are opened; raw and bare ones always with O_DIRECT' -r -f -a "plain\t'Without O_DIRECT, as programs that know nothing of it'
 direct\t'With O_DIRECT'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l mount-option -d 'One more option of all mounts, such as threads=32' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l memory -d 'Memory for all of it, page cache included: a control group is made, for which it must be root' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l csv -d 'Write the time series to FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l plots -d 'Write plots of the time series (SVG) into DIR' -r -f -a "(__fish_complete_directories)"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from oltp" -l io-uring -d 'Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay'
@@ -708,6 +763,46 @@ file\t'The pages of the file only'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from copy" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l storage -d 'Where the data are; all that the database can use if none is named' -r -f -a "raw\t'A block device'
+bare\t'Files opened with O_DIRECT'
+buffered\t'Files through the page cache'
+direct-file\t'A mount in direct mode, a write excludes all I/O to its file'
+direct-range\t'A mount in direct mode, a write excludes I/O to its bytes'
+concurrent\t'A mount in concurrent mode'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l workload -d 'Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index,oltp_read_write or tpcb-like]' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l raw -d 'Use this block device for raw, whose contents are lost, instead of a loop device over a file in DIR' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l dir -d 'Directory in which files are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l size -d 'Bytes of data, about' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l pool -d 'The database\'s own cache (innodb_buffer_pool_size, shared_buffers): each workload is run with each' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l memory -d 'Memory for server, clients and mount, page cache included' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l clients -d 'Clients' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l ramp-up -d 'Load that is not measured, before the one that is' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l steady -d 'The time that is measured' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l rounds -d 'Runs of each storage, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l mount-option -d 'One more option of all mounts, such as threads=32' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l csv -d 'Write the time series to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l unlimited -d 'Do not limit memory, for which one must be root'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l io-uring -d 'Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l targets -d 'Numbers of disks' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l ways -d 'How bytes travel' -r -f -a "cached\t'A striped file through the page cache'
+direct\t'A striped file past it'
+raw\t'The devices'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l directions -d 'Which way' -r -f -a "read\t'Cold reading'
+write\t'Writing over what is there, durable at the end'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l rate -d 'Bytes per second of each disk, in each direction' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l stripe -d 'Bytes of a stripe, and of each request to a disk' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l depth -d 'Requests to each disk in flight' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l warm-up -d 'What is not measured at the beginning of each run' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l steady -d 'What is measured: the bytes that pass in this time at the rate' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l rounds -d 'Runs of each row, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l dir -d 'Directory in which the images are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l plots -d 'Write plots as SVG into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from disks" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l cmd -d 'The command, as the shell reads it; it must read standard input and write standard output' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l size -d 'Bytes of the file to read, which is text' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from pipeline" -l dir -d 'Directory in which source and target are made' -r -F
@@ -753,14 +848,110 @@ file\t'The pages of the file only'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -l json -d 'Print one JSON object'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from streams" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l rig -d 'What the targets are' -r -f -a "modelled\t'Loop devices over images that a program serves by the model of a disk'
+real\t'Directories of this disk'
+network\t'Mounts of SSHFS, served from another network namespace'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l transfer -d 'Bytes of a request, a power of two' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l stripes -d 'Targets of a file' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l stripe-size -d 'Bytes of a stripe, on modelled disks and over the network' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l real-stripe-size -d 'Bytes of a stripe on this disk, where files have the greatest number of --stripes' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l direction -d 'Which way bytes go' -r -f -a "write\t'To the targets'
+read\t'From the targets'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l size -d 'Bytes that each run moves at least' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l runs -d 'Runs of each way, in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l disk-service -d 'Milliseconds that a modelled disk takes for a request at least' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l disk-bandwidth -d 'Bytes a second that a modelled disk reads, and writes at the same time' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l copy -d 'Bytes that are copied from one modelled disk to another; 0 leaves that out' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l dir -d 'Directory in which files are made, on this disk' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l plots -d 'Write plots (SVG) into DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from stripe" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l dir -d 'Directory in which the logs are made' -r -F
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l record -d 'Bytes of each record that is committed' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l clients -d 'Clients, one row for each, method and way' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l methods -d 'Sync methods; the first one is used for large steps' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l ways -d 'Past the page cache, through it, or both' -r -f -a "direct\t'Past the page cache'
+cached\t'Through it'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l seconds -d 'Seconds of each run of commits' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l size -d 'Bytes that are appended in large steps; 0 leaves that out' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l runs -d 'Runs of each row, all rows in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l block -d 'Block size of the logs [default: that of the file system]' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql -d 'PostgreSQL as well, or alone: pgbench by wal_sync_method, with pg_wal cached, direct, and on a mount (for root)' -r -f -a "also\t'Both'
+alone\t'PostgreSQL only'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql-clients -d 'Clients of PostgreSQL, a load of each way for each' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql-log -d 'Where PostgreSQL\'s log is' -r -f -a "cached\t'On the file system, through the page cache'
+direct\t'On the file system, past the page cache where PostgreSQL can'
+mount\t'Below a mount in concurrent mode'"
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql-workload -d 'A builtin script of pgbench' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql-size -d 'Bytes of PostgreSQL\'s data, about' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l mount-option -d 'One more option of the mount of PostgreSQL\'s log, such as native' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l one-by-one -d 'Measure several clients too that commit one after the other, each with a flush of its own'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "database" -d 'Run MariaDB or PostgreSQL on a raw device, bare files and mounts in direct and concurrent mode'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "disks" -d 'Read and write sequentially over 1, 2, 4, 6 and 8 disks, cached, direct and raw'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "random" -d 'Read random blocks with several reads in flight'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "stripe" -d 'Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous'
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "wal" -d 'Measure durable commits by sync method, direct and cached, by one client and by many, and appending in large steps'
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand report" -s o -l output -d 'Write the page to FILE; - is standard output, which is used without this option unless it is a terminal' -r -F
+complete -c dio -n "__fish_dio_using_subcommand report" -l svg -d 'Write every plot into DIR too, as SVG' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand report" -l csv -d 'Write every table, and the data of every plot, into DIR too, as CSV' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand report" -l title -d 'The title of the page' -r
+complete -c dio -n "__fish_dio_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand report" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -s s -l seconds -d 'Seconds for each measurement [default: 2; with --witness: until it is stopped]' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l only -d 'Measure only these parts of the default run' -r -f -a "compare\t'Every method, one write of 8 KiB'
+two\t'Every method, two writes'
+patterns\t'A growing file, reserved space, space written with zeros'
+sizes\t'512 bytes to 1 MiB'
+open-sizes\t'16 KiB in one write or several (open_sync)'
+threads\t'Several threads'
+descriptors\t'fsync on another descriptor than written to'
+unsynced\t'Writes without a sync'
+honesty\t'Whether the disk keeps its word'"
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l method -d 'How writes are made durable' -r -f -a "open_datasync\t'O_DSYNC'
+fdatasync\t'fdatasync(2) after the writes'
+fsync\t'fsync(2) after the writes'
+open_sync\t'O_SYNC'
+rwf_dsync\t'RWF_DSYNC with each write'
+rwf_sync\t'RWF_SYNC with each write'
+sync_file_range\t'sync_file_range(2): not durable'
+none\t'No sync: not durable'"
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l direct -d 'With O_DIRECT, without, or both' -r -f -a "on\t'Past the page cache'
+off\t'Through it'"
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l pattern -d 'Where writes go' -r -f -a "overwrite\t'To one place, again and again'
+append\t'To the end of a growing file'
+preallocated\t'Into space that is reserved'
+zeroed\t'Into space that zeros were written to'"
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l size -d 'Bytes of each write, 512 to 1M' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l writes -d 'Writes before each sync, 1 to 16' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l threads -d 'Threads that write, 1 to 64' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l sharing -d 'What threads have in common' -r -f -a "own\t'Nothing: a file each'
+shared\t'The file; each syncs for itself'
+grouped\t'The file, and one sync for all who wait'"
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l file-size -d 'Bytes of the files that are written to [default: 16M; with --witness: 64M]' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l witness -d 'Write numbered blocks and tell the witness at this address which of them the disk has acknowledged: then pull the plug' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l record -d 'With --check: what a witness has kept, instead of the witness itself' -r -F
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l session -d 'With --check: the session, where the file does not tell it' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l serve -d 'Be the witness: listen at this address (a port alone is one of this machine only), and keep what is told in PATH' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l timeout -d 'How long the witness may be out of reach' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l full -d 'Every value of every axis that has no list: this takes hours'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l no-honesty -d 'Do not look whether the disk keeps its word'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l force -d 'Overwrite PATH if it is a file or a block device: what is in it is lost'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l check -d 'After the power cut: ask the witness, and tell what of the blocks in PATH is lost'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -s q -l quiet -d 'Show no progress'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand synctest" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -768,7 +959,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -796,7 +987,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -818,7 +1009,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -840,7 +1031,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -862,7 +1053,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -884,7 +1075,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -906,7 +1097,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -929,7 +1120,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -953,7 +1144,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -980,7 +1171,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1013,7 +1204,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1043,43 +1234,129 @@ complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options
 complete -c dio -n "__fish_dio_using_subcommand run" -l dir -d 'Mount DIR for the command; may be given several times' -r -F
 complete -c dio -n "__fish_dio_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand run" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "tar" -d 'Write and read archives, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "bench" -d 'Measure reading, copying and waiting for locks, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat gzip gunzip zcat zstd unzstd zstdcat probe cache bench sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
+complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l from -d 'Begin with the record at this LSN, or the next one behind it' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l to -d 'Leave out records that begin at this LSN or behind it' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -s n -l count -d 'Print at most so many records' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l marks -d 'Print the marks too that the log writes for itself'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l hex -d 'Show the bytes of each record too, in hexadecimal and as text'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l raw -d 'Write the bytes of the records and nothing else'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -l json -d 'Print each record as one JSON object on one line; with --hex its bytes too'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from dump" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s q -l quiet -d 'Print nothing; the exit status tells'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from verify" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s n -l count -d 'Begin with the last N records' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l from -d 'Begin with the record at this LSN, or the next one behind it' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l rate -d 'With --follow, look for new records so many times a second' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s f -l follow -d 'Go on with the records that are appended from then on, until interrupted'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l hex -d 'Show the bytes of each record too, in hexadecimal and as text'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l raw -d 'Write the bytes of the records and nothing else'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -l json -d 'Print each record as one JSON object on one line; with --hex its bytes too'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from tail" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l rate -d 'With --follow, look for new ones so many times a second' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s f -l follow -d 'Go on with the segments that are finished from then on, until interrupted'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -l json -d 'Print a JSON object on a line for each segment, and one at the end'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from archive" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -l map -d 'Write a line of old and new LSN to this file for each record' -r -F
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -l cached -d 'Read through the page cache; otherwise past it, where the file system can'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -l raw -d 'Write the bytes of the sound records to standard output instead, and nothing else'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -l dry-run -d 'Only tell what is lost'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -l json -d 'Print one JSON object'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from salvage" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l clients -d 'Threads that commit, a row for each number' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l record -d 'Bytes of each record' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l method -d 'Sync methods: fdatasync, fsync, open_datasync, open_sync, rwf_dsync' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l direct -d 'Past the page cache: yes, no, or both' -r -f -a "yes\t'Past it'
+no\t'Through it'
+both\t'Each row both ways'"
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each run' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l runs -d 'Runs of each row, all rows in turns; medians are reported' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l json -d 'Print one JSON object, as `dio bench wal` does'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "set" -d 'Make empty striped files'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "show" -d 'Show how files are striped'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "migrate" -d 'Move files to another layout'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "rm" -d 'Remove striped files with all their bytes'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "adopt" -d 'Make copies of descriptors the striped files'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "orphans" -d 'Find objects whose striped file is gone'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "increments" -d 'Read a cold file from front to back in small and large steps, cached and direct'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "locks" -d 'Run a command and count what its threads are blocked on, by class of lock'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "oltp" -d 'Run a database\'s page workload on a raw device, bare files and mounts in direct and concurrent mode'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "copy" -d 'Copy a cold file in blocks of 4 KiB, one at a time, and in large blocks, several in flight'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "database" -d 'Run MariaDB or PostgreSQL on a raw device, bare files and mounts in direct and concurrent mode'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "disks" -d 'Read and write sequentially over 1, 2, 4, 6 and 8 disks, cached, direct and raw'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "pipeline" -d 'Run a command between two files, with large direct I/O at neither end, at its input, and at both ends'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "random" -d 'Read random blocks with several reads in flight'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "streams" -d 'Read and write through the library\'s streams, and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "stripe" -d 'Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "wal" -d 'Measure durable commits by sync method, direct and cached, by one client and by many, and appending in large steps'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "verify" -d 'Read a whole log and tell whether it is sound'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "tail" -d 'Print the last records of a log, and with --follow those that are appended from then on'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "archive" -d 'Copy the finished segments of a log to another directory, and with --follow those that are finished from then on'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
+complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from wal" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'

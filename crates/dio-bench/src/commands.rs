@@ -2,11 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::BenchError;
@@ -65,20 +69,53 @@ pub fn run_line(parts: &[Part], output: File) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// What a command said that ended well; `shown` is its name.
+pub(crate) fn said(shown: &str, output: std::io::Result<Output>) -> Result<String, BenchError> {
+    let output = output.map_err(BenchError::system("start", Path::new(shown)))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(BenchError::Asked(format!("'{shown}' failed: {said}")))
+}
+
+/// How long a command that is to end by another signal than SIGKILL may take before it gets that one.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// A command that was started; ended when dropped, or by [`kill_all`].
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
+    /// What ends it when nobody waits for it.
+    last: Signal,
 }
 
 impl Running {
     /// Starts a command that a person would type as `shown`.
     pub(crate) fn start(command: &mut Command, shown: &str) -> Result<Running, BenchError> {
+        Running::ended_by(Signal::KILL, command, shown)
+    }
+
+    /// The same for one that would leave something behind if it were killed: `last` ends it at once, but in order.
+    pub(crate) fn ended_by(last: Signal, command: &mut Command, shown: &str) -> Result<Running, BenchError> {
+        // Locked before it starts, so that nothing runs of which `kill_all` does not know.
+        let mut running = running();
         let child = command.spawn().map_err(BenchError::system("start", Path::new(shown)))?;
         if let Ok(process) = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            running().push((child.id(), process));
+            running.push(Known { id: child.id(), process, last });
         }
-        Ok(Running { child })
+        Ok(Running { child, last })
+    }
+
+    /// Waits for its end, and for what it has to say.
+    pub(crate) fn output(mut self) -> std::io::Result<Output> {
+        let mut complaints = self.child.stderr.take();
+        thread::scope(|scope| {
+            let complaints = scope.spawn(move || all_of(complaints.as_mut()));
+            let stdout = all_of(self.child.stdout.take().as_mut())?;
+            let stderr = complaints.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            Ok(Output { status: self.child.wait()?, stdout, stderr })
+        })
     }
 
     /// The number of its process.
@@ -90,28 +127,61 @@ impl Running {
     pub(crate) fn wait(&mut self, shown: &str) -> Result<ExitStatus, BenchError> {
         self.child.wait().map_err(BenchError::system("wait for", Path::new(shown)))
     }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Of one that has been waited for, neither does anything.
+        let id = self.child.id();
+        // Of one that has been waited for, nothing below does anything.
+        if self.last != Signal::KILL && self.ended().is_none() {
+            let known = running().iter().find(|known| known.id == id).and_then(|known| known.process.try_clone().ok());
+            known.into_iter().for_each(|process| end(&process, self.last));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        running().retain(|(id, _)| *id != self.child.id());
+        running().retain(|known| known.id != id);
     }
 }
 
-/// The commands that run now. A descriptor of a process, unlike its number, never comes to mean another one.
-fn running() -> MutexGuard<'static, Vec<(u32, OwnedFd)>> {
-    static RUNNING: Mutex<Vec<(u32, OwnedFd)>> = Mutex::new(Vec::new());
+fn all_of(pipe: Option<&mut impl Read>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.map_or(Ok(0), |pipe| pipe.read_to_end(&mut bytes)).map(|_| bytes)
+}
+
+/// A command that runs.
+struct Known {
+    id: u32,
+    /// Unlike its number, it never comes to mean another process.
+    process: OwnedFd,
+    last: Signal,
+}
+
+/// The commands that run now.
+fn running() -> MutexGuard<'static, Vec<Known>> {
+    static RUNNING: Mutex<Vec<Known>> = Mutex::new(Vec::new());
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every command that runs: for a process that is about to end by a signal.
-pub fn kill_all() {
-    for (_, process) in running().drain(..) {
+/// Ends a process by a signal, and by SIGKILL if it takes too long.
+fn end(process: &OwnedFd, by: Signal) {
+    let _ = pidfd_send_signal(process, by);
+    let grace = Timespec { tv_sec: GRACE.as_secs() as _, tv_nsec: 0 };
+    // The descriptor becomes readable when the process has ended (pidfd_open(2)).
+    if by != Signal::KILL && !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&grace)), Ok(1)) {
         let _ = pidfd_send_signal(process, Signal::KILL);
     }
+}
+
+/// Ends every command that runs: for a process that is about to end by a signal. Nothing can be started any more.
+pub fn kill_all() {
+    let mut running = running();
+    running.drain(..).for_each(|known| end(&known.process, known.last));
+    std::mem::forget(running);
 }
 
 #[cfg(test)]
@@ -133,6 +203,20 @@ mod tests {
         let (outcome, written) = line(&["echo abc", "tr a-c x-z", "cat; cat"]);
         outcome.unwrap();
         assert_eq!(written, "xyz\n");
+    }
+
+    #[test]
+    fn one_that_would_leave_something_is_ended_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let (ready, tidy) = (directory.path().join("ready"), directory.path().join("tidy"));
+        let mut server = Command::new("sh");
+        server.args(["-c", "trap 'touch \"$1\"; exit' QUIT; touch \"$0\"; while :; do sleep 0.01; done"]);
+        let server = Running::ended_by(Signal::QUIT, server.args([&ready, &tidy]), "server").unwrap();
+        while !ready.exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(server);
+        assert!(tidy.exists());
     }
 
     #[test]

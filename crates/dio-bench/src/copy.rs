@@ -22,7 +22,7 @@ use crate::units::{factor, rate, seconds, size};
 const SMALL_BLOCK: usize = 4096;
 
 /// Throughput of the reference in large blocks divided by that in small ones: 521 s / 23.9 s.
-const REFERENCE_SECONDS: (f64, f64) = (521.0, 23.9);
+pub(crate) const REFERENCE_SECONDS: (f64, f64) = (521.0, 23.9);
 
 /// What to measure.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! Files of random data and of text, and the directory that takes them away again.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +37,8 @@ impl Scratch {
                 outcome = Err(std::io::ErrorKind::Interrupted.into());
                 break;
             }
-            outcome = std::fs::create_dir(&path).map(|()| {
+            // For nobody else: servers that are started in it ask for no passwords.
+            outcome = DirBuilder::new().mode(0o700).create(&path).map(|()| {
                 directories.paths.push(path.clone());
                 Scratch(path)
             });

@@ -25,6 +25,9 @@ pub enum BenchError {
     /// A copy failed.
     #[error(transparent)]
     Transfer(#[from] dio::transfer::TransferError),
+    /// A log failed.
+    #[error(transparent)]
+    Wal(#[from] dio_wal::WalError),
     /// There is no I/O to be had.
     #[error(transparent)]
     Io(#[from] dio::IoError),

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::study::Bucket;
+
 /// Buckets to each power of two: a value is known to 1/64 of itself, 1.6 %.
 const STEPS: u64 = 64;
 
@@ -71,6 +73,18 @@ impl Histogram {
         0
     }
 
+    /// The distribution of values in nanoseconds for a report: buckets a tenth of a power of two wide or so, from the first to
+    /// the last that is not empty.
+    pub fn spread(&self) -> Vec<Bucket> {
+        let wide = STEPS as usize / 8;
+        let sums: Vec<u64> = self.buckets.chunks(wide).map(|some| some.iter().sum()).collect();
+        let Some(first) = sums.iter().position(|sum| *sum > 0) else { return Vec::new() };
+        let last = sums.iter().rposition(|sum| *sum > 0).unwrap_or(first);
+        let bucket =
+            |place: usize| Bucket { seconds: upper((place * wide + wide - 1) as u64) as f64 / 1e9, count: sums[place] };
+        (first..=last).map(bucket).collect()
+    }
+
     /// The usual percentiles of values in nanoseconds.
     pub fn latency(&self) -> Latency {
         let seconds = |part| self.quantile(part) as f64 / 1e9;
@@ -101,6 +115,21 @@ mod tests {
             let end = upper(bucket(value));
             assert!(end >= value && end - value <= value / STEPS, "{value} in a bucket that ends at {end}");
             assert!(end == u64::MAX || bucket(end + 1) == bucket(value) + 1, "gap behind {end}");
+        }
+    }
+
+    #[test]
+    fn the_spread_has_every_value_in_a_bucket_that_holds_it() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.spread(), []);
+        let values = [700u64, 1023, 1024, 1025, 5_000_000, 5_000_000];
+        values.iter().for_each(|value| histogram.add(*value));
+        let spread = histogram.spread();
+        assert_eq!(spread.iter().map(|bucket| bucket.count).sum::<u64>(), 6);
+        assert!(spread[0].count == 1 && spread.last().unwrap().count == 2 && spread.len() < 120, "{spread:?}");
+        for value in values {
+            let at = spread.iter().position(|bucket| bucket.seconds * 1e9 + 1e-3 >= value as f64).unwrap();
+            assert!(spread[at].count > 0 && spread[at].seconds * 1e9 < value as f64 * 1.13, "{value}: {spread:?}");
         }
     }
 

@@ -17,6 +17,7 @@ use crate::environment::Environment;
 use crate::histogram::{Histogram, Latency};
 use crate::measure::Meter;
 use crate::stats::Summary;
+use crate::study::Bucket;
 use crate::table::Table;
 use crate::units::{rate, seconds, size};
 
@@ -60,6 +61,8 @@ pub struct Row {
     pub cpu_seconds_per_read: f64,
     /// From the call that queues a read to the return of the call that gives it back, in seconds.
     pub latency: Latency,
+    /// How the latencies are spread.
+    pub histogram: Vec<Bucket>,
     /// Reads per second of the single runs.
     pub samples: Vec<f64>,
 }
@@ -231,6 +234,7 @@ fn row(block: usize, depth: usize, runs: &[Run], histogram: &Histogram) -> Row {
         bytes_per_second: reads_per_second * block as f64,
         cpu_seconds_per_read: Summary::of(runs.iter().map(|run| run.cpu / run.reads as f64)).median,
         latency: histogram.latency(),
+        histogram: histogram.spread(),
         samples,
     }
 }

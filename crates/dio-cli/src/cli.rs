@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, sum, tar, tee, umount,
-    uniq, zstd,
+    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, report, run, sort, split, stat, stripe, sum,
+    synctest, tar, tee, umount, uniq, wal, zstd,
 };
 use crate::tool;
 
@@ -32,6 +32,7 @@ enum Command {
     Split(split::SplitArgs),
     Sort(sort::SortArgs),
     Stat(stat::StatArgs),
+    Stripe(stripe::StripeArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -45,6 +46,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     Bench(bench::BenchArgs),
+    Report(report::ReportArgs),
+    Synctest(Box<synctest::SynctestArgs>),
     Sum(sum::SumArgs),
     /// Compute or check MD5 digests
     Md5sum(sum::HashArgs),
@@ -67,6 +70,7 @@ enum Command {
     Umount(umount::UmountArgs),
     InstallMountHelper(install_mount_helper::InstallArgs),
     Run(run::RunArgs),
+    Wal(wal::WalArgs),
     #[command(hide = true)]
     RunServer(run::ServerArgs),
 }
@@ -121,6 +125,7 @@ impl Cli {
             Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
             Command::Stat(args) => stat::run(args),
+            Command::Stripe(args) => stripe::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),
@@ -130,6 +135,8 @@ impl Cli {
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Report(args) => report::run(args),
+            Command::Synctest(args) => synctest::run(*args),
             Command::Sum(args) => sum::run(args),
             Command::Md5sum(args) => sum::run_hash(sum::Hash::Md5, args),
             Command::Sha1sum(args) => sum::run_hash(sum::Hash::Sha1, args),
@@ -145,6 +152,7 @@ impl Cli {
             Command::Umount(args) => umount::run(args),
             Command::InstallMountHelper(args) => install_mount_helper::run(args),
             Command::Run(args) => run::run(args),
+            Command::Wal(args) => wal::run(args),
             Command::RunServer(args) => run::serve(args),
         }
     }

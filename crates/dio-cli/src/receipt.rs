@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dio::file::{ByClass, Class, Counters, Reason};
-use dio::residency::resident_pages;
+use dio::stripe::calls::resident_pages;
 use serde::Serialize;
 
 /// Bytes by class.

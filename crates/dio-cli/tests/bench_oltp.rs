@@ -62,7 +62,7 @@ fn bare_files_need_no_privileges_and_leave_nothing() {
     let series = std::fs::read_to_string(csv).unwrap();
     assert!(series.starts_with("storage,round,seconds,phase,tps,") && series.contains("\nbare,2,"), "{series}");
     assert!(std::fs::read_to_string(plots.join("throughput.svg")).unwrap().starts_with("<svg"));
-    assert!(plots.join("cpu.svg").exists());
+    assert!(plots.join("cpu-bare.svg").exists());
     assert_nothing_left(directory.path());
 }
 
@@ -71,7 +71,8 @@ fn all_storages_hold_the_same_pages_and_are_taken_down() {
     let Some(scene) = Scene::new() else { return };
     let directory = scene.path("bench");
     std::fs::create_dir(&directory).unwrap();
-    let output = oltp("--rounds 1", &directory);
+    let storages = "--storage raw,bare,buffered,direct-file,direct-range,concurrent";
+    let output = oltp(&format!("--rounds 1 --memory 256M {storages}"), &directory);
     if String::from_utf8_lossy(&output.stderr).contains("losetup") {
         skip!("no loop device: {}", String::from_utf8_lossy(&output.stderr));
         return;
@@ -79,11 +80,13 @@ fn all_storages_hold_the_same_pages_and_are_taken_down() {
     let report = json(&output);
     let rows = report["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
-    assert_eq!(names, ["raw", "bare", "direct_file", "direct_range", "concurrent"]);
+    assert_eq!(names, ["raw", "bare", "buffered", "direct_file", "direct_range", "concurrent"]);
     rows.iter().for_each(assert_measured);
     assert_eq!(rows[0]["to_first"], 1.0);
-    assert!(rows[0]["file_blocks_per_second"].is_null() && rows[4]["file_blocks_per_second"].is_number());
+    assert!(rows[0]["file_blocks_per_second"].is_null() && rows[5]["file_blocks_per_second"].is_number());
     assert_nothing_left(&directory);
+    let found = std::process::Command::new("find").args(["/sys/fs/cgroup", "-name", "dio-bench-*"]).output().unwrap();
+    assert!(found.stdout.is_empty(), "control groups are left: {}", String::from_utf8_lossy(&found.stdout));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use compress_support::{Whose, links, piped, scratch, script, text, well};
 use dio_test::{MemoryGroup, Seed, file_systems, random_file};
@@ -65,7 +65,9 @@ fn what_is_killed_loses_no_source() {
     let bytes = text(6 * MIB);
     let compressed = [piped("gzip", &["-c"], &bytes), piped("zstd", &["-qc"], &bytes)];
     let mut cut = 0;
-    for round in 0..24 {
+    // How long each kind of run takes when it is left alone: its first round says it.
+    let mut whole = [Duration::ZERO; 4];
+    for round in 0..28 {
         let dir = scratch();
         let files = ["a", "b", "c"];
         let (program, back, args, suffix): (_, _, &[&str], _) = match round % 4 {
@@ -85,10 +87,17 @@ fn what_is_killed_loses_no_source() {
             fs::write(path, content).unwrap();
             operands.push(if decompresses { packed } else { name });
         }
+        let began = Instant::now();
         let mut child = start(dir.path(), program, &operands);
-        std::thread::sleep(Duration::from_micros(rng.range(0..400_000)));
-        let _ = child.kill();
+        if round >= 4 {
+            std::thread::sleep(whole[round % 4].mul_f64(rng.range(0..1000) as f64 / 1000.0));
+            let _ = child.kill();
+        }
         let status = child.wait().unwrap();
+        if round < 4 {
+            assert!(status.success(), "{program} {operands:?}: {status}");
+            whole[round] = began.elapsed();
+        }
         cut += usize::from(status.signal() == Some(9));
         for (name, packed) in files.iter().zip(&packed) {
             // One of both is there, and whole; what has a name is whole.

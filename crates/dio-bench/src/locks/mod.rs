@@ -8,7 +8,7 @@ pub mod class;
 pub mod kernel;
 pub mod library;
 pub mod mounts;
-mod processes;
+pub(crate) mod processes;
 mod symbols;
 pub mod trace;
 

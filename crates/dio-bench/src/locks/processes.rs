@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 
 /// A process and its descendants, as far as they are seen now. One whose parent has ended is no descendant any more.
-pub(super) fn family(root: u32) -> Vec<u32> {
+pub(crate) fn family(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut known = HashSet::from([root]);
     let mut next = 0;
@@ -20,7 +20,7 @@ pub(super) fn family(root: u32) -> Vec<u32> {
 }
 
 /// The threads of a process; none if it has ended.
-pub(super) fn threads(process: u32) -> Vec<u32> {
+pub(crate) fn threads(process: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }

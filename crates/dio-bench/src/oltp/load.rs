@@ -10,32 +10,26 @@ use std::time::{Duration, Instant};
 use dio::block::Pool;
 use hdrhistogram::Histogram;
 
+use super::Plan;
 use super::log::Log;
 use super::page::{self, Versions};
 use super::storage::{LOG, Storage};
-use super::{Plan, Response};
 use crate::BenchError;
 use crate::data::Random;
+use crate::study::run::histogram;
+use crate::study::{Bucket, Response};
 
 /// How often who waits looks whether a client has failed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where transactions end, in nanoseconds: longer ones count as this.
-const LONGEST: u64 = 600_000_000_000;
-
-/// What happened in one slot of the time series.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    pub(super) transactions: AtomicU64,
-}
-
-/// Transactions, their response times and pages, of the steady state only; slots of all of the run.
+/// Transactions and their response times, of the steady state only; transactions in each slot of all of the run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) transactions: u64,
     pub(super) response: Response,
+    pub(super) histogram: Vec<Bucket>,
     pub(super) log_writes: u64,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<u64>,
 }
 
 /// One run.
@@ -53,7 +47,8 @@ struct Hall<'a> {
     begin: Instant,
     over: AtomicBool,
     failure: Mutex<Option<String>>,
-    slots: Vec<Slot>,
+    /// Transactions that ended in each slot of the time series.
+    slots: Vec<AtomicU64>,
 }
 
 impl Load<'_> {
@@ -67,7 +62,7 @@ impl Load<'_> {
             begin,
             over: AtomicBool::new(false),
             failure: Mutex::new(None),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            slots: (0..slots).map(|_| AtomicU64::new(0)).collect(),
         };
         let mut all = histogram();
         let mut log_writes = [0; 2];
@@ -103,15 +98,11 @@ impl Load<'_> {
         Ok(Outcome {
             transactions: all.len(),
             response: Response::of(&all),
+            histogram: Bucket::of(&all),
             log_writes: log_writes[1] - log_writes[0],
-            slots: hall.slots,
+            slots: hall.slots.into_iter().map(AtomicU64::into_inner).collect(),
         })
     }
-}
-
-/// Response times in nanoseconds, to three digits.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order")
 }
 
 impl Hall<'_> {
@@ -168,7 +159,7 @@ impl<'a> Client<'a> {
             }
             let slot = (now.as_secs_f64() / plan.every.as_secs_f64()) as usize;
             if let Some(slot) = self.hall.slots.get(slot) {
-                slot.transactions.fetch_add(1, Ordering::Relaxed);
+                slot.fetch_add(1, Ordering::Relaxed);
             }
             before = now;
         }

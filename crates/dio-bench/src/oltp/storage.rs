@@ -1,74 +1,27 @@
 //! Where the pages and the log lie: a raw device, bare files, or files below a mount; made before and taken down after.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use dio::block::Pool;
 use rustix::fs::OFlags;
-use serde::Serialize;
 
 use super::page;
 use super::{Open, Plan};
 use crate::BenchError;
+use crate::cold;
 use crate::data::{Random, Scratch};
-use crate::undo::Undo;
+use crate::study::Contender;
+use crate::study::device::{Loop, check_device};
+use crate::study::mount::{Mounted, Mounter};
 
 /// Bytes of each write while pages are made.
 const CHUNK: usize = 4 << 20;
 
 /// Bytes of the log.
 pub(super) const LOG: u64 = 64 << 20;
-
-/// One way to store the same pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Contender {
-    /// A block device without a file system.
-    Raw,
-    /// Files, opened with `O_DIRECT`.
-    Bare,
-    /// A mount in direct mode whose writes exclude all other I/O to the file.
-    DirectFile,
-    /// A mount in direct mode whose writes exclude I/O to their bytes.
-    DirectRange,
-    /// A mount in concurrent mode.
-    Concurrent,
-}
-
-impl Contender {
-    /// All of them, in the order of reports.
-    pub const ALL: [Contender; 5] =
-        [Contender::Raw, Contender::Bare, Contender::DirectFile, Contender::DirectRange, Contender::Concurrent];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Contender::Raw => "raw",
-            Contender::Bare => "bare",
-            Contender::DirectFile => "direct-file",
-            Contender::DirectRange => "direct-range",
-            Contender::Concurrent => "concurrent",
-        }
-    }
-
-    /// Options of its mount; none where there is no mount.
-    fn options(self) -> Option<&'static str> {
-        match self {
-            Contender::Raw | Contender::Bare => None,
-            Contender::DirectFile => Some("dio,lock=file"),
-            Contender::DirectRange => Some("dio,lock=range"),
-            Contender::Concurrent => Some("cio"),
-        }
-    }
-
-    /// Whether it is a mount.
-    pub fn is_mount(self) -> bool {
-        self.options().is_some()
-    }
-}
 
 /// A stretch of a file or device.
 #[derive(Clone, Debug)]
@@ -120,12 +73,20 @@ impl Storage {
     }
 }
 
+/// The raw device.
+#[derive(Debug)]
+enum Device {
+    /// Somebody's, whose contents are lost.
+    Given(PathBuf),
+    Ours(Loop),
+}
+
 /// The directory and the device of one study.
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     plan: &'a Plan,
     /// Made by us, taken down before the directory goes.
-    raw: Option<(PathBuf, Option<Undo>)>,
+    raw: Option<Device>,
     source: PathBuf,
     at: PathBuf,
     scratch: Scratch,
@@ -157,11 +118,10 @@ impl<'a> Ground<'a> {
     fn prepare_raw(&mut self) -> Result<(), BenchError> {
         if let Some(device) = &self.plan.raw {
             check_device(device, self.bytes())?;
-            self.raw = Some((device.clone(), None));
+            self.raw = Some(Device::Given(device.clone()));
             let storage = self.device(device, device)?;
             return storage.fill().map_err(BenchError::system("fill", device));
         }
-        // Filled through the file: extents that are only allocated would never reach the device below.
         let (image, log) = (self.scratch.path("image"), self.scratch.path("image-log"));
         for path in [&image, &log] {
             File::create_new(path).map_err(BenchError::system("create", path))?;
@@ -169,10 +129,7 @@ impl<'a> Ground<'a> {
         let storage = self.device(&image, &log)?;
         storage.fill().map_err(BenchError::system("fill", &image))?;
         drop(storage);
-        let said = said_by(Command::new("losetup").args(["--find", "--show", "--direct-io=on"]).arg(&image))?;
-        let device = PathBuf::from(said.trim());
-        let undo = Undo::by(["losetup".into(), "--detach".into(), device.clone().into()]);
-        self.raw = Some((device, Some(undo)));
+        self.raw = Some(Device::Ours(Loop::over(&image)?));
         Ok(())
     }
 
@@ -188,7 +145,7 @@ impl<'a> Ground<'a> {
     pub(super) fn seen(&self, contender: Contender) -> &Path {
         match (&self.raw, contender) {
             // A loop device is a file of the directory in the end.
-            (Some((device, None)), Contender::Raw) => device,
+            (Some(Device::Given(device)), Contender::Raw) => device,
             _ => &self.source,
         }
     }
@@ -206,8 +163,8 @@ impl<'a> Ground<'a> {
     /// journal of the file system for the time of the image's last change, which no real device has to.
     fn raw(&self) -> Result<Storage, BenchError> {
         match &self.raw {
-            Some((device, Some(_))) => self.device(device, &self.scratch.path("image-log")),
-            Some((device, None)) => self.device(device, device),
+            Some(Device::Ours(device)) => self.device(device.device(), &self.scratch.path("image-log")),
+            Some(Device::Given(device)) => self.device(device, device),
             None => Err(BenchError::Asked("there is no raw device".to_owned())),
         }
     }
@@ -230,30 +187,27 @@ impl<'a> Ground<'a> {
 
     /// Opens a contender's storage, mounted for it.
     pub(super) fn enter(&self, contender: Contender) -> Result<Entered, BenchError> {
-        let Some(options) = contender.options() else {
-            return Ok(Entered { storage: self.beside(contender)?, mount: None, at: None });
+        let plan = self.plan;
+        let mounter = Mounter { program: &plan.program, io_uring: plan.io_uring, options: &plan.mount_options };
+        let mount = mounter.mount(contender, &self.source, &self.at)?;
+        let storage = match contender {
+            Contender::Raw => self.raw()?,
+            Contender::Bare => self.files(&self.source, true)?,
+            Contender::Buffered => self.files(&self.source, false)?,
+            _ => self.files(&self.at, plan.open == Open::Direct)?,
         };
-        let mut options = options.to_owned();
-        // Requests that wait for a turn would each hold a thread of a ring: docs/mount.md.
-        if self.plan.io_uring && contender != Contender::DirectFile {
-            options.push_str(",io_uring");
-        }
-        for more in &self.plan.mount_options {
-            options.push(',');
-            options.push_str(more);
-        }
-        said_by(Command::new(&self.plan.program).args(["mount", "-o", &options]).args([&self.source, &self.at]))?;
-        let (program, at) = (self.plan.program.as_os_str(), self.at.as_os_str());
-        let words = [program, "umount".as_ref(), at].map(ToOwned::to_owned);
-        let detached = [program, "umount".as_ref(), "-l".as_ref(), at].map(ToOwned::to_owned);
-        let undo = Undo::by_either(words, detached);
-        let storage = self.files(&self.at, self.plan.open == Open::Direct)?;
-        Ok(Entered { storage, mount: Some(undo), at: Some(self.at.clone()) })
+        Ok(Entered { storage, mount })
     }
 
-    /// Opens what a contender wrote without its mount.
+    /// Opens what a contender wrote without its mount and without the page cache.
     pub(super) fn beside(&self, contender: Contender) -> Result<Storage, BenchError> {
         if contender == Contender::Raw { self.raw() } else { self.files(&self.source, true) }
+    }
+
+    /// Leaves nothing of a contender's files in the page cache: the next one begins as it did.
+    pub(super) fn forget(&self, contender: Contender) -> Result<(), BenchError> {
+        let names = if contender == Contender::Buffered { self.names() } else { Vec::new() };
+        names.iter().try_for_each(|name| cold::make_cold(&self.source.join(name), cold::Cold::File))
     }
 }
 
@@ -261,16 +215,19 @@ impl<'a> Ground<'a> {
 #[derive(Debug)]
 pub(super) struct Entered {
     pub(super) storage: Storage,
-    mount: Option<Undo>,
-    /// The mount point.
-    pub(super) at: Option<PathBuf>,
+    mount: Option<Mounted>,
 }
 
 impl Entered {
+    /// The mount point.
+    pub(super) fn at(&self) -> Option<&Path> {
+        self.mount.as_ref().map(Mounted::at)
+    }
+
     /// Closes it and takes the mount down, which writes what is still to be written.
     pub(super) fn leave(self) -> Result<(), BenchError> {
         drop(self.storage);
-        self.mount.map_or(Ok(()), Undo::now)
+        self.mount.map_or(Ok(()), Mounted::leave)
     }
 }
 
@@ -279,45 +236,9 @@ fn open(path: &Path, flags: OFlags) -> Result<File, BenchError> {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(BenchError::system("open", path))
 }
 
-/// What is written to a device is lost: it must be one, large enough, and in nobody's use.
-fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> {
-    let failed = |operation| BenchError::system(operation, device);
-    if !std::fs::metadata(device).map_err(failed("look at"))?.file_type().is_block_device() {
-        return Err(BenchError::Asked(format!("'{}' is no block device", device.display())));
-    }
-    // Exclusive opening fails while a file system on it is mounted (open(2), O_EXCL without O_CREAT).
-    let file = open(device, OFlags::EXCL)?;
-    let size = dio::sys::block_device_size(std::os::fd::AsFd::as_fd(&file)).map_err(failed("ask the size of"))?;
-    if size < bytes {
-        return Err(BenchError::Asked(format!("'{}' has {size} bytes, and {bytes} are needed", device.display())));
-    }
-    Ok(())
-}
-
-/// Runs a command and returns what it printed.
-fn said_by(command: &mut Command) -> Result<String, BenchError> {
-    let shown = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(BenchError::system("start", Path::new(&shown)))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(BenchError::Asked(format!("'{shown}' failed: {said}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_devices_that_nobody_uses_are_taken() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        std::fs::write(&path, "precious").unwrap();
-        let error = check_device(&path, 1).unwrap_err();
-        assert!(error.to_string().ends_with("is no block device"), "{error}");
-        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-    }
 
     #[test]
     fn pages_follow_each_other_through_the_files() {

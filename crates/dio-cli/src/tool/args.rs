@@ -62,7 +62,8 @@ pub struct IoArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     pub block: Option<u64>,
 
-    /// Requests kept in flight, as far as 64M of buffers go [default: 8]
+    /// Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is
+    /// more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,
 
@@ -109,6 +110,7 @@ impl IoArgs {
             block: block as usize,
             depth,
             small: if self.mode == Mode::Auto { SMALL } else { 0 },
+            spread: if self.depth.is_none() { MOST_BUFFERS as usize } else { 0 },
         }
     }
 }

@@ -163,7 +163,9 @@ impl Tool {
 
     /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the library knows them.
     pub fn file_error(&self, path: &Path, error: &io::Error) {
-        match file_error(error).filter(|error| error.offset().is_some() || error.cure().is_some()) {
+        match file_error(error).filter(|error| {
+            [error.offset().is_some(), error.cure().is_some(), error.detail().is_some()].contains(&true)
+        }) {
             Some(error) => self.error(error),
             None => self.error(format_args!("{}: {}", named(path), words(errno_of(error)))),
         }

@@ -1,27 +1,40 @@
 //! Files that nobody sees before they are complete.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Mode, OFlags, openat};
+use dio::stripe::calls::path_in;
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the kernel, has none such, it
-/// is hidden by a name that is returned as well.
+/// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the kernel, has none such, or the
+/// directory gives its files stripes, it is hidden by a name that is returned as well.
 ///
 /// # Errors
 /// What `open(2)` answers.
 pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
+    let hidden = || {
+        let name = temporary_name();
+        let fd = dio::stripe::calls::openat(dir, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode);
+        match fd {
+            Ok(fd) => Ok((fd, Some(name))),
+            // It could not be striped.
+            Err(errno) if errno != Errno::EXIST => {
+                let _ = unlinkat(dir, &*name, AtFlags::empty());
+                Err(errno)
+            }
+            Err(errno) => Err(errno),
+        }
+    };
+    if dio::stripe::has_default(path_in(dir, OsStr::new("."))) {
+        return hidden();
+    }
     match openat(dir, c".", flags | OFlags::TMPFILE, mode) {
         Ok(fd) => Ok((fd, None)),
-        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => {
-            let name = temporary_name();
-            let fd = openat(dir, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
-            Ok((fd, Some(name)))
-        }
+        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => hidden(),
         Err(errno) => Err(errno),
     }
 }

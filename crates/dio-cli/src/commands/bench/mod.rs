@@ -1,12 +1,17 @@
 //! `dio bench`: measurements that anyone can repeat, printed beside published ones.
 
 mod copy;
+mod database;
+mod disks;
 mod increments;
 mod locks;
 mod oltp;
 mod pipeline;
 mod random;
+mod storage;
 mod streams;
+mod stripe;
+pub(super) mod wal;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,12 +20,12 @@ use std::time::Duration;
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
+use dio_bench::record::{self, Record};
 use dio_bench::{commands, data, undo};
-use serde::Serialize;
 
 use crate::stop::Stop;
 
-/// Measure reading, copying and waiting for locks, direct and through the page cache
+/// Measure reading, copying, committing and waiting for locks, direct and through the page cache
 ///
 /// Each measurement names the machine it was made on. Files of random data are made for it and removed again.
 #[derive(Debug, clap::Args)]
@@ -36,9 +41,18 @@ enum Workload {
     Locks(locks::LocksArgs),
     Oltp(oltp::OltpArgs),
     Copy(copy::CopyArgs),
+    Database(database::DatabaseArgs),
+    Disks(disks::DisksArgs),
     Pipeline(pipeline::PipelineArgs),
     Random(random::RandomArgs),
     Streams(streams::StreamsArgs),
+    Stripe(stripe::StripeArgs),
+    #[command(hide = true)]
+    StripeDisks(stripe::DisksArgs),
+    /// Serve files over the network; for `dio bench stripe` itself
+    #[command(hide = true)]
+    StripeServer,
+    Wal(wal::WalArgs),
 }
 
 /// What is emptied before a run.
@@ -61,35 +75,32 @@ impl From<ColdArg> for Cold {
 
 /// Runs a workload and prints its report.
 pub fn run(args: BenchArgs) -> ExitCode {
-    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
-    let stop = Stop::on_signals();
+    let args = match args.workload {
+        // Has no thread but this one yet, and the server must have none that stays behind in the namespaces of others.
+        Workload::StripeDisks(args) => return finish(stripe::serve_disks(args).map(well)),
+        workload => BenchArgs { workload },
+    };
     let work = move || match args.workload {
         Workload::Increments(args) => increments::run(args).map(well),
         Workload::Locks(args) => locks::run(args),
         Workload::Oltp(args) => oltp::run(args).map(well),
         Workload::Copy(args) => copy::run(args).map(well),
+        Workload::Database(args) => database::run(args).map(well),
+        Workload::Disks(args) => disks::run(args).map(well),
         Workload::Pipeline(args) => pipeline::run(args).map(well),
         Workload::Random(args) => random::run(args).map(well),
         Workload::Streams(args) => streams::run(args).map(well),
+        Workload::Stripe(args) => stripe::run(args).map(well),
+        Workload::StripeDisks(_) => unreachable!("it has been served"),
+        Workload::StripeServer => stripe::serve_files().map(well),
+        Workload::Wal(args) => wal::run(args).map(well),
     };
-    let work = match std::thread::Builder::new().name("bench".into()).spawn(work) {
-        Ok(work) => work,
-        Err(error) => {
-            eprintln!("dio: cannot start a thread: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    while !work.is_finished() {
-        std::thread::sleep(Duration::from_millis(20));
-        if stop.asked() {
-            commands::kill_all();
-            undo::undo_all();
-            data::remove_all();
-            stop.die_if_asked();
-        }
-    }
-    let text = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    match text {
+    finish(with_signals(work))
+}
+
+/// Prints what came out.
+fn finish(outcome: Result<(String, u8), BenchError>) -> ExitCode {
+    match outcome {
         Ok((text, status)) => {
             // A reader that went away is no failure of the measurement.
             let _ = std::io::stdout().write_all(text.as_bytes());
@@ -102,16 +113,32 @@ pub fn run(args: BenchArgs) -> ExitCode {
     }
 }
 
+/// Measures. A signal that ends the program takes away first what was made and started.
+pub(super) fn with_signals<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BenchError> + Send + 'static,
+) -> Result<T, BenchError> {
+    // Before there is anything to remove. The measuring thread is left alone; a signal is looked for beside it.
+    let stop = Stop::on_signals();
+    let work = std::thread::Builder::new().name("bench".into()).spawn(work);
+    let work = work.map_err(|error| BenchError::Asked(format!("cannot start a thread: {error}")))?;
+    while !work.is_finished() {
+        std::thread::sleep(Duration::from_millis(20));
+        if stop.asked() {
+            commands::kill_all();
+            undo::undo_all();
+            data::remove_all();
+            stop.die_if_asked();
+        }
+    }
+    work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// A measurement that is not to end otherwise.
 fn well(text: String) -> (String, u8) {
     (text, 0)
 }
 
 /// A report as JSON on request, else as a table.
-fn show<R: Serialize>(report: &R, json: bool, table: impl FnOnce(&R) -> String) -> Result<String, BenchError> {
-    if !json {
-        return Ok(table(report));
-    }
-    let text = serde_json::to_string_pretty(report);
-    text.map(|text| text + "\n").map_err(|error| BenchError::Asked(format!("cannot write the report: {error}")))
+pub(super) fn show<R: Record>(report: &R, json: bool, table: impl FnOnce(&R) -> String) -> Result<String, BenchError> {
+    if json { record::json(report) } else { Ok(table(report)) }
 }

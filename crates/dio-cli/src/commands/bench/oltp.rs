@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::oltp::{Contender, Open, Plan, Report, plot};
+use dio_bench::oltp::{Open, Plan, Report, plot};
 use dio_bench::{BenchError, oltp};
 
 use super::show;
+use super::storage::{StorageArg, wrong};
 
 /// Run a database's page workload on a raw device, bare files and mounts in direct and concurrent mode
 ///
@@ -91,6 +92,10 @@ pub(super) struct OltpArgs {
     #[arg(long, value_name = "OPTION")]
     mount_option: Vec<String>,
 
+    /// Memory for all of it, page cache included: a control group is made, for which it must be root
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -104,21 +109,6 @@ pub(super) struct OltpArgs {
     plots: Option<PathBuf>,
 }
 
-/// Storages.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum StorageArg {
-    /// A block device
-    Raw,
-    /// Files opened with O_DIRECT
-    Bare,
-    /// A mount in direct mode, a write excludes all I/O to its file
-    DirectFile,
-    /// A mount in direct mode, a write excludes I/O to its bytes
-    DirectRange,
-    /// A mount in concurrent mode
-    Concurrent,
-}
-
 /// Ways to open files.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum OpenArg {
@@ -128,7 +118,7 @@ enum OpenArg {
     Direct,
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "between 0 and 86400 seconds".to_owned())
 }
@@ -142,23 +132,10 @@ fn parse_page(text: &str) -> Result<u64, String> {
 
 /// Measures, writes the files that were asked for, and gives the text to print.
 pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
-    let mut contenders = Vec::new();
-    for storage in args.storage {
-        let contender = match storage {
-            StorageArg::Raw => Contender::Raw,
-            StorageArg::Bare => Contender::Bare,
-            StorageArg::DirectFile => Contender::DirectFile,
-            StorageArg::DirectRange => Contender::DirectRange,
-            StorageArg::Concurrent => Contender::Concurrent,
-        };
-        if !contenders.contains(&contender) {
-            contenders.push(contender);
-        }
-    }
     // A relative directory would mean another one to the server of a mount.
     let directory = args.dir.canonicalize().map_err(|error| wrong("look at", &args.dir, &error))?;
     let plan = Plan {
-        contenders,
+        contenders: StorageArg::contenders(&args.storage),
         raw: args.raw,
         directory,
         files: args.files,
@@ -178,6 +155,7 @@ pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
         },
         io_uring: args.io_uring,
         mount_options: args.mount_option,
+        memory: args.memory,
         program: std::env::current_exe().map_err(|error| wrong("find", Path::new("dio"), &error))?,
     };
     let report = oltp::run(&plan)?;
@@ -188,8 +166,4 @@ pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
         plot::write(&report, directory)?;
     }
     show(&report, args.json, Report::text)
-}
-
-fn wrong(verb: &str, path: &Path, error: &std::io::Error) -> BenchError {
-    BenchError::Asked(format!("cannot {verb} '{}': {}", path.display(), crate::commands::words(error)))
 }

@@ -176,10 +176,21 @@ impl Session {
             Err(error) => return self.complain("open", path, &words(&error)),
         };
         let mut row = Row::default();
+        // Of a striped file, the objects, one behind the other.
+        let parts = match dio::stripe::calls::parts(&file) {
+            Ok(Some(parts)) => parts.into_iter().map(|part| File::from(part.file)).collect(),
+            Ok(None) => vec![file],
+            Err(errno) => return self.complain("open the objects of", path, &words(&io::Error::from(errno))),
+        };
         if self.evict {
-            self.evict(path, &file, metadata, &mut row);
+            for part in &parts {
+                match part.metadata() {
+                    Ok(metadata) => self.evict(path, part, &metadata, &mut row),
+                    Err(error) => self.complain("evict", path, &words(&error)),
+                }
+            }
         }
-        match look(&file, &mut row) {
+        match look(&parts, &mut row) {
             Ok(picture) => self.show(path, row, &picture),
             Err(error) => self.complain("count the cached pages of", path, &reason(&error)),
         }
@@ -197,7 +208,7 @@ impl Session {
             return self.complain("write back", path, &reason(&error));
         }
         match residency::evict(file, 0..u64::MAX) {
-            Ok(pages) => row.evicted = pages,
+            Ok(pages) => row.evicted += pages,
             Err(error) => self.complain("evict", path, &reason(&error)),
         }
     }
@@ -270,12 +281,19 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-fn look(file: &File, row: &mut Row) -> Result<Picture, ResidencyError> {
-    row.bytes = residency::length_of(file)?;
-    row.pages = row.bytes.div_ceil(rustix::param::page_size() as u64);
-    row.dirty = residency::dirty_pages(file)?;
+fn look(parts: &[File], row: &mut Row) -> Result<Picture, ResidencyError> {
+    let pages = |bytes: u64| bytes.div_ceil(rustix::param::page_size() as u64);
+    let lengths = parts.iter().map(residency::length_of).collect::<Result<Vec<_>, _>>()?;
+    row.bytes = lengths.iter().sum();
+    row.pages = lengths.iter().map(|bytes| pages(*bytes)).sum();
     let mut picture = Picture::new(row.pages);
-    residency::visit_runs(file, row.bytes, |run| picture.add(run))?;
+    let mut first = 0;
+    for (part, length) in parts.iter().zip(lengths) {
+        let dirty = residency::dirty_pages(part)?;
+        row.dirty = dirty.map(|more| row.dirty.unwrap_or(0) + more).or(row.dirty);
+        residency::visit_runs(part, length, |run| picture.add(first + run.start..first + run.end))?;
+        first += pages(length);
+    }
     row.resident = picture.resident();
     Ok(picture)
 }

@@ -80,7 +80,7 @@ impl Target {
             // Its size is what it would be if nothing were held back.
             sink.flush()?;
         }
-        let size = rustix::fs::fstat(input.descriptor())?.st_size as u64;
+        let size = dio::stripe::calls::fstat(input.descriptor())?.st_size as u64;
         Ok(rustix::fs::tell(input.descriptor())? < size)
     }
 }

@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use dio::stripe::calls;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
-    futimens, linkat, openat, renameat, renameat_with, statat, unlinkat,
+    futimens, linkat, openat, renameat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
@@ -114,7 +115,7 @@ impl Target {
     /// # Errors
     /// What `fsync(2)` answers.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        match fsync(&self.fd) {
+        match calls::fsync(&self.fd) {
             Err(Errno::INVAL) if !self.is_file() => Ok(()),
             other => Ok(other?),
         }
@@ -160,8 +161,8 @@ impl Target {
             *named = true;
             return Ok(());
         }
-        if *replace {
-            fsync(&self.fd)?;
+        if *replace || calls::is_striped(&self.fd)? {
+            calls::fsync(&self.fd)?;
         }
         if temporary.is_none() {
             let new = temporary_name();
@@ -170,7 +171,7 @@ impl Target {
         }
         let Some(from) = temporary.as_deref() else { return Ok(()) };
         match replace {
-            true => renameat(&*dir, from, &*dir, &**name)?,
+            true => calls::renameat(&*dir, from, name)?,
             false => match renameat_with(&*dir, from, &*dir, &**name, RenameFlags::NOREPLACE) {
                 // Not every file system knows the flag; nothing had the name when it was begun.
                 Err(Errno::INVAL | Errno::NOSYS) => renameat(&*dir, from, &*dir, &**name)?,
@@ -186,7 +187,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         if let Way::File { dir, temporary: Some(temporary), named: false, .. } = &self.way {
             // Nobody is left who could do something about it.
-            let _ = unlinkat(dir, &**temporary, AtFlags::empty());
+            let _ = calls::unlinkat(dir, temporary);
         }
     }
 }
@@ -202,8 +203,9 @@ pub(crate) fn give_attributes(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> 
         last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
         last_modification: mtime.map_or(modified, |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 }),
     };
+    let before = rustix::fs::fstat(fd)?;
     let _ = fchown(fd, None, Some(Gid::from_raw(stat.st_gid)));
     let permitted = fchmod(fd, Mode::from_bits_retain(stat.st_mode & 0o777));
     let _ = fchown(fd, Some(Uid::from_raw(stat.st_uid)), None);
-    futimens(fd, &times).and(permitted)
+    futimens(fd, &times).and(permitted).and_then(|()| calls::follow(fd, &before))
 }

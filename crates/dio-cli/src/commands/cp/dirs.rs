@@ -70,6 +70,8 @@ pub(crate) struct Dir {
     pub(crate) default_acl: bool,
     /// User and group that files created in the target directory get, learnt from the first one.
     pub(crate) creates_as: OnceLock<(u32, u32)>,
+    /// Files created in the target directory are striped; looked at before the first one.
+    pub(crate) stripes: OnceLock<bool>,
     pub(crate) finish: Option<Finish>,
     /// Invariant: one for the listing itself and one for each entry handed out and not done.
     pending: AtomicUsize,
@@ -90,6 +92,7 @@ impl Dir {
             fresh: false,
             default_acl,
             creates_as: OnceLock::new(),
+            stripes: OnceLock::new(),
             finish: None,
             pending: AtomicUsize::new(1),
         })
@@ -114,6 +117,7 @@ impl Dir {
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
+            stripes: OnceLock::new(),
             finish: Some(finish),
             pending: AtomicUsize::new(1),
             parent: Some(Arc::clone(parent)),

@@ -1,8 +1,9 @@
 //! Opens source and target of a file's contents under the rules of GNU cp. The data layer calls this,
 //! with the flags its mode needs.
 
-use std::ffi::CStr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw, unlinkat};
@@ -94,11 +95,28 @@ impl Contents<'_> {
         self.create_target(extra)
     }
 
+    /// Whether the target, which was created just now, may have to be striped, because its directory has that by default.
+    fn may_be_striped_by_default(&self) -> bool {
+        let has = || self.path_of_target().parent().is_some_and(dio::stripe::has_default);
+        // The names of operands may lead through several directories; of entries, only one is asked.
+        if self.entry.operand { has() } else { !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has) }
+    }
+
+    fn path_of_target(&self) -> PathBuf {
+        dio::stripe::calls::path_in(self.entry.dir.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
+    }
+
     /// Creates the target, which must not exist.
     fn create_target(&self, extra: OFlags) -> Result<OpenTarget, CopyError> {
         let (dir, name) = self.target_dir();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | (extra - OFlags::TRUNC);
         match openat(dir, name, flags, Mode::from_bits_retain(self.mode)) {
+            Ok(fd) if self.may_be_striped_by_default() => {
+                let name = OsStr::from_bytes(name.to_bytes());
+                let striped = dio::stripe::calls::striped_by_default(dir, name, fd, flags);
+                let (fd, striped) = striped.at(Doing::Create, || self.target_path())?;
+                Ok(OpenTarget { fd, fresh: !striped })
+            }
             Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
             // Where such a link leads, a file could be made; but between looking and making it
             // could lead elsewhere.

@@ -95,7 +95,7 @@ impl<'run> Copy<'run> {
             return Ok(Some(Feed::Records(Box::new(records))));
         }
         let told = |result: io::Result<Records>| result.map_err(|error| tell(self.tool, input, &error));
-        if !ahead || !source::has_blocks(input) {
+        if !(ahead || input.striped) || !source::has_blocks(input) {
             return Ok(Some(Feed::Records(Box::new(told(Records::of_descriptor(input, plan))?))));
         }
         let start = open::place(input).unwrap_or(0);

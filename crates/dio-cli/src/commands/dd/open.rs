@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use dio::sys::was_closed;
-use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::flags::{Set, conv, flag, open_flags};
@@ -23,6 +23,8 @@ pub(super) struct End {
     /// Its name in the receipt: `-` for standard input and output.
     pub(super) path: PathBuf,
     pub(super) stat: Stat,
+    /// Its bytes are not behind the descriptor.
+    pub(super) striped: bool,
 }
 
 /// What went wrong before anything was copied, in words.
@@ -35,14 +37,14 @@ pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
 
 impl End {
     fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, Failure> {
-        let stat = rustix::fs::fstat(&fd).map_err(|errno| failure(quoted(&name), errno))?;
-        Ok(End { fd, name, path, stat })
+        let (stat, striped) = dio::stripe::calls::look(&fd).map_err(|errno| failure(quoted(&name), errno))?;
+        Ok(End { fd, name, path, stat, striped })
     }
 
     /// Size of a regular file now, in bytes.
     pub(super) fn size(&self) -> Option<u64> {
         let regular = self.kind() == FileType::RegularFile;
-        regular.then(|| rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
+        regular.then(|| dio::stripe::calls::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
     }
 
     /// Whether a regular file holds bytes beyond `at`.
@@ -110,7 +112,7 @@ fn length(plan: &Plan) -> Result<u64, Failure> {
 
 /// Cuts the output off; gives what that failed with. Devices have no end to be moved.
 fn cut(length: u64, end: &End) -> Option<Failure> {
-    match rustix::fs::ftruncate(&end.fd, length) {
+    match dio::stripe::calls::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
             let what = format!("failed to truncate to {length} bytes in output file {}", quoted(&end.name));
             Some(failure(what, errno))
@@ -121,7 +123,7 @@ fn cut(length: u64, end: &End) -> Option<Failure> {
 
 fn open(name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
-        match rustix::fs::open(name, flags, Mode::from_raw_mode(0o666)) {
+        match dio::stripe::calls::openat(CWD, name, flags, Mode::from_raw_mode(0o666)) {
             Err(Errno::INTR) => {}
             other => return other,
         }

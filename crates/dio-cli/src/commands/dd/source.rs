@@ -346,7 +346,7 @@ fn is_made_up(end: &End) -> bool {
 pub(super) fn has_blocks(end: &End) -> bool {
     let readable = rustix::fs::fcntl_getfl(&end.fd).is_ok_and(|flags| !flags.contains(OFlags::WRONLY));
     match end.kind() {
-        FileType::RegularFile => readable && end.stat.st_size > 0 && !is_made_up(end),
+        FileType::RegularFile => readable && (end.striped || end.stat.st_size > 0 && !is_made_up(end)),
         FileType::BlockDevice => readable && end.fd.as_raw_fd() >= 0,
         _ => false,
     }

@@ -109,6 +109,8 @@ const SETTINGS: &[&str] = &[
     "limit=",
     "gather",
     "nogather",
+    "native",
+    "nonative",
 ];
 
 /// and those that hold from mounting on.
@@ -217,6 +219,7 @@ pub fn defaults() -> Options {
         direct_from: 256 << 10,
         limit: 256 << 20,
         gather: true,
+        native: false,
     };
     Options {
         settings,

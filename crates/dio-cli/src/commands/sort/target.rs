@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, ftruncate, open};
+use dio::stripe::calls;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::Errno;
 use signal_hook::{flag, low_level};
 
@@ -38,7 +39,7 @@ impl Target {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let (fd, made) = match open(name, flags, mode) {
-            Err(Errno::NOENT) => match open(name, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::NOENT) => match calls::openat(CWD, name, flags | OFlags::CREATE | OFlags::EXCL, mode) {
                 // A link to nowhere, or somebody else was faster.
                 Err(Errno::EXIST) => (open(name, flags | OFlags::CREATE, mode)?, false),
                 new => (new?, true),
@@ -67,7 +68,7 @@ impl Target {
     /// What `ftruncate(2)` and the stream answer.
     pub(super) fn open(&mut self, tool: &Tool) -> io::Result<Sink> {
         let Some((name, fd)) = &self.file else { return standard_output(tool) };
-        match ftruncate(fd, 0) {
+        match calls::ftruncate(fd, 0) {
             Err(error) if self.stat.as_ref().is_some_and(is_file) => Err(error.into()),
             _ => tool.output(fd.as_fd().try_clone_to_owned()?, Path::new(name)),
         }
@@ -77,7 +78,7 @@ impl Target {
     pub(super) fn give_up(&self) {
         if let (Some((name, _)), true) = (&self.file, self.made) {
             // It cannot be helped.
-            let _ = std::fs::remove_file(name);
+            let _ = calls::unlink(Path::new(name));
         }
     }
 }
@@ -127,7 +128,7 @@ impl Guard {
                 // Held until the process ends, so that the output is not complete meanwhile.
                 let name = name.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(name) = &*name {
-                    let _ = std::fs::remove_file(name);
+                    let _ = calls::unlink(Path::new(name));
                 }
                 let _ = low_level::emulate_default_handler(number.load(Ordering::Relaxed) as i32);
             }

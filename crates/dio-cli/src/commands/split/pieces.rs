@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
 
+use dio::stripe::calls;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -70,7 +71,7 @@ impl Maker {
         self.say(format_args!("creating file {}\n", quoted(&name)))?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
         let fd = loop {
-            match rustix::fs::open(&name, flags, Mode::from_raw_mode(0o666)) {
+            match calls::openat(rustix::fs::CWD, &name, flags, Mode::from_raw_mode(0o666)) {
                 Err(Errno::INTR) => {}
                 Err(Errno::MFILE) if relieve()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
@@ -88,7 +89,7 @@ impl Maker {
             return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
         }
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        match rustix::fs::ftruncate(fd, 0) {
+        match calls::ftruncate(fd, 0) {
             Err(errno) if regular => {
                 Err(Failure::Message(format!("{}: error truncating: {}", named(name), words(errno))))
             }

@@ -10,7 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use dio::stream::Input;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlinkat, statat};
+use dio::stripe::calls::statat;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::archive::Archive;

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dio::file::{Class, Counters};
-use dio::residency::resident_pages;
 use dio::stream::{Chunk, StreamOptions};
+use dio::stripe::calls::resident_pages;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
     let how = if append { OFlags::APPEND } else { OFlags::TRUNC };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | how;
     loop {
-        match rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
+        match dio::stripe::calls::openat(rustix::fs::CWD, path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
             Err(Errno::INTR) => {}
             other => return other,
         }
@@ -64,6 +64,13 @@ enum Way {
         tool: Tool,
         counters: Counters,
     },
+    /// The same for a striped file, which the kernel does not know: each write is complete before the next.
+    Apart {
+        file: Box<dio::File>,
+        /// Where the next byte goes; none for the end.
+        at: Option<u64>,
+        tool: Tool,
+    },
 }
 
 impl Output {
@@ -76,7 +83,11 @@ impl Output {
         name: String,
         shared: bool,
     ) -> io::Result<Output> {
-        let way = if shared {
+        let way = if shared && dio::stripe::calls::is_striped(&fd)? {
+            let append = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
+            let file = dio::OpenOptions::new().write(true).mode(dio::Mode::Uncached).adopt(fd, path)?;
+            Way::Apart { file: Box::new(file), at: (!append).then_some(0), tool: tool.clone() }
+        } else if shared {
             let pages_before = tool.ledger().wanted().then(|| resident_pages(&fd).ok()).flatten();
             let (file, path, tool) = (fd.into(), path.to_owned(), tool.clone());
             Way::Shared { file, path, pages_before, tool, counters: Counters::default() }
@@ -95,7 +106,7 @@ impl Output {
     pub(super) fn holds(&self) -> bool {
         match &self.way {
             Way::Sink(sink) => sink.file().is_some(),
-            Way::Closed | Way::Shared { .. } => false,
+            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => false,
         }
     }
 
@@ -123,6 +134,12 @@ impl Output {
                 counters.written.add(Class::Cached, bytes.len() as u64);
                 Ok(())
             }
+            Way::Apart { file, at, .. } => {
+                let place = at.map_or_else(|| file.size(), Ok)?;
+                file.write_at(bytes, place)?;
+                *at = at.map(|_| place + bytes.len() as u64);
+                Ok(())
+            }
         }
     }
 
@@ -130,7 +147,7 @@ impl Output {
     pub(super) fn take(&mut self, chunk: Chunk) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => plain::write(sink, chunk, self.block),
-            Way::Closed | Way::Shared { .. } => self.write(&chunk),
+            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => self.write(&chunk),
         }
     }
 
@@ -138,7 +155,7 @@ impl Output {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.way {
             Way::Sink(sink) => sink.flush(),
-            Way::Closed | Way::Shared { .. } => Ok(()),
+            Way::Closed | Way::Shared { .. } | Way::Apart { .. } => Ok(()),
         }
     }
 
@@ -147,6 +164,11 @@ impl Output {
         match self.way {
             Way::Sink(sink) => sink.close(),
             Way::Closed => Ok(()),
+            Way::Apart { file, tool, .. } => {
+                file.settle()?;
+                tool.ledger().count(&file.counters());
+                Ok(())
+            }
             Way::Shared { file, path, pages_before, tool, counters } => {
                 tool.ledger().count(&counters);
                 tool.ledger().list(|| FileLine {

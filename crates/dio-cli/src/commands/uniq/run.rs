@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use dio::stream::{Chunk, Input};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use dio::stripe::calls::openat;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::filter::{Filter, NoMemory};
@@ -74,7 +75,7 @@ pub(super) fn run(tool: &Tool, options: &Options) {
 /// Opens an operand; none for `-`.
 fn open(name: &OsStr, flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH;
-    if name == "-" { Ok(None) } else { rustix::io::retry_on_intr(|| rustix::fs::open(name, flags, mode)).map(Some) }
+    if name == "-" { Ok(None) } else { rustix::io::retry_on_intr(|| openat(CWD, name, flags, mode)).map(Some) }
 }
 
 fn source(tool: &Tool, from: Option<OwnedFd>, name: &Path) -> io::Result<Source> {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use dio::stripe::calls;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -99,7 +100,7 @@ impl Run {
         }
         let source = self.tool.stdin().map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
         let mut source = source.map_err(|()| Fatal)?;
-        let stat = rustix::fs::fstat(source.descriptor()).ok();
+        let stat = calls::fstat(source.descriptor()).ok();
         let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         let left = regular.map(|stat| (stat.st_size as u64).saturating_sub(source.position()));
         let size = self.args.stream_size.or(left);
@@ -118,12 +119,12 @@ impl Run {
     /// A file.
     pub(super) fn operand(&mut self, path: &Path) -> Result<(), Fatal> {
         let shown = path.as_os_str().as_bytes();
-        let looked_at = match rustix::fs::stat(path) {
+        let looked_at = match calls::stat(path) {
             Ok(stat) if self.retire.holds(&stat) => {
                 // It is as good as gone, unless it has another name.
                 let troubles = self.retire.flush();
                 self.troubles(troubles);
-                rustix::fs::stat(path)
+                calls::stat(path)
             }
             other => other,
         };

@@ -199,7 +199,7 @@ impl Run {
             let umask = rustix::process::umask(rustix::fs::Mode::empty());
             rustix::process::umask(umask);
             let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
-            let moded = if target.is_file() { rustix::fs::fchmod(target.descriptor(), mode) } else { Ok(()) };
+            let moded = if target.is_file() { give_mode(target.descriptor(), mode) } else { Ok(()) };
             if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep(self.args.sync)) {
                 self.output_failed(Some(&target), errno_of(&error));
             }
@@ -258,4 +258,11 @@ impl Run {
     fn encode(&self, size: Option<u64>) -> Encode {
         Encode { size, ..self.plan.encode.clone() }
     }
+}
+
+/// `fchmod(2)`; the objects of a striped file have the permissions that it has.
+fn give_mode(fd: &std::os::fd::OwnedFd, mode: rustix::fs::Mode) -> Result<(), rustix::io::Errno> {
+    let before = rustix::fs::fstat(fd)?;
+    rustix::fs::fchmod(fd, mode)?;
+    dio::stripe::calls::follow(fd, &before)
 }

@@ -182,6 +182,6 @@ fn lengthen(sink: &mut Sink, zeros: u64) -> std::io::Result<()> {
     }
     sink.flush()?;
     let end = sink.position() + zeros;
-    rustix::fs::ftruncate(sink.descriptor(), end)?;
+    dio::stripe::calls::ftruncate(sink.descriptor(), end)?;
     sink.seek(end)
 }

@@ -226,6 +226,11 @@ impl DataPath {
         task.account.moved(&source.counters(), &file.counters(), moved.as_ref().map_or(0, |holes| *holes));
         moved?;
         settled?;
+        if file.layout().is_some() && (self.durable || self.sync_each) {
+            // Its bytes are on file systems of their own.
+            file.sync_all()?;
+            self.ledger.count_syncs(1);
+        }
         task.digests.replace(digests);
         for (file, class) in [(&source, source.read_class()), (&file, file.write_class())] {
             if let (_, Some(reason @ (Reason::NoDirectIo | Reason::KernelBuffers))) = class {
@@ -243,7 +248,8 @@ impl DataPath {
         whole: &Whole<'_>,
         digests: &mut Option<Digests>,
     ) -> Result<u64, CopyError> {
-        if self.transfer.resume && !whole.target.is_device() {
+        // Of a striped file there is no note of how far it got.
+        if self.transfer.resume && !whole.target.is_device() && whole.target.layout().is_none() {
             return self.copy_resumably(task, target, whole, digests);
         }
         self.empty(task, target)?;

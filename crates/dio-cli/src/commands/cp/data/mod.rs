@@ -18,8 +18,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use dio::stripe::calls;
 use dio::transfer::Pace;
-use rustix::fs::{FileType, OFlags, ioctl_ficlone};
+use rustix::fs::{FileType, OFlags, fstat, ioctl_ficlone};
 use rustix::io::Errno;
 
 use super::error::{At, CopyError, Doing};
@@ -81,6 +82,8 @@ struct Task<'a> {
     plain: Cell<bool>,
     /// It took the small way, through the page cache.
     small: Cell<bool>,
+    /// The bytes of the source, or those of the target, are not behind its descriptor.
+    striped: bool,
 }
 
 impl DataPath {
@@ -122,12 +125,23 @@ impl DataPath {
             return Err(CopyError::Interrupted);
         }
         let source = contents.open_source(OFlags::empty())?;
+        let (stat, striped) = calls::amended(&source, *contents.stat).at(Doing::Stat, || contents.source_path())?;
+        let contents = &Contents { stat: &stat, ..*contents };
         let account = Account::open(&self.ledger, contents, &source);
         let (small, plain) = (Cell::new(false), Cell::new(false));
-        let task = Task { contents, source, account, digests: Cell::new(None), small, plain };
+        let mut task = Task { contents, source, account, digests: Cell::new(None), small, plain, striped };
         let place = self.place(&task)?;
+        if !place.target().fresh || self.transfer.atomic {
+            let fd = &place.target().fd;
+            task.striped |= calls::is_striped(fd).at(Doing::Stat, || contents.target_path())?;
+        }
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
-            finish(task.source.as_fd(), place.target().fd.as_fd(), place.target().fresh);
+            let target = &place.target().fd;
+            let before = if task.striped { fstat(target).ok() } else { None };
+            finish(task.source.as_fd(), target.as_fd(), place.target().fresh);
+            if let Some(before) = before {
+                calls::follow(target, &before).at(Doing::SetPermissions, || task.contents.target_path())?;
+            }
             self.make_durable(&task, place.target())
         });
         match outcome {
@@ -146,6 +160,7 @@ impl DataPath {
         let stat = task.contents.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::BlockDevice if task.striped => self.copy_large(task, target),
             _ if !target.fresh && !has_blocks(target) => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.clone(task, target)? => {
                 task.account.reflinked(size);

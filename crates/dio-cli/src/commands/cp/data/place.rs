@@ -2,8 +2,9 @@
 //! target's once it is complete and durable.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
+use dio::stripe::calls;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 
@@ -64,8 +65,15 @@ impl DataPath {
             }
         };
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
-        let made = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions);
-        let (fd, hidden) = made.at(Doing::Create, shown)?;
+        let (fd, hidden) = match &replaced {
+            // What takes the place of a striped file has its stripes.
+            Some((old, ..)) if calls::is_striped(old).at(Doing::Stat, shown)? => {
+                let name = temporary_name();
+                (calls::striped_like(old, dir.as_fd(), &name).at(Doing::Create, shown)?, Some(name))
+            }
+            _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(Doing::Create, shown)?,
+        };
+        let before = fstat(&fd).at(Doing::Stat, shown)?;
         if let Some((existing, user, group)) = replaced {
             // A file of another owner becomes ours, as with every editor that replaces files; what it lent its owner
             // or group to whoever ran it, it must not lend ours.
@@ -78,6 +86,7 @@ impl DataPath {
             let umask = contents.umask;
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
+        calls::follow(&fd, &before).at(Doing::SetPermissions, shown)?;
         let (named, temporary) = (hidden.is_some(), hidden.unwrap_or_else(temporary_name));
         let naming = Some(Naming { dir, name, temporary, named, elsewhere });
         Ok(Place { target: OpenTarget { fd, fresh }, naming })
@@ -90,6 +99,9 @@ impl DataPath {
             return Ok(());
         }
         let shown = || task.contents.target_path();
+        if task.striped && calls::is_striped(&target.fd).at(Doing::Stat, shown)? {
+            return calls::ftruncate(&target.fd, 0).at(Doing::Extend, shown);
+        }
         let stat = fstat(&target.fd).at(Doing::Stat, shown)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size == 0 {
             return Ok(());
@@ -129,10 +141,10 @@ impl Place {
             )
             .at(Doing::Create, shown)?;
         }
-        let renamed = rustix::fs::renameat(&naming.dir, &*naming.temporary, &naming.dir, &*naming.name);
+        let renamed = calls::renameat(&naming.dir, &naming.temporary, &naming.name);
         if renamed.is_err() {
             // The error that is told is that of renaming.
-            let _ = unlinkat(&naming.dir, &*naming.temporary, AtFlags::empty());
+            let _ = calls::unlinkat(&naming.dir, &naming.temporary);
         }
         renamed.at(Doing::Create, shown)?;
         if naming.elsewhere && durable {
@@ -146,7 +158,7 @@ impl Place {
         // Failing to tidy up is not worth a second message.
         if let Some(naming) = self.naming {
             if naming.named {
-                let _ = unlinkat(&naming.dir, &*naming.temporary, AtFlags::empty());
+                let _ = calls::unlinkat(&naming.dir, &naming.temporary);
             }
         } else if self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
             let (dir, name) = task.contents.target_dir();

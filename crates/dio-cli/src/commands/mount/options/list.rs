@@ -75,6 +75,7 @@ pub(super) struct Changes {
     direct_from: Option<u64>,
     limit: Option<u64>,
     gather: Option<bool>,
+    native: Option<bool>,
 }
 
 impl Changes {
@@ -101,6 +102,8 @@ impl Changes {
             }
             "gather" => self.gather = Some(without(name, value)?),
             "nogather" => self.gather = Some(!without(name, value)?),
+            "native" => self.native = Some(without(name, value)?),
+            "nonative" => self.native = Some(!without(name, value)?),
             "readahead_min" => self.read_ahead_min = Some(size(name, value)?),
             "readahead_max" => self.read_ahead_max = Some(size(name, value)?),
             "write_behind" => self.write_behind = Some(size(name, value)?),
@@ -136,6 +139,7 @@ impl Changes {
         set(&mut settings.direct_from, self.direct_from);
         set(&mut settings.limit, self.limit);
         settings.gather = self.gather.unwrap_or(settings.gather);
+        settings.native = self.native.unwrap_or(settings.native);
         let (min, max) = &mut settings.read_ahead;
         set(max, self.read_ahead_max);
         match self.read_ahead_min {

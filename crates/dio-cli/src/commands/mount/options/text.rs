@@ -23,6 +23,7 @@ pub fn text_of(settings: &Settings) -> String {
         options.push(format!("{name}={}", size(bytes)));
     }
     options.push(if settings.gather { "gather" } else { "nogather" }.to_owned());
+    options.push(if settings.native { "native" } else { "nonative" }.to_owned());
     options.join(",")
 }
 

@@ -1,7 +1,6 @@
 //! How much memory a sort may have.
 
 use std::fs;
-use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
@@ -9,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 pub(crate) fn physical() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = kibibytes(&text, "MemTotal:").unwrap_or(1 << 30);
-    limits().into_iter().fold(total, u64::min)
+    total.min(dio_bench::environment::memory_limit().unwrap_or(u64::MAX))
 }
 
 /// The bound where none was asked for: half of the memory, less where less is free (but not less than an eighth, as GNU's
@@ -25,28 +24,6 @@ pub(super) fn usual() -> u64 {
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
-}
-
-/// The limits of the process's control groups, of both versions, up to the root (cgroups(7)).
-fn limits() -> Vec<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (root, file) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max"),
-            list if list.split(',').any(|name| name == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            _ => continue,
-        };
-        // In a container the path may be one of the host, of which only the last part is to be seen: the root stands for it.
-        for group in Path::new(path).ancestors() {
-            let file = Path::new(root).join(group.strip_prefix("/").unwrap_or(group)).join(file);
-            let limit = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
-            found.extend(limit);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

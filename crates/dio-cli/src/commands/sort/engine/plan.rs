@@ -52,8 +52,12 @@ impl Plan {
         let memory = (memory - OWN.min(memory / 8)).max(LEAST_MEMORY);
         let block = whole(memory / 128).min(usual.block as u64).max(LEAST_BLOCK);
         let depth = (memory / 8 / block).saturating_sub(3) / 2;
-        let reading =
-            StreamOptions { block: block as usize, depth: (depth as usize).clamp(2, usual.depth.max(2)), ..*usual };
+        let reading = StreamOptions {
+            block: block as usize,
+            depth: (depth as usize).clamp(2, usual.depth.max(2)),
+            spread: 0,
+            ..*usual
+        };
         let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..*usual };
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let most = (memory / 4 / written(&writing)).max(1) as usize;

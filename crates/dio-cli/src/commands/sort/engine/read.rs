@@ -7,6 +7,7 @@ use std::path::Path;
 use std::thread::Scope;
 
 use dio::stream::{Input, StreamOptions};
+use dio::stripe::calls::stat;
 use dio::sys::was_closed;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -41,7 +42,7 @@ fn stdin(how: &StreamOptions) -> io::Result<Input> {
 /// Bytes of all inputs, where all are files.
 pub(super) fn size_of_all<'n>(names: impl IntoIterator<Item = &'n OsStr>) -> Option<u64> {
     names.into_iter().try_fold(0u64, |sum, name| {
-        let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { rustix::fs::stat(name) };
+        let stat = if name == "-" { rustix::fs::fstat(io::stdin()) } else { stat(name) };
         let stat = stat.ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
         // Files of the kernel (proc(5)) hold bytes but have no size.
         sum.checked_add(stat.st_size as u64).filter(|_| stat.st_size > 0 || name == "-")

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::stream::{Chunk, Input};
+use dio::stripe::calls;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -135,13 +136,13 @@ impl<'a> Preparing<'a> {
     fn file(&self, file: File) -> Result<Member, Note> {
         let opened = if file.regular { Some(self.open(&file)?) } else { None };
         let stat = match &opened {
-            Some(fd) => fstat(fd),
+            Some(fd) => calls::look(fd),
             None => {
                 let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-                statat(&file.dir.fd, &file.name, follow)
+                statat(&file.dir.fd, &file.name, follow).map(|stat| (stat, false))
             }
         };
-        let stat = stat.map_err(|errno| self.lost("stat", &file, errno))?;
+        let (stat, striped) = stat.map_err(|errno| self.lost("stat", &file, errno))?;
         self.refuse(&file, &stat)?;
         let mut member = member(file.path.clone(), stat);
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -156,7 +157,7 @@ impl<'a> Preparing<'a> {
                     Some(fd) => fd,
                     None => self.open(&file)?,
                 };
-                self.contents(&file, fd, &mut member)?;
+                self.contents(&file, fd, striped, &mut member)?;
             }
             FileType::Symlink => {
                 let link = readlinkat(&file.dir.fd, &file.name, Vec::new());
@@ -216,10 +217,11 @@ impl<'a> Preparing<'a> {
     }
 
     /// Reads a regular file, if it is not large.
-    fn contents(&self, file: &File, fd: OwnedFd, member: &mut Member) -> Result<(), Note> {
+    fn contents(&self, file: &File, fd: OwnedFd, striped: bool, member: &mut Member) -> Result<(), Note> {
         let size = member.stat.st_size as u64;
         if let Some(how) = self.options.sparse.filter(|_| size > 0 && sparse::has_holes(&member.stat)) {
-            let found = sparse::extents(fd.as_fd(), &member.stat, how);
+            // Where the holes of a striped file are, its descriptor does not tell.
+            let found = if striped { Ok(None) } else { sparse::extents(fd.as_fd(), &member.stat, how) };
             member.sparse = match found.map_err(|errno| self.lost("read", file, errno))? {
                 Some(extents) => Some(extents),
                 None => Some(self.scan(&fd, file, size)?),
@@ -230,6 +232,7 @@ impl<'a> Preparing<'a> {
         let small = self.run.tool.stream_options().small;
         member.contents = match size {
             0 => Contents::None,
+            _ if striped => Contents::Open(fd),
             // Files of the kernel (proc(5)) say that they have no bytes, and are archived so; what is larger has blocks.
             _ if size <= small => {
                 let held = self.small.read(fd.as_fd(), size as usize);

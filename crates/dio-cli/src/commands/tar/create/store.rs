@@ -343,7 +343,7 @@ impl<'a> Store<'a> {
             // Pages that stay only cost memory.
             let _ = source.close();
         }
-        Ok(Read::All(fstat(fd).ok()))
+        Ok(Read::All(dio::stripe::calls::fstat(fd).ok()))
     }
 
     /// Copies so many bytes; fewer where the file ends.

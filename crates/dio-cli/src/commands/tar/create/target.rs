@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use dio::stripe::calls::openat;
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
 use super::super::archive::workers;
@@ -60,7 +61,7 @@ impl Target {
         } else {
             // To be written past the page cache it has to be readable too, where that is allowed.
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
-            let fd = open(&path, flags, Mode::from_raw_mode(0o666)).map_err(|errno| failed(errno.into()))?;
+            let fd = openat(CWD, &path, flags, Mode::from_raw_mode(0o666)).map_err(|errno| failed(errno.into()))?;
             run.tool.output(fd, &path).map_err(failed)?
         };
         Target::over(run, sink, name, 0)

@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
-use dio::residency::resident_pages;
+use dio::stripe::calls;
+use dio::stripe::calls::resident_pages;
 use dio::{Mode, OpenOptions};
-use rustix::fs::{FallocateFlags, Timespec, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, FormatError};
@@ -178,7 +179,15 @@ impl Job {
 
     /// Sets what is set on a complete file, and gives it its name.
     fn finish(&self, context: &Context<'_>, words: &Words<'_>, place: Place<'_>, counters: Option<&Counters>) {
+        let before = if place.striped { fstat(&place.fd).ok() } else { None };
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
+        if let Some(before) = before {
+            // What it is for the others has to be said to the objects; they are on file systems that nobody else syncs.
+            let settled = calls::follow(&place.fd, &before).and_then(|()| calls::fsync(&place.fd));
+            if let Err(errno) = settled {
+                words.cannot("write", errno);
+            }
+        }
         match place.keep() {
             Ok(fd) => {
                 context.storage.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
@@ -207,11 +216,11 @@ impl Job {
 
     fn put(&self, context: &Context<'_>, place: &Place<'_>) -> Result<Counters, Errno> {
         let options = context.run.tool.stream_options();
-        let plain = options.mode == Mode::Cached || self.body.len() as u64 <= options.small;
+        let plain = !place.striped && (options.mode == Mode::Cached || self.body.len() as u64 <= options.small);
         let whole = [(0, self.body.len() as u64)];
         let extents = self.sparse.as_deref().unwrap_or(&whole);
         if self.sparse.is_some() {
-            ftruncate(&place.fd, self.size)?;
+            calls::ftruncate(&place.fd, self.size)?;
         }
         if !plain && !self.body.is_empty() {
             return self.put_directly(context, place, extents);
@@ -290,7 +299,7 @@ impl Job {
         let moved = self.pour(context, entries, &mut sink, stop);
         let end = sink.position();
         let closed = sink.close();
-        let cut = |length| ftruncate(&place.fd, length).map_err(io::Error::from);
+        let cut = |length| calls::ftruncate(&place.fd, length).map_err(io::Error::from);
         match moved.and_then(|()| closed.map_err(Pouring::Target)) {
             Ok(()) => {
                 self.finish(context, &words, place, None);
@@ -327,8 +336,8 @@ impl Job {
         remaining: Option<u64>,
     ) -> io::Result<Sink> {
         if self.sparse.is_some() {
-            ftruncate(&place.fd, self.size)?;
-        } else {
+            calls::ftruncate(&place.fd, self.size)?;
+        } else if !place.striped {
             let length = stored.min(remaining.unwrap_or(AHEAD));
             let allocated = fallocate(&place.fd, FallocateFlags::empty(), 0, length);
             // A file system that cannot does without.

@@ -5,9 +5,8 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fstat, linkat, openat, renameat, statat, unlinkat,
-};
+use dio::stripe::calls;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fstat, linkat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::root::Dir;
@@ -64,6 +63,8 @@ pub(super) struct Place<'a> {
     pub(super) fd: OwnedFd,
     dir: &'a Dir,
     name: &'a CStr,
+    /// Its bytes are elsewhere.
+    pub(super) striped: bool,
     naming: Naming,
 }
 
@@ -113,10 +114,11 @@ impl<'a> Place<'a> {
         prepare(dir, name, wanted)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
-        let there = |fd| Place { fd, dir, name, naming: Naming::There };
+        let there =
+            |fd| Place { striped: calls::is_striped(&fd).unwrap_or(true), fd, dir, name, naming: Naming::There };
         // To open a device may do something already.
         if wanted.old == OldFiles::Overwrite && !is_special(dir, name) {
-            match openat(dir, name, flags | OFlags::TRUNC, private) {
+            match calls::openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
                 Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
                 // Neither is a link, or what another process has put there, a place for the contents of a file.
@@ -124,8 +126,13 @@ impl<'a> Place<'a> {
             }
         }
         if !wanted.long {
-            match openat(dir, name, flags | OFlags::CREATE | OFlags::EXCL, private) {
-                Ok(fd) => return Ok(there(fd)),
+            let new = flags | OFlags::CREATE | OFlags::EXCL;
+            // Of most files nobody needs to ask.
+            let striping = dir.gives_stripes();
+            let made = if striping { calls::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
+            match made {
+                Ok(fd) if striping => return Ok(there(fd)),
+                Ok(fd) => return Ok(Place { fd, dir, name, naming: Naming::There, striped: false }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Refusal::Open(errno)),
             }
@@ -146,7 +153,8 @@ impl<'a> Place<'a> {
     fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags) -> Result<Place<'a>, Errno> {
         let private = Mode::from_bits_retain(0o600);
         let (fd, hidden) = unnamed(dir, flags.difference(OFlags::NOFOLLOW), private)?;
-        Ok(Place { fd, dir, name, naming: hidden.map_or(Naming::None, Naming::Temporary) })
+        let striped = hidden.is_some() && calls::is_striped(&fd)?;
+        Ok(Place { fd, dir, name, naming: hidden.map_or(Naming::None, Naming::Temporary), striped })
     }
 
     /// The file is complete: it takes its name, and the place of what had it.
@@ -166,10 +174,10 @@ impl<'a> Place<'a> {
                 temporary
             }
         };
-        let renamed = renameat(self.dir, &*temporary, self.dir, self.name);
+        let renamed = calls::renameat(self.dir, &temporary, self.name);
         if renamed.is_err() {
             // The error that is told is that of renaming.
-            let _ = unlinkat(self.dir, &*temporary, AtFlags::empty());
+            let _ = calls::unlinkat(self.dir, &temporary);
         }
         renamed.map(|()| self.fd)
     }
@@ -180,7 +188,7 @@ impl<'a> Place<'a> {
             Naming::There => {}
             Naming::None => {}
             Naming::Temporary(temporary) => {
-                let _ = unlinkat(self.dir, &*temporary, AtFlags::empty());
+                let _ = calls::unlinkat(self.dir, &temporary);
             }
         }
     }
@@ -242,12 +250,12 @@ pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
     if way != Way::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return way;
     }
-    if unlinkat(dir, name, AtFlags::empty()).is_ok() { Way::Clear } else { Way::Blocked }
+    if calls::unlinkat(dir, name).is_ok() { Way::Clear } else { Way::Blocked }
 }
 
 /// Removes a file or an empty directory.
 fn remove(dir: &Dir, name: &CStr, gone: &Gone) -> Result<(), Errno> {
-    match unlinkat(dir, name, AtFlags::empty()) {
+    match calls::unlinkat(dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => remove_directory(dir, name, gone),
         other => other,
     }
@@ -271,7 +279,7 @@ const DEEPEST: u32 = 1000;
 
 /// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor.
 fn remove_all(dir: impl AsFd, name: &CStr, gone: &Gone, depth: u32) -> Result<(), Errno> {
-    match unlinkat(&dir, name, AtFlags::empty()) {
+    match calls::unlinkat(&dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => {}
         other => return other,
     }

@@ -5,11 +5,12 @@
 //! a filter of system calls, does not know it, the same is done by hand, one component at a time. Directories are then named
 //! by descriptor: what is made, changed or removed is always one component of a directory that was found beneath.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use dio::stripe::calls::path_in;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
 
@@ -31,6 +32,8 @@ pub(crate) struct Dir {
     fd: OwnedFd,
     /// Device and inode: the same directory whatever it was called.
     pub(crate) id: (u64, u64),
+    /// Files made in it are striped; looked at before the first one.
+    stripes: OnceLock<bool>,
 }
 
 impl AsFd for Dir {
@@ -43,7 +46,13 @@ impl Dir {
     /// An open directory.
     pub(super) fn of(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
         let stat = fstat(&fd)?;
-        Ok(Arc::new(Dir { id: (stat.st_dev, stat.st_ino), fd }))
+        Ok(Arc::new(Dir { id: (stat.st_dev, stat.st_ino), fd, stripes: OnceLock::new() }))
+    }
+
+    /// Whether it gives stripes to new files.
+    pub(super) fn gives_stripes(&self) -> bool {
+        let name = || path_in(self.fd.as_fd(), OsStr::new("."));
+        *self.stripes.get_or_init(|| dio::stripe::has_default(name()))
     }
 }
 

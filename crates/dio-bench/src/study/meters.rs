@@ -15,7 +15,7 @@ const SECTOR: u64 = 512;
 
 /// What the counters say at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     at: f64,
     /// Clock ticks of all processors: user, system, waiting for I/O, idle, taken by others (steal).
     cpu: [u64; 5],
@@ -56,25 +56,25 @@ pub struct Used {
 
 /// Where the counters are.
 #[derive(Clone, Debug)]
-pub(super) struct Meters {
+pub(crate) struct Meters {
     begin: Instant,
     device: Option<PathBuf>,
 }
 
 impl Meters {
     /// `device` is the kernel's name of a block device; times are those since `begin`.
-    pub(super) fn new(device: Option<&str>, begin: Instant) -> Meters {
+    pub(crate) fn new(device: Option<&str>, begin: Instant) -> Meters {
         Meters { begin, device: device.map(|name| PathBuf::from("/sys/class/block").join(name).join("stat")) }
     }
 
-    pub(super) fn read(&self) -> Reading {
+    pub(crate) fn read(&self) -> Reading {
         let cpu = fs::read_to_string("/proc/stat").ok().and_then(|text| processors(&text)).unwrap_or_default();
         let device = self.device.as_ref().and_then(|path| counts(&fs::read_to_string(path).ok()?));
         Reading { at: self.begin.elapsed().as_secs_f64(), cpu, device }
     }
 
     /// Reads at every multiple of `every` until told to stop.
-    pub(super) fn follow(self, every: Duration) -> std::io::Result<Series> {
+    pub(crate) fn follow(self, every: Duration) -> std::io::Result<Series> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let work = move || {
@@ -98,13 +98,13 @@ impl Meters {
 
 /// Readings that are being taken.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(crate) struct Series {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Reading>>,
 }
 
 impl Series {
-    pub(super) fn finish(self) -> Vec<Reading> {
+    pub(crate) fn finish(self) -> Vec<Reading> {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -130,12 +130,12 @@ fn counts(text: &str) -> Option<Device> {
 
 impl Reading {
     /// Seconds since the beginning.
-    pub(super) fn at(&self) -> f64 {
+    pub(crate) fn at(&self) -> f64 {
         self.at
     }
 
     /// What was done since an earlier reading.
-    pub(super) fn since(&self, earlier: &Reading) -> Used {
+    pub(crate) fn since(&self, earlier: &Reading) -> Used {
         let cpu: [u64; 5] = std::array::from_fn(|n| self.cpu[n].saturating_sub(earlier.cpu[n]));
         let ticks = cpu.iter().sum::<u64>().max(1) as f64;
         let [user, system, iowait, idle, steal] = cpu.map(|count| count as f64 / ticks);

@@ -1,0 +1,69 @@
+//! The load generator of a database, and what it says.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::engine::{Engine, Loaded, Place, last_words};
+use crate::BenchError;
+use crate::commands::Running;
+
+/// Who loads a server.
+pub(super) struct Client<'a> {
+    pub(super) engine: &'a dyn Engine,
+    pub(super) place: &'a Place,
+    pub(super) workload: &'a str,
+    /// When the run began.
+    pub(super) begin: Instant,
+}
+
+impl Client<'_> {
+    /// Loads the server for some whole seconds.
+    pub(super) fn load(&self, time: Duration) -> Result<Loaded, BenchError> {
+        let mut command = self.engine.client(self.place, self.workload, time.as_secs());
+        let shown = command.get_program().to_string_lossy().into_owned();
+        let failed = || BenchError::system("read from", Path::new(&shown));
+        // Both streams in one pipe: pgbench tells its progress on standard error.
+        let (reader, writer) = std::io::pipe().map_err(failed())?;
+        let copy = writer.try_clone().map_err(failed())?;
+        let mut running = Running::start(command.stdin(Stdio::null()).stdout(writer).stderr(copy), &shown)?;
+        // The command keeps the ends for writing: without them, the end of the output is seen.
+        drop(command);
+        let mut said = String::new();
+        let mut series = Vec::new();
+        for line in BufReader::new(reader).lines() {
+            let line = line.map_err(failed())?;
+            if let Some(tps) = self.engine.progress(&line) {
+                series.push((self.begin.elapsed().as_secs_f64(), tps));
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let status = running.wait(&shown)?;
+        if !status.success() {
+            return Err(BenchError::Asked(format!("'{shown}' failed: {}", last_words(&said))));
+        }
+        let loaded = self.engine.result(self.place, &said)?;
+        Ok(Loaded { series, ..loaded })
+    }
+}
+
+/// The rate in the slot of the time series with this number, which is a second long: that of the report that covers its middle.
+pub(super) fn tps_of_slot(series: &[(f64, f64)], slot: usize) -> f64 {
+    let middle = slot as f64 + 0.5;
+    let covers = |(end, _): &&(f64, f64)| (*end - 1.0..*end).contains(&middle);
+    series.iter().find(covers).map_or(0.0, |(_, tps)| *tps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_take_the_report_of_their_middle() {
+        let series = [(1.1, 100.0), (2.1, 200.0), (4.6, 300.0)];
+        let slots: Vec<f64> = (0..6).map(|slot| tps_of_slot(&series, slot)).collect();
+        assert_eq!(slots, [100.0, 200.0, 0.0, 0.0, 300.0, 0.0]);
+    }
+}

@@ -1,0 +1,388 @@
+//! PostgreSQL by `wal_sync_method`: transactions with its log on the bare file system, cached and direct, and below a mount.
+//!
+//! Tables and everything else stay where they are, on the file system itself; `pg_wal` alone is elsewhere, by a symbolic link.
+//! PostgreSQL up to 15 opens its log with `O_DIRECT` under `open_sync` and `open_datasync` where nothing but itself is to read
+//! it (`wal_level=minimal`, no WAL senders: `get_sync_bit` of `xlog.c`); from 16 on it does so for every method when told
+//! (`debug_io_direct=wal`).
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::client::Client;
+use super::engine::{Engine, Place};
+use super::postgres::Postgres;
+use super::server::Server;
+use super::{EVERY, forget};
+use crate::BenchError;
+use crate::data::Scratch;
+use crate::stats::Summary;
+use crate::study::mount::{Mounted, Mounter};
+use crate::study::{Contender, Response, turns};
+
+/// The values of `wal_sync_method` that Linux has.
+pub const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_sync"];
+
+/// A load before those that are measured.
+const WARM: Duration = Duration::from_secs(1);
+
+/// Where the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogPlace {
+    /// On the file system, through the page cache.
+    Cached,
+    /// On the file system, past the page cache where PostgreSQL can.
+    Direct,
+    /// Below a mount in concurrent mode, which makes it direct.
+    Mount,
+}
+
+impl LogPlace {
+    /// All of them.
+    pub const ALL: [LogPlace; 3] = [LogPlace::Cached, LogPlace::Direct, LogPlace::Mount];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            LogPlace::Cached => "cached",
+            LogPlace::Direct => "direct",
+            LogPlace::Mount => "mount, cio",
+        }
+    }
+
+    /// Settings of a server of this major version that write its log so; `None` where it cannot.
+    fn settings(self, version: u32, method: &str) -> Option<Vec<String>> {
+        let more: &[&str] = match self {
+            LogPlace::Cached | LogPlace::Mount => &[],
+            LogPlace::Direct if version >= 16 => &["debug_io_direct=wal"],
+            LogPlace::Direct if method.starts_with("open_") => &["wal_level=minimal", "max_wal_senders=0"],
+            LogPlace::Direct => return None,
+        };
+        let mut settings = vec![format!("wal_sync_method={method}"), "min_wal_size=512MB".to_owned()];
+        settings.extend(more.iter().map(|&setting| setting.to_owned()));
+        Some(settings)
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct LogPlan {
+    /// Where files are made; absolute.
+    pub directory: PathBuf,
+    /// Values of `wal_sync_method`.
+    pub methods: Vec<&'static str>,
+    /// Where the log is.
+    pub places: Vec<LogPlace>,
+    /// Clients: a load for each.
+    pub clients: Vec<usize>,
+    /// A builtin script of pgbench.
+    pub workload: String,
+    /// Bytes of data, about.
+    pub size: u64,
+    /// Bytes of PostgreSQL's own cache.
+    pub pool: u64,
+    /// How long each load takes, in whole seconds.
+    pub time: Duration,
+    /// Runs of each way, in turns.
+    pub rounds: usize,
+    /// More options of the mount.
+    pub mount_options: Vec<String>,
+    /// The program that mounts: `dio`.
+    pub program: PathBuf,
+}
+
+impl LogPlan {
+    fn check(&self) -> Result<(), BenchError> {
+        let asked = |text: &str| Err(BenchError::Asked(text.to_owned()));
+        let none = self.methods.is_empty() || self.places.is_empty() || self.clients.is_empty();
+        if none || self.clients.contains(&0) || self.rounds == 0 {
+            return asked("methods that PostgreSQL has, clients and runs must be positive");
+        }
+        if self.time < EVERY || self.time.subsec_nanos() > 0 {
+            return asked("pgbench loads for whole seconds, at least one");
+        }
+        Ok(())
+    }
+
+    /// Every way that a server of this version has.
+    fn ways(&self, version: u32) -> Vec<Way> {
+        let mut ways = Vec::new();
+        for &method in &self.methods {
+            let of = |&place: &LogPlace| Some(Way { method, place, settings: place.settings(version, method)? });
+            ways.extend(self.places.iter().filter_map(of));
+        }
+        ways
+    }
+}
+
+/// One way to write the log.
+#[derive(Clone, Debug)]
+struct Way {
+    method: &'static str,
+    place: LogPlace,
+    settings: Vec<String>,
+}
+
+/// Transactions in one way with so many clients: medians of the runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogRow {
+    /// The value of `wal_sync_method`.
+    pub method: &'static str,
+    /// Where the log is.
+    pub place: LogPlace,
+    /// Clients.
+    pub clients: usize,
+    /// Transactions per second.
+    pub tps: Summary,
+    /// Mean response time of each run, in seconds.
+    pub response_seconds: Summary,
+    /// 99th percentile of each run, in seconds.
+    pub p99_seconds: Summary,
+    /// Pages of the log in the page cache after a load, at most.
+    pub resident_pages: u64,
+    /// Transactions per second of the single runs.
+    pub samples: Vec<f64>,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogReport {
+    /// PostgreSQL's version.
+    pub version: String,
+    /// The script of pgbench.
+    pub workload: String,
+    /// Bytes of data, about.
+    pub bytes: u64,
+    /// Seconds of each load.
+    pub seconds: f64,
+    /// Runs of each way.
+    pub rounds: usize,
+    /// More options of the mount.
+    pub mount_options: Vec<String>,
+    /// One row for each way and number of clients.
+    pub rows: Vec<LogRow>,
+}
+
+/// What the runs of one way with so many clients add up to.
+#[derive(Clone, Default)]
+struct Sum {
+    tps: Vec<f64>,
+    response: Vec<Response>,
+    resident: u64,
+}
+
+/// Where it is made.
+struct Ground<'a> {
+    plan: &'a LogPlan,
+    data: PathBuf,
+    log: PathBuf,
+    at: PathBuf,
+    scratch: Scratch,
+}
+
+/// Runs every way in turns.
+///
+/// # Errors
+/// [`BenchError`]: programs that are not installed, a server that does not start or stop, a load that fails, a mount without
+/// the right to one.
+pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
+    plan.check()?;
+    Postgres.check_programs()?;
+    let version = Postgres.version()?;
+    let ways = plan.ways(major(&version));
+    let mut sums = vec![vec![Sum::default(); plan.clients.len()]; ways.len()];
+    let ground = Ground::prepare(plan)?;
+    for (round, turn) in turns(plan.rounds, ways.len()) {
+        let way = &ways[turn];
+        let shown = format!("PostgreSQL, {}, {}", way.method, way.place.name());
+        let named = |error: BenchError| BenchError::Asked(format!("{shown}: {error}"));
+        ground.run(way, &mut sums[turn]).map_err(named)?;
+        let last = |sum: &Sum| format!("{:.0}", sum.tps.last().copied().unwrap_or(0.0));
+        let told: Vec<String> = sums[turn].iter().map(last).collect();
+        eprintln!("{shown}, round {} of {}: {} tps", round + 1, plan.rounds, told.join(", "));
+    }
+    let mut rows = Vec::new();
+    for (place, clients) in plan.clients.iter().enumerate() {
+        rows.extend(ways.iter().zip(&sums).map(|(way, sums)| LogRow::new(way, *clients, &sums[place])));
+    }
+    Ok(LogReport {
+        version,
+        workload: plan.workload.clone(),
+        bytes: plan.size,
+        seconds: plan.time.as_secs_f64(),
+        rounds: plan.rounds,
+        mount_options: plan.mount_options.clone(),
+        rows,
+    })
+}
+
+/// The number before the first point.
+fn major(version: &str) -> u32 {
+    version.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+impl LogRow {
+    fn new(way: &Way, clients: usize, sum: &Sum) -> LogRow {
+        LogRow {
+            method: way.method,
+            place: way.place,
+            clients,
+            tps: Summary::of(sum.tps.iter().copied()),
+            response_seconds: Summary::of(sum.response.iter().map(|response| response.mean)),
+            p99_seconds: Summary::of(sum.response.iter().map(|response| response.p99)),
+            resident_pages: sum.resident,
+            samples: sum.tps.clone(),
+        }
+    }
+}
+
+impl<'a> Ground<'a> {
+    /// Makes the data, and takes the log out of them.
+    fn prepare(plan: &'a LogPlan) -> Result<Ground<'a>, BenchError> {
+        let scratch = Scratch::new(&plan.directory)?;
+        let [data, log, at] = ["data", "log", "at"].map(|name| scratch.path(name));
+        for directory in [&data, &at] {
+            std::fs::create_dir(directory).map_err(BenchError::system("create", directory))?;
+        }
+        Postgres.own(&scratch.path(""))?;
+        Postgres.own(&data)?;
+        let ground = Ground { plan, data, log, at, scratch };
+        Postgres.make(&ground.place(Vec::new(), 1), plan.size)?;
+        let inside = ground.inside();
+        std::fs::rename(&inside, &ground.log).map_err(BenchError::system("rename", &inside))?;
+        Ok(ground)
+    }
+
+    /// The name of the log in the data.
+    fn inside(&self) -> PathBuf {
+        self.data.join("pg_wal")
+    }
+
+    fn place(&self, settings: Vec<String>, clients: usize) -> Place {
+        let (data, run) = (self.data.clone(), self.scratch.path(""));
+        Place { data, raw: None, run, pool: self.plan.pool, buffered: true, clients, settings }
+    }
+
+    /// One run: a server, and a load for each number of clients.
+    fn run(&self, way: &Way, sums: &mut [Sum]) -> Result<(), BenchError> {
+        forget(&self.log)?;
+        let mount = self.enter(way.place)?;
+        let most = self.plan.clients.iter().copied().max().unwrap_or(1);
+        let place = self.place(way.settings.clone(), most);
+        let server = Server::start(&Postgres, &place)?;
+        let load = |place: &Place, time| {
+            Client { engine: &Postgres, place, workload: &self.plan.workload, begin: Instant::now() }.load(time)
+        };
+        load(&place, WARM)?;
+        for (clients, sum) in self.plan.clients.iter().zip(sums) {
+            Postgres.tidy(&place)?;
+            let loaded = load(&Place { clients: *clients, ..place.clone() }, self.plan.time)?;
+            sum.tps.push(loaded.tps);
+            sum.response.push(loaded.response);
+            sum.resident = sum.resident.max(resident(&self.log)?);
+        }
+        server.stop()?;
+        mount.map_or(Ok(()), Mounted::leave)
+    }
+
+    /// Leads to the log, or to its mount.
+    fn enter(&self, place: LogPlace) -> Result<Option<Mounted>, BenchError> {
+        let inside = self.inside();
+        let mount = match place {
+            LogPlace::Mount => {
+                // The server may be of another user.
+                let root = rustix::process::geteuid().is_root();
+                let allow = root.then(|| "allow_other".to_owned());
+                let options: Vec<String> = self.plan.mount_options.iter().cloned().chain(allow).collect();
+                let mounter = Mounter { program: &self.plan.program, io_uring: false, options: &options };
+                mounter.mount(Contender::Concurrent, &self.log, &self.at)?
+            }
+            LogPlace::Cached | LogPlace::Direct => None,
+        };
+        // There is none before the first run.
+        let _ = std::fs::remove_file(&inside);
+        let to = if mount.is_some() { &self.at } else { &self.log };
+        symlink(to, &inside).map_err(BenchError::system("link", &inside))?;
+        Ok(mount)
+    }
+}
+
+/// Pages of the segments that are in the page cache. A server may remove or rename one meanwhile.
+fn resident(log: &Path) -> Result<u64, BenchError> {
+    let entries = std::fs::read_dir(log).map_err(BenchError::system("read", log))?;
+    let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let files = files.filter_map(|entry| std::fs::File::open(entry.path()).ok());
+    Ok(files.filter_map(|file| dio::residency::resident_pages(&file).ok()).sum())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Rows of one client, and of 16.
+    pub(crate) fn report() -> LogReport {
+        let row = |method, place, clients, tps: f64| LogRow {
+            method,
+            place,
+            clients,
+            tps: Summary { median: tps, min: tps * 0.9, max: tps * 1.1 },
+            response_seconds: Summary::of([1.0 / tps]),
+            p99_seconds: Summary::of([2.0 / tps]),
+            resident_pages: u64::from(place == LogPlace::Cached),
+            samples: vec![tps * 0.9, tps, tps * 1.1],
+        };
+        let rows = vec![
+            row("open_sync", LogPlace::Cached, 1, 1000.0),
+            row("open_sync", LogPlace::Direct, 1, 1340.0),
+            row("open_sync", LogPlace::Mount, 1, 900.0),
+            row("fdatasync", LogPlace::Cached, 16, 5000.0),
+        ];
+        let workload = "simple-update".to_owned();
+        let mount_options = vec!["native".to_owned()];
+        LogReport { version: "15.18".into(), workload, bytes: 150 << 20, seconds: 3.0, rounds: 3, mount_options, rows }
+    }
+
+    fn plan() -> LogPlan {
+        LogPlan {
+            directory: PathBuf::from("/nowhere"),
+            methods: METHODS.to_vec(),
+            places: LogPlace::ALL.to_vec(),
+            clients: vec![1, 16],
+            workload: "simple-update".to_owned(),
+            size: 1 << 20,
+            pool: 16 << 20,
+            time: EVERY,
+            rounds: 1,
+            mount_options: Vec::new(),
+            program: PathBuf::from("dio"),
+        }
+    }
+
+    #[test]
+    fn a_server_is_direct_where_its_version_can() {
+        assert_eq!((major("15.18"), major("16beta1"), major("unknown")), (15, 16, 0));
+        let ways = |version| plan().ways(version);
+        assert_eq!(ways(15).len(), 4 * 2 + 2);
+        assert_eq!(ways(16).len(), 4 * 3);
+        let settings = |version, method| LogPlace::Direct.settings(version, method);
+        assert_eq!(settings(15, "fdatasync"), None);
+        assert!(settings(15, "open_sync").unwrap().contains(&"wal_level=minimal".to_owned()));
+        assert!(settings(17, "fdatasync").unwrap().contains(&"debug_io_direct=wal".to_owned()));
+        assert_eq!(LogPlace::Mount.settings(15, "fsync").unwrap()[0], "wal_sync_method=fsync");
+    }
+
+    #[test]
+    fn what_makes_no_study_is_refused_before_anything_is_made() {
+        let wrong = [
+            LogPlan { methods: Vec::new(), ..plan() },
+            LogPlan { clients: vec![0], ..plan() },
+            LogPlan { time: Duration::from_millis(1500), ..plan() },
+        ];
+        for plan in wrong {
+            assert!(matches!(run_log(&plan), Err(BenchError::Asked(_))), "{plan:?}");
+        }
+    }
+}

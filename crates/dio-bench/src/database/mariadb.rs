@@ -1,0 +1,198 @@
+//! MariaDB with InnoDB: one table space of fixed size, so that a lock of its file is met by all requests, or a raw device.
+//! Loaded by sysbench.
+
+use std::path::Path;
+use std::process::Command;
+
+use hdrhistogram::Histogram;
+use rustix::process::Signal;
+
+use super::engine::{Engine, Loaded, Place, check};
+use super::server::Server;
+use crate::BenchError;
+use crate::study::run::histogram;
+use crate::study::said_by;
+
+/// The file of all tables, in the directory of the data.
+pub(super) const SPACE: &str = "ibdata1";
+
+/// Tables of the load.
+const TABLES: u64 = 2;
+
+/// Bytes of a row of sysbench with its index, about; and what a table space holds besides.
+const ROW: u64 = 250;
+const BESIDE: u64 = 256 << 20;
+
+/// MariaDB.
+pub(super) struct Mariadb;
+
+impl Mariadb {
+    /// The settings of a server, in a file of the run's directory.
+    fn settings(place: &Place) -> Result<std::path::PathBuf, BenchError> {
+        let run = |name: &str| place.run.join(name).display().to_string();
+        let size = std::fs::read_to_string(place.run.join("space")).unwrap_or_default();
+        let space = match &place.raw {
+            Some(device) => format!("{}:{size}raw", device.display()),
+            None => format!("{}:{size}", place.data.join(SPACE).display()),
+        };
+        let method = if place.buffered { "fsync" } else { "O_DIRECT" };
+        let text = format!(
+            "[mariadbd]\n\
+             datadir={data}\nsocket={socket}\npid-file={pid}\nuser=root\n\
+             skip-networking\nskip-name-resolve\nskip-log-bin\nperformance_schema=OFF\nmax_connections={connections}\n\
+             innodb_file_per_table=0\ninnodb_data_home_dir=\ninnodb_data_file_path={space}\n\
+             innodb_flush_method={method}\ninnodb_flush_log_at_trx_commit=1\ninnodb_log_file_size=256M\n\
+             innodb_buffer_pool_size={pool}\ninnodb_buffer_pool_dump_at_shutdown=0\n\
+             innodb_buffer_pool_load_at_startup=0\n",
+            data = place.data.display(),
+            socket = run("socket"),
+            pid = run("pid"),
+            connections = place.clients + 20,
+            pool = place.pool,
+        );
+        let path = place.run.join("mariadb.cnf");
+        std::fs::write(&path, text).map_err(BenchError::system("write", &path))?;
+        Ok(path)
+    }
+
+    fn sysbench(place: &Place, workload: &str, rows: u64) -> Command {
+        let mut command = Command::new("sysbench");
+        command.arg(workload).arg(format!("--mysql-socket={}", place.run.join("socket").display()));
+        command.args(["--mysql-user=root", "--rand-type=uniform"]);
+        command.arg(format!("--tables={TABLES}")).arg(format!("--table-size={}", rows / TABLES));
+        command
+    }
+
+    /// The program for single statements, with no settings of the user's: they may name another server.
+    fn client_program() -> Command {
+        let mut command = Command::new("mariadb");
+        command.arg("--no-defaults");
+        command
+    }
+
+    fn rows(place: &Place) -> u64 {
+        std::fs::read_to_string(place.run.join("rows")).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+impl Engine for Mariadb {
+    fn check_programs(&self) -> Result<(), BenchError> {
+        let programs = ["mariadbd", "mariadb-install-db", "mariadb", "sysbench"].map(Path::new);
+        check(&programs, "apt-get install --no-install-recommends mariadb-server-core mariadb-client-core sysbench")
+    }
+
+    fn version(&self) -> Result<String, BenchError> {
+        let said = said_by(Command::new("mariadbd").arg("--version"))?;
+        Ok(said.split_whitespace().skip_while(|word| *word != "Ver").nth(1).unwrap_or("unknown").to_owned())
+    }
+
+    fn own(&self, _directory: &Path) -> Result<(), BenchError> {
+        // Told to, it runs as root: whoever may open a raw device.
+        Ok(())
+    }
+
+    fn make(&self, place: &Place, bytes: u64) -> Result<(), BenchError> {
+        let rows = (bytes / ROW).max(TABLES);
+        let mebibytes = (bytes * 3 / 2 + BESIDE) >> 20;
+        for (name, text) in [("rows", rows.to_string()), ("space", format!("{mebibytes}M"))] {
+            let path = place.run.join(name);
+            std::fs::write(&path, text).map_err(BenchError::system("write", &path))?;
+        }
+        let settings = Self::settings(place)?;
+        let install = ["--auth-root-authentication-method=normal", "--skip-test-db"];
+        said_by(Command::new("mariadb-install-db").arg(option("defaults-file", &settings)).args(install))?;
+        let server = Server::start(self, place)?;
+        let create = "CREATE DATABASE sbtest";
+        said_by(
+            Self::client_program().arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", create]),
+        )?;
+        // One thread for each table, by sysbench's way of preparing.
+        said_by(Self::sysbench(place, "oltp_read_write", rows).arg(format!("--threads={TABLES}")).arg("prepare"))?;
+        server.stop()
+    }
+
+    fn server(&self, place: &Place) -> Result<Command, BenchError> {
+        let mut command = Command::new("mariadbd");
+        // Nothing but these settings.
+        command.arg(option("defaults-file", &Self::settings(place)?));
+        Ok(command)
+    }
+
+    fn question(&self, place: &Place) -> Command {
+        let mut command = Self::client_program();
+        command.arg(option("socket", &place.run.join("socket"))).args(["-u", "root", "-e", "SELECT 1"]);
+        command
+    }
+
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
+    }
+
+    fn last_signal(&self) -> Signal {
+        Signal::KILL
+    }
+
+    fn tidy(&self, _place: &Place) -> Result<(), BenchError> {
+        // It stopped in order: everything is written, nothing is to be recovered.
+        Ok(())
+    }
+
+    fn client(&self, place: &Place, workload: &str, seconds: u64) -> Command {
+        let mut command = Self::sysbench(place, workload, Self::rows(place));
+        command.arg(format!("--threads={}", place.clients)).arg(format!("--time={seconds}"));
+        command.args(["--report-interval=1", "--histogram", "run"]);
+        command
+    }
+
+    fn progress(&self, line: &str) -> Option<f64> {
+        let (_, rest) = line.strip_prefix('[')?.split_once(" tps: ")?;
+        rest.split_whitespace().next()?.parse().ok()
+    }
+
+    fn result(&self, _place: &Place, said: &str) -> Result<Loaded, BenchError> {
+        read(said).ok_or_else(|| BenchError::Asked("what sysbench says is not understood".to_owned()))
+    }
+}
+
+/// Reads `transactions: N (RATE per sec.)` and the lines `milliseconds |*** count` of the histogram.
+fn read(said: &str) -> Option<Loaded> {
+    let line = said.lines().find_map(|line| line.trim().strip_prefix("transactions:"))?;
+    let tps = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
+    let mut nanos: Histogram<u64> = histogram();
+    for line in said.lines() {
+        let Some((value, rest)) = line.split_once('|') else { continue };
+        let Ok(millis) = value.trim().parse::<f64>() else { continue };
+        let count: u64 = rest.split_whitespace().next_back()?.parse().ok()?;
+        nanos.saturating_record_n((millis * 1e6) as u64, count);
+    }
+    Some(Loaded::new(tps, &nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sysbench_says_is_understood() {
+        let line =
+            "[ 3s ] thds: 16 tps: 8260.06 qps: 8260.06 (r/w/o: 0.00/8260.06/0.00) lat (ms,99%): 8.74 err/s: 0.00";
+        assert_eq!(Mariadb.progress(line), Some(8260.06));
+        assert_eq!(Mariadb.progress("Threads started!"), None);
+        let said = "Latency histogram (values are in milliseconds)\n       value  ------------- distribution ------------- count\n\
+                    \x20      1.000 |**************                           300\n\x20      2.000 |*      99\n       4.000 |    1\n \n\
+                    SQL statistics:\n    transactions:                        400  (66.50 per sec.)\n";
+        let loaded = read(said).unwrap();
+        assert_eq!(loaded.tps, 66.5);
+        assert_eq!(loaded.histogram.iter().map(|bucket| bucket.count).sum::<u64>(), 400);
+        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.002, "{found}, {expected}");
+        near(loaded.response.p50, 0.001);
+        near(loaded.response.p99, 0.002);
+        near(loaded.response.max, 0.004);
+        near(loaded.response.mean, 0.001_255);
+        assert!(read("nothing").is_none());
+    }
+}

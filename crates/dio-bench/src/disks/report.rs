@@ -1,0 +1,260 @@
+//! What came out, for people.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{Case, Direction, Plan, Run, Way};
+use crate::environment::Environment;
+use crate::stats::Summary;
+use crate::table::Table;
+use crate::units::{factor, rate, size};
+
+/// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors' time in percent.
+pub const REFERENCE: [(Way, f64, f64); 3] =
+    [(Way::Cached, 17_892.0, 98.3), (Way::Direct, 30_062.0, 54.4), (Way::Raw, 32_165.0, 24.5)];
+
+/// Disks of the reference.
+const REFERENCE_TARGETS: usize = 8;
+
+/// What is faster than the limits together by more than this got past them, beside the bytes that a limit which was not used lets
+/// pass at once: those of some slices of a tenth of a second (`block/blk-throttle.c`).
+const ESCAPED: f64 = 1.05;
+const CREDIT_SECONDS: f64 = 0.3;
+
+/// One way with one number of disks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was run.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Throughput.
+    pub bytes_per_second: Summary,
+    /// Throughput divided by that of the same way with one disk; `None` where one was not measured.
+    pub to_one: Option<f64>,
+    /// Throughput divided by that of the raw devices in the same round, the median of that.
+    pub to_raw: Option<f64>,
+    /// Part of all processors' time that the benchmark and the kernel's threads worked in, median.
+    pub busy: f64,
+    /// CPU seconds of both for each GiB, median.
+    pub cpu_seconds_per_gib: f64,
+    /// CPU seconds of the benchmark alone for each GiB, median.
+    pub own_cpu_seconds_per_gib: f64,
+    /// Single runs.
+    pub runs: Vec<Run>,
+}
+
+/// What the measurement was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Bytes per second of each disk, in each direction.
+    pub rate_bytes_per_second: u64,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Requests to each disk in flight.
+    pub depth: usize,
+    /// Seconds before what is measured, and of it, at the limit.
+    pub seconds: [f64; 2],
+    /// Runs of each row.
+    pub rounds: usize,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// One row for each way, number of disks and direction.
+    pub rows: Vec<Row>,
+    /// The settings.
+    pub settings: Settings,
+    /// What to know before believing it.
+    pub notes: Vec<String>,
+    /// Where it was measured.
+    pub environment: Environment,
+}
+
+fn median(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
+    Summary::of(runs.iter().map(of)).median
+}
+
+impl Row {
+    fn all(results: Vec<(Case, Vec<Run>)>) -> Vec<Row> {
+        let find = |wanted: Case| results.iter().find(|(case, _)| *case == wanted).map(|(_, runs)| runs);
+        let row = |(case, runs): &(Case, Vec<Run>)| {
+            let throughput = Summary::of(runs.iter().map(Run::bytes_per_second));
+            let one = find(Case { targets: 1, ..*case }).map(|one| median(one, Run::bytes_per_second));
+            let raw = find(Case { way: Way::Raw, ..*case }).map(|raw| {
+                let pairs = runs.iter().zip(raw);
+                Summary::of(pairs.map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second())).median
+            });
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            Row {
+                case: *case,
+                bytes_per_second: throughput,
+                to_one: one.map(|one| throughput.median / one),
+                to_raw: raw,
+                busy: median(runs, |run| run.busy),
+                cpu_seconds_per_gib: median(runs, |run| {
+                    (run.own_cpu_seconds + run.kernel_cpu_seconds) / gib(run.bytes)
+                }),
+                own_cpu_seconds_per_gib: median(runs, |run| run.own_cpu_seconds / gib(run.bytes)),
+                runs: runs.clone(),
+            }
+        };
+        results.iter().map(row).collect()
+    }
+}
+
+impl Report {
+    pub(super) fn new(plan: &Plan, results: Vec<(Case, Vec<Run>)>, environment: Environment) -> Report {
+        let rows = Row::all(results);
+        let settings = Settings {
+            rate_bytes_per_second: plan.rate,
+            stripe_bytes: plan.stripe,
+            depth: plan.depth,
+            seconds: [plan.warm_up, plan.steady].map(|time| time.as_secs_f64()),
+            rounds: plan.rounds,
+        };
+        let notes = rows.iter().filter_map(|row| escaped(row, plan)).collect();
+        Report { rows, settings, notes, environment }
+    }
+
+    /// The report for people.
+    pub fn text(&self) -> String {
+        let Settings { rate_bytes_per_second, stripe_bytes, depth, seconds: [warm, steady], rounds } = self.settings;
+        let mut text = format!(
+            "Disks of {} in each direction (loop devices, limited by blkio); stripes of {}, {depth} requests to each disk in \
+             flight\n{steady} s at that rate after {warm} s; runs: {rounds}, medians shown, all ways in turns\n",
+            rate(rate_bytes_per_second, 1.0),
+            size(stripe_bytes)
+        );
+        for direction in Direction::ALL {
+            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.case.direction == direction).collect();
+            if !rows.is_empty() {
+                let _ = write!(text, "\n{}", table(direction, &rows));
+            }
+        }
+        text.push_str(
+            "\nto one: throughput divided by that of the same way on one disk; to raw: by that of the raw devices.\n\
+             CPU: part of all processors' time that the benchmark and the kernel's threads took, the loop devices' own included; \
+             CPU/GiB:\nthe same in seconds of one processor; own: the benchmark alone. Reading begins with nothing cached; writing ends \
+             durable.\n",
+        );
+        if self.rows.iter().any(|row| reference(&row.case).is_some()) {
+            text.push_str("published: JFS on AIX, 8 disks; only ratios compare.\n");
+        }
+        self.notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
+        text.push('\n');
+        text.push_str(&self.environment.text());
+        text
+    }
+}
+
+/// Says so where the limits did not hold.
+fn escaped(row: &Row, plan: &Plan) -> Option<String> {
+    let Case { targets, direction, way } = row.case;
+    let part = row.bytes_per_second.median / (plan.rate * targets as u64) as f64;
+    let most = ESCAPED + CREDIT_SECONDS / plan.steady.as_secs_f64();
+    (part > most).then(|| {
+        let way = format!("{}, {} disks, {}", direction.name(), targets, way.name());
+        format!("{way}: {part:.2} times the limits together: not what disks of this rate would do")
+    })
+}
+
+/// The published figures of a case: KB/s and percent.
+fn reference(case: &Case) -> Option<(f64, f64)> {
+    let same = case.targets == REFERENCE_TARGETS && case.direction == Direction::Read;
+    REFERENCE.iter().find(|(way, ..)| same && *way == case.way).map(|(_, rate, busy)| (*rate, *busy))
+}
+
+fn table(direction: Direction, rows: &[&Row]) -> String {
+    let ours = [direction.name(), "disks", "throughput", "min – max", "to one", "to raw", "CPU", "CPU/GiB", "own"];
+    let published = rows.iter().any(|row| reference(&row.case).is_some());
+    let theirs = ["published", "to raw", "CPU"];
+    let mut table = Table::new(ours.into_iter().chain(theirs.into_iter().filter(|_| published)));
+    let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
+    for row in rows {
+        let Summary { median, min, max } = row.bytes_per_second;
+        let mib = |value: f64| format!("{:.0}", value / f64::from(1 << 20));
+        let mut cells = vec![
+            row.case.way.name().to_owned(),
+            row.case.targets.to_string(),
+            format!("{} MiB/s", mib(median)),
+            format!("{} – {}", mib(min), mib(max)),
+            row.to_one.map_or_else(|| "-".to_owned(), |value| factor(value, 1.0)),
+            ratio(row.to_raw),
+            format!("{:.1} %", row.busy * 100.0),
+            format!("{:.2} s", row.cpu_seconds_per_gib),
+            format!("{:.2} s", row.own_cpu_seconds_per_gib),
+        ];
+        match reference(&row.case) {
+            Some((rate, busy)) => {
+                let raw = REFERENCE[2].1;
+                cells.extend([format!("{rate:.0} KB/s"), format!("{:.3}", rate / raw), format!("{busy:.1} %")]);
+            }
+            None if published => cells.extend(["-", "-", "-"].map(str::to_owned)),
+            None => {}
+        }
+        table.row(cells);
+    }
+    table.text()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tests::plan;
+    use super::*;
+
+    fn run(rate: f64, busy: f64) -> Run {
+        let bytes = 1 << 30;
+        let seconds = bytes as f64 / rate;
+        let (own_cpu_seconds, kernel_cpu_seconds) = (0.25, 0.75);
+        Run { bytes, seconds, own_cpu_seconds, kernel_cpu_seconds, busy, machine_busy: busy, device_bytes: bytes }
+    }
+
+    /// One disk gives 100 MB/s, eight give what `eight` says, by way.
+    pub(in crate::disks) fn report() -> Report {
+        let mut results = Vec::new();
+        for (targets, rates) in [(1, [90e6, 99e6, 100e6]), (8, [400e6, 784e6, 800e6])] {
+            for direction in Direction::ALL {
+                for (way, rate) in Way::ALL.into_iter().zip(rates) {
+                    let runs = [0.9, 1.0, 1.1].map(|part| run(rate * part, 0.5)).to_vec();
+                    results.push((Case { targets, direction, way }, runs));
+                }
+            }
+        }
+        let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
+        Report::new(&plan(), results, environment)
+    }
+
+    #[test]
+    fn ratios_are_to_one_disk_and_to_raw_devices() {
+        let report = report();
+        let case = Case { targets: 8, direction: Direction::Read, way: Way::Direct };
+        let row = report.rows.iter().find(|row| row.case == case).unwrap();
+        let near = |found: Option<f64>, wanted: f64| assert!((found.unwrap() / wanted - 1.0).abs() < 1e-9, "{found:?}");
+        near(row.to_one, 784.0 / 99.0);
+        near(row.to_raw, 0.98);
+        near(Some(row.cpu_seconds_per_gib), 1.0);
+        assert_eq!((row.own_cpu_seconds_per_gib, row.runs.len()), (0.25, 3));
+    }
+
+    #[test]
+    fn the_table_has_both_directions_and_published_figures_for_eight_disks() {
+        let text = report().text();
+        assert!(text.contains("\nread ") && text.contains("\nwrite ") && text.contains("30062 KB/s"), "{text}");
+        assert_eq!(text.matches("KB/s").count(), 3, "{text}");
+        assert!(text.contains("0.980") && text.contains("7.92×") && text.contains("0.935"), "{text}");
+        assert!(!text.contains("times the limits"), "{text}");
+    }
+
+    #[test]
+    fn what_got_past_the_limits_is_told() {
+        let mut results =
+            vec![(Case { targets: 1, direction: Direction::Write, way: Way::Cached }, vec![run(500e6, 1.0)])];
+        results.push((Case { way: Way::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
+        let report = Report::new(&plan(), results, report().environment);
+        assert_eq!(report.notes.len(), 1);
+        assert!(report.text().contains("write, 1 disks, cached: 4.77 times the limits"), "{}", report.text());
+        assert_eq!(report.rows[0].to_raw, None);
+    }
+}

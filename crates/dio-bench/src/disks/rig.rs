@@ -1,0 +1,192 @@
+//! The disks: loop devices over images, each made as slow as a disk, with a file system on the first part of each and nothing on
+//! the rest, which is what the raw way reads and writes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dio::stripe;
+use dio::{File, Mode, Need, OpenOptions};
+
+use super::throttle::{Controller, Rule};
+use super::work::{Lane, Work};
+use super::{Direction, Plan, Way};
+use crate::BenchError;
+use crate::data::Scratch;
+use crate::study::device::Loop;
+use crate::study::said_by;
+use crate::undo::Undo;
+
+/// Bytes of a block of the file systems.
+const BLOCK: u64 = 4096;
+
+/// Bytes that a file system needs for itself: its journal, and one in 16 for inodes and the like.
+const OWN: u64 = 96 << 20;
+
+/// One disk. What is dropped first was set up last.
+#[derive(Debug)]
+struct Disk {
+    rule: Rule,
+    device: Loop,
+    /// Where its file system is mounted while it is in use.
+    at: PathBuf,
+    name: String,
+}
+
+/// All disks.
+#[derive(Debug)]
+pub(super) struct Rig<'a> {
+    plan: &'a Plan,
+    disks: Vec<Disk>,
+    /// Where the part without a file system begins on each.
+    raw: u64,
+    _controller: Controller,
+    scratch: Scratch,
+}
+
+/// A file system that is mounted; unmounted when dropped.
+#[derive(Debug)]
+struct Mounted(Undo);
+
+/// What a way reads or writes, open.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) lanes: Vec<Lane>,
+    mounts: Vec<Mounted>,
+}
+
+impl Entered {
+    /// Closes the files, and unmounts.
+    pub(super) fn leave(self) -> Result<(), BenchError> {
+        drop(self.lanes);
+        self.mounts.into_iter().try_for_each(|mount| mount.0.now())
+    }
+}
+
+impl Disk {
+    fn mount(&self) -> Result<Mounted, BenchError> {
+        said_by(Command::new("mount").args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at))?;
+        let words = ["umount".into(), self.at.clone().into()];
+        Ok(Mounted(Undo::by_either(words, ["umount".into(), "-l".into(), self.at.clone().into()])))
+    }
+}
+
+impl<'a> Rig<'a> {
+    /// Makes the images, the devices and the file systems, at full speed.
+    ///
+    /// # Errors
+    /// No space, no loop devices, no controller, no right to any of them.
+    pub(super) fn prepare(plan: &'a Plan) -> Result<Rig<'a>, BenchError> {
+        let controller = Controller::enter()?;
+        let scratch = Scratch::new(&plan.directory)?;
+        let each = plan.bytes_of_each();
+        let raw = (each + each / 16 + OWN).next_multiple_of(1 << 20);
+        let mut rig = Rig { plan, disks: Vec::new(), raw, _controller: controller, scratch };
+        for index in 0..plan.most() {
+            // Written, not only allocated: extents without bytes would never reach the disk below.
+            let image = rig.scratch.random_file(&format!("image{index}"), raw + each)?;
+            let at = rig.scratch.path(&format!("disk{index}"));
+            std::fs::create_dir(&at).map_err(BenchError::system("create", &at))?;
+            let device = Loop::over(&image)?;
+            let name = name_of(device.device());
+            let rule = rig._controller.rule(&number_of(&name)?, plan.rate);
+            let options = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
+            let blocks = (raw / BLOCK).to_string();
+            said_by(Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks))?;
+            rig.disks.push(Disk { rule, device, at, name });
+        }
+        Ok(rig)
+    }
+
+    /// An image, to tell what is below all of them.
+    pub(super) fn image(&self) -> PathBuf {
+        self.scratch.path("image0")
+    }
+
+    /// Kernel names of the first disks.
+    pub(super) fn names(&self, targets: usize) -> Vec<String> {
+        self.disks[..targets].iter().map(|disk| disk.name.clone()).collect()
+    }
+
+    fn file(&self, targets: usize) -> PathBuf {
+        self.scratch.path(&format!("striped-{targets}"))
+    }
+
+    fn mount(&self, targets: usize) -> Result<Vec<Mounted>, BenchError> {
+        self.disks[..targets].iter().map(Disk::mount).collect()
+    }
+
+    /// Slows all disks down, or lets them run.
+    pub(super) fn throttle(&self, on: bool) -> Result<(), BenchError> {
+        self.disks.iter().try_for_each(|disk| disk.rule.set(on))
+    }
+
+    /// Makes the file that is striped over the first disks, with all its bytes written, at full speed.
+    pub(super) fn make(&self, targets: usize) -> Result<(), BenchError> {
+        self.throttle(false)?;
+        let mounts = self.mount(targets)?;
+        let plan = stripe::Plan {
+            stripe: Some(self.plan.stripe),
+            count: Some(targets),
+            targets: self.disks[..targets].iter().map(|disk| disk.at.clone()).collect(),
+        };
+        let path = self.file(targets);
+        stripe::create(&path, &plan)?;
+        let bytes = self.plan.bytes_of_each() * targets as u64;
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        file.allocate(0..bytes, true)?;
+        let lane = Lane::new(file, 0, self.plan.stripe * targets as u64);
+        let mut work = Work::new(std::slice::from_ref(&lane), self.plan.depth)?;
+        work.run(Direction::Write, 0..self.plan.blocks())?;
+        work.finish(Direction::Write)?;
+        drop(work);
+        Entered { lanes: vec![lane], mounts }.leave()?;
+        self.throttle(true)
+    }
+
+    /// Removes that file.
+    pub(super) fn remove(&self, targets: usize) -> Result<(), BenchError> {
+        self.throttle(false)?;
+        let mounts = self.mount(targets)?;
+        stripe::remove(self.file(targets))?;
+        Entered { lanes: Vec::new(), mounts }.leave()
+    }
+
+    /// Opens what a way works on. Nothing of it is in the page cache: it was mounted for this.
+    pub(super) fn enter(&self, targets: usize, way: Way, direction: Direction) -> Result<Entered, BenchError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(direction == Direction::Write);
+        match way {
+            Way::Cached => options.mode(Mode::Cached),
+            Way::Direct | Way::Raw => options.mode(Mode::Direct).need(Need::Required),
+        };
+        if way == Way::Raw {
+            let lane = |disk: &Disk| Ok(Lane::new(options.open(disk.device.device())?, self.raw, self.plan.stripe));
+            let lanes: Result<Vec<Lane>, BenchError> = self.disks[..targets].iter().map(lane).collect();
+            return Ok(Entered { lanes: lanes?, mounts: Vec::new() });
+        }
+        let mounts = self.mount(targets)?;
+        let file: File = options.open(self.file(targets))?;
+        Ok(Entered { lanes: vec![Lane::new(file, 0, self.plan.stripe * targets as u64)], mounts })
+    }
+}
+
+fn name_of(device: &Path) -> String {
+    device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// `MAJOR:MINOR` of a block device.
+fn number_of(name: &str) -> Result<String, BenchError> {
+    let path = Path::new("/sys/class/block").join(name).join("dev");
+    let text = std::fs::read_to_string(&path).map_err(BenchError::system("read", &path))?;
+    Ok(text.trim().to_owned())
+}
+
+/// Bytes that devices have read and written so far (`/sys/class/block/NAME/stat`, `Documentation/block/stat.rst`).
+pub(super) fn moved(names: &[String]) -> u64 {
+    let of = |name: &String| {
+        let text = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).unwrap_or_default();
+        let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        fields.get(2).zip(fields.get(6)).map_or(0, |(read, written)| (read + written) * 512)
+    };
+    names.iter().map(of).sum()
+}

@@ -1,0 +1,199 @@
+//! One self-contained page of HTML from the results of benchmarks.
+//!
+//! A result is the JSON that a benchmark of `dio bench` prints, or a record of the benchsuite. It is recognised by its content
+//! ([`read`]), turned into a [`Section`] by the module of its benchmark, and shown by `html`, which knows sections only, as the
+//! files of [`Page::plots`] and [`Page::tables`] do. Everything that a result says is text to the page, whatever it looks like.
+//!
+//! # How a benchmark is added
+//! 1. Its report gets a name in [`crate::record`].
+//! 2. A module here has a `struct` of those fields of its JSON that the page shows, and `fn section(text: &str) ->
+//!    serde_json::Result<Section>`: findings, plots ([`crate::plot`]), tables. What older results lack is
+//!    `#[serde(default)]`.
+//! 3. A line of [`KINDS`] has the name, the fields by which a result without one is known, and that function.
+//!
+//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with `points` over time, needs no `struct`:
+//! its module hands its words to [`study::section`], as `oltp` does.
+
+mod copy;
+mod database;
+mod environment;
+mod html;
+mod increments;
+mod locks;
+pub mod model;
+mod oltp;
+mod pipeline;
+mod random;
+mod recognise;
+mod streams;
+pub mod study;
+mod suite;
+mod synctest;
+mod wal;
+
+use std::collections::BTreeSet;
+
+use crate::quantity::Unit;
+pub use model::{Block, Section};
+pub use recognise::{KINDS, Kind, ReadError, read};
+
+/// A page.
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    sections: Vec<Section>,
+}
+
+impl Page {
+    /// A page of some results, in their order.
+    pub fn new(title: Option<String>, mut sections: Vec<Section>) -> Page {
+        let mut ids = Names::default();
+        for section in &mut sections {
+            section.id = ids.unique(&section.id);
+            let (mut plots, mut tables) = (Names::default(), Names::default());
+            for block in &mut section.blocks {
+                match block {
+                    Block::Plots(some) => some.iter_mut().for_each(|plot| plot.name = plots.unique(&plot.name)),
+                    Block::Table(table) => table.name = tables.unique(&table.name),
+                    Block::Heading(_) | Block::Text(_) | Block::Commands(_) => {}
+                }
+            }
+        }
+        let title = title.unwrap_or_else(|| match &sections[..] {
+            [only] => only.title.clone(),
+            _ => "Measurements of dio".to_owned(),
+        });
+        Page { title, sections }
+    }
+
+    /// The page.
+    pub fn html(&self) -> String {
+        html::page(&self.title, &self.sections)
+    }
+
+    /// All plots as SVG: names of files, and contents.
+    pub fn plots(&self) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for (section, block) in self.blocks() {
+            if let Block::Plots(plots) = block {
+                files.extend(plots.iter().map(|plot| (format!("{}-{}.svg", section.id, plot.name), plot.svg())));
+            }
+        }
+        files
+    }
+
+    /// All tables, and the data of all plots, as CSV: names of files, and contents. Those of plots are called as the plots are.
+    pub fn tables(&self) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for (section, block) in self.blocks() {
+            match block {
+                Block::Plots(plots) => {
+                    files.extend(plots.iter().map(|plot| (format!("{}-{}.csv", section.id, plot.name), plot.csv())));
+                }
+                Block::Table(table) => {
+                    files.push((format!("{}-table-{}.csv", section.id, table.name), table.csv()));
+                }
+                Block::Heading(_) | Block::Text(_) | Block::Commands(_) => {}
+            }
+        }
+        for section in &self.sections {
+            files.extend(section.data.iter().map(|(name, data)| (format!("{}-{name}.csv", section.id), data.clone())));
+        }
+        files
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (&Section, &Block)> {
+        self.sections.iter().flat_map(|section| section.blocks.iter().map(move |block| (section, block)))
+    }
+}
+
+/// Names that were given.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    /// The name, with a number behind it if it was given before.
+    fn unique(&mut self, name: &str) -> String {
+        let numbered = (2..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !self.0.contains(name));
+        let free = free.expect("there are more numbers than names");
+        self.0.insert(free.clone());
+        free
+    }
+}
+
+/// Letters, digits and `-` for the names of files and anchors.
+fn slug(text: &str) -> String {
+    let mut slug = String::new();
+    for letter in text.chars() {
+        match letter {
+            letter if letter.is_ascii_alphanumeric() => slug.push(letter.to_ascii_lowercase()),
+            _ if slug.is_empty() || slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+        if slug.len() >= 60 {
+            break;
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
+}
+
+/// A factor for a sentence, of two digits or more: `0.98×`, `0.0086×`.
+fn times(value: f64) -> String {
+    format!("{}×", Unit::Ratio.scale([value]).number(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_plain_and_all_different() {
+        assert_eq!(slug("gzip -6, text/../x"), "gzip-6-text-x");
+        assert_eq!(slug("<>"), "unnamed");
+        let section = |id: &str| Section { id: id.to_owned(), ..Section::default() };
+        let page = Page::new(None, vec![section("oltp"), section("copy"), section("oltp"), section("oltp")]);
+        let ids: Vec<&str> = page.sections.iter().map(|section| section.id.as_str()).collect();
+        assert_eq!(ids, ["oltp", "copy", "oltp-2", "oltp-3"]);
+    }
+
+    #[test]
+    fn everything_that_a_result_says_is_text() {
+        let hostile = "<script>alert(1)</script>\"'&";
+        let text = || hostile.to_owned();
+        let table = model::Table {
+            name: "t".to_owned(),
+            caption: text(),
+            head: text(),
+            columns: vec![model::Column::text(text())],
+            rows: vec![(text(), vec![model::Cell::Text(text())])],
+        };
+        let row = crate::plot::Row { name: text(), tone: 0, values: vec![1.0], published: None };
+        let dots =
+            crate::plot::Dots { unit: crate::quantity::Unit::Ratio, label: text(), guide: None, rows: vec![row] };
+        let kind = crate::plot::Kind::Dots(dots);
+        let plot = crate::plot::Plot { name: "p".to_owned(), title: text(), about: text(), kind };
+        let section = Section {
+            id: "x".to_owned(),
+            title: text(),
+            source: text(),
+            lead: text(),
+            findings: vec![model::Finding::new(hostile, hostile, hostile)],
+            blocks: vec![
+                Block::Heading(text()),
+                Block::Text(text()),
+                Block::Table(table),
+                Block::Plots(vec![plot]),
+                Block::Commands(vec![(text(), text())]),
+            ],
+            notes: vec![text()],
+            settings: vec![(text(), text())],
+            environment: vec![(text(), text())],
+            data: Vec::new(),
+        };
+        let html = Page::new(Some(text()), vec![section.clone(), section]).html();
+        assert!(!html.contains("<script"), "{html}");
+        assert!(html.matches("&lt;script&gt;alert(1)&lt;/script&gt;").count() > 20);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a file holds: by the name that results have, or by the fields of those that were written before they had one.
+
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use super::model::Section;
+use super::{copy, database, increments, locks, oltp, pipeline, random, streams, suite, synctest, wal};
+use crate::record::FORMAT;
+
+/// One kind of results.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// The name of the benchmark.
+    pub name: &'static str,
+    /// Fields that no other kind has all of.
+    fields: &'static [&'static str],
+    /// Reads the whole.
+    section: fn(&str) -> serde_json::Result<Section>,
+}
+
+/// All kinds of results. Of several whose fields are there, the first one counts.
+pub const KINDS: [Kind; 11] = [
+    Kind { name: "benchsuite", fields: &["comparison", "host", "groups"], section: suite::section },
+    Kind { name: "oltp", fields: &["rows", "reference", "settings"], section: oltp::section },
+    Kind { name: "database", fields: &["database", "sections"], section: database::section },
+    Kind { name: "synctest", fields: &["storage", "rows", "advice"], section: synctest::section },
+    Kind { name: "wal", fields: &["commits", "record_bytes", "stream"], section: wal::section },
+    Kind { name: "streams", fields: &["workloads", "runs"], section: streams::section },
+    Kind { name: "locks", fields: &["mounts", "library", "kernel"], section: locks::section },
+    Kind { name: "increments", fields: &["rows", "samples"], section: increments::section },
+    Kind { name: "copy", fields: &["rows", "gain"], section: copy::section },
+    Kind { name: "pipeline", fields: &["rows", "command", "cold"], section: pipeline::section },
+    Kind { name: "random", fields: &["rows", "mode", "engine"], section: random::section },
+];
+
+/// Why a file is no result. Each says where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is nothing in it.
+    #[error("it is empty: was the measurement ended before it was over?")]
+    Empty,
+    /// It ends too early.
+    #[error("it ends in the middle, at line {}, column {}: copy it again, or measure again", .0.line(), .0.column())]
+    Short(serde_json::Error),
+    /// It is no JSON.
+    #[error("it is no JSON: {0}; a result is what `dio bench … --json` prints")]
+    Syntax(serde_json::Error),
+    /// It is JSON, but of something else.
+    #[error(
+        "it is JSON, but no result that is known here ({0}); results are what `dio bench … --json` prints, and the records \
+         of the benchsuite"
+    )]
+    Unknown(String),
+    /// It comes from a later version of dio.
+    #[error("it has format {0}, and this version of dio knows those up to {FORMAT}: take the dio that wrote it")]
+    Newer(u64),
+    /// A field is missing or makes no sense.
+    #[error("it is a result of `{0}`, but damaged: {1}; measure again, or take the version of dio that wrote it")]
+    Damaged(&'static str, serde_json::Error),
+}
+
+/// The fields of the outermost object, and what is said there about the rest.
+#[derive(Default)]
+struct Clues {
+    fields: Vec<String>,
+    benchmark: Option<String>,
+    format: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for Clues {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Clues, D::Error> {
+        struct Outermost;
+        impl<'de> Visitor<'de> for Outermost {
+            type Value = Clues;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Clues, A::Error> {
+                let mut clues = Clues::default();
+                while let Some(field) = map.next_key::<String>()? {
+                    match field.as_str() {
+                        "benchmark" => {
+                            clues.benchmark = map.next_value::<serde_json::Value>()?.as_str().map(Into::into)
+                        }
+                        "format" => clues.format = map.next_value::<serde_json::Value>()?.as_u64(),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                    clues.fields.push(field);
+                }
+                Ok(clues)
+            }
+        }
+        deserializer.deserialize_map(Outermost)
+    }
+}
+
+/// Reads a result; `name` is that of its file.
+///
+/// # Errors
+/// [`ReadError`].
+pub fn read(name: &str, text: &str) -> Result<Section, ReadError> {
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim().is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let clues: Clues = serde_json::from_str(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => ReadError::Short(error),
+        serde_json::error::Category::Data => ReadError::Unknown("an object is expected".to_owned()),
+        _ => ReadError::Syntax(error),
+    })?;
+    if let Some(format) = clues.format.filter(|format| *format > u64::from(FORMAT)) {
+        return Err(ReadError::Newer(format));
+    }
+    let has = |kind: &&Kind| kind.fields.iter().all(|field| clues.fields.iter().any(|there| there == field));
+    let kind = match &clues.benchmark {
+        Some(benchmark) => KINDS.iter().find(|kind| kind.name == benchmark),
+        None => KINDS.iter().find(has),
+    };
+    let Some(kind) = kind else {
+        return Err(ReadError::Unknown(match clues.benchmark {
+            Some(benchmark) => format!("of a benchmark \"{}\"", shortened(&benchmark)),
+            None => format!("fields: {}", shortened(&clues.fields.join(", "))),
+        }));
+    };
+    let section = (kind.section)(text).map_err(|error| ReadError::Damaged(kind.name, error))?;
+    // Where it lies is nobody's business who gets the page.
+    let source = name.rsplit('/').next().unwrap_or(name).to_owned();
+    Ok(Section { source, ..section })
+}
+
+/// What a message can hold of something that anybody may have written.
+fn shortened(text: &str) -> String {
+    let text = crate::plot::printable(text);
+    if text.chars().count() <= 60 { text } else { text.chars().take(60).collect::<String>() + "…" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        read("x.json", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_result_is_named() {
+        assert!(refused(" \n").contains("empty"));
+        assert!(refused("{\"rows\": [1,").contains("in the middle, at line 1, column 12"));
+        assert!(refused("{\"rows\": nonsense}").contains("no JSON: expected ident at line 1 column 11"));
+        assert!(refused("step  of\n1 B").contains("no JSON"));
+        assert!(refused("[1, 2]").contains("an object is expected"));
+        assert!(refused("{\"path\": 1, \"kind\": 2}").contains("fields: path, kind"));
+        assert!(refused("{\"benchmark\": \"juggling\"}").contains("\"juggling\""));
+        assert!(refused("{\"benchmark\": \"oltp\", \"format\": 9}").contains("format 9"));
+        let damaged = refused("{\"benchmark\": \"copy\",\n\"rows\": [{\"block_bytes\": \"many\"}]}");
+        assert!(damaged.contains("a result of `copy`, but damaged") && damaged.contains("at line 2"), "{damaged}");
+    }
+
+    #[test]
+    fn results_without_a_name_are_known_by_their_fields() {
+        for kind in &KINDS {
+            let fields: Vec<String> = kind.fields.iter().map(|field| format!("\"{field}\": 7")).collect();
+            let error = refused(&format!("{{{}}}", fields.join(",")));
+            assert!(error.contains(&format!("a result of `{}`, but damaged", kind.name)), "{error}");
+        }
+    }
+}

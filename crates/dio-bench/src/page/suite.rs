@@ -1,0 +1,323 @@
+//! Records of the benchsuite: comparisons with other programs.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::model::{Block, Cell, Column, Finding, Section, Table};
+use super::slug;
+use crate::plot::{Dots, Kind, Plot, Row};
+use crate::quantity::Unit;
+use crate::stats::Summary;
+
+#[derive(Deserialize)]
+struct Report {
+    comparison: String,
+    date: String,
+    commit: String,
+    host: Host,
+    settings: BTreeMap<String, Value>,
+    programs: BTreeMap<String, String>,
+    goals: Vec<Goal>,
+    notes: Vec<String>,
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Host {
+    cpu: String,
+    cores: u64,
+    memory_gib: f64,
+    kernel: String,
+    file_system: String,
+    mount_options: String,
+    device: String,
+    device_gib: f64,
+    scheduler: String,
+    read_ahead_kib: String,
+    busy_cpus_before: f64,
+}
+
+#[derive(Deserialize)]
+struct Goal {
+    goal: String,
+    limit: f64,
+    bound: String,
+    measured: f64,
+    reached: bool,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    title: String,
+    contenders: Vec<Contender>,
+    #[serde(default)]
+    ratios: Vec<Ratio>,
+    #[serde(default)]
+    to_first: bool,
+    #[serde(default)]
+    skipped: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct Contender {
+    name: String,
+    command: String,
+    samples: Vec<BTreeMap<String, f64>>,
+}
+
+#[derive(Deserialize)]
+struct Ratio {
+    peer: String,
+    metric: String,
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+/// Quantities with a name of their own, in the order of the columns; the first one that a group has is plotted.
+const QUANTITIES: [(&str, &str); 18] = [
+    ("wall_seconds", "elapsed"),
+    ("iops", "requests"),
+    ("reads_per_second", "reads of the hot set"),
+    ("mib_per_second", "throughput"),
+    ("cpu_seconds", "CPU"),
+    ("cpu_seconds_per_gib", "CPU per GiB"),
+    ("machine_cpu_seconds", "CPU of the machine"),
+    ("machine_cpu_seconds_per_gib", "CPU of the machine per GiB"),
+    ("server_cpu_seconds", "CPU of the server"),
+    ("server_cpu_seconds_per_gib", "CPU of the server per GiB"),
+    ("peak_rss_bytes", "most memory"),
+    ("target_bytes", "size of the target"),
+    ("pages_source", "pages left of the source"),
+    ("pages_target", "pages left of the target"),
+    ("dirty_bytes", "dirty afterwards"),
+    ("device_bytes", "from the device"),
+    ("in_vain_part", "read in vain"),
+    ("overlap_part", "reads and writes together"),
+];
+
+/// Quantities that tables leave out: others have them together, or they only explain them.
+const LEFT_OUT: [&str; 3] = ["user_seconds", "system_seconds", "steal_seconds"];
+
+/// The title of a quantity.
+fn title(key: &str) -> String {
+    if let Some((_, title)) = QUANTITIES.iter().find(|(known, _)| *known == key) {
+        return (*title).to_owned();
+    }
+    let endings = ["_seconds", "_nanoseconds", "_bytes", "_part", "_per_second"];
+    let key = endings.iter().find_map(|ending| key.strip_suffix(ending)).unwrap_or(key);
+    key.replace('_', " ")
+}
+
+/// The unit of a quantity, by the ending of its key, and what makes base units of it.
+fn unit(key: &str) -> (Unit, f64) {
+    match key {
+        "iops" => (Unit::PerSecond, 1.0),
+        "mib_per_second" => (Unit::BytesPerSecond, 1_048_576.0),
+        key if key.ends_with("_nanoseconds") => (Unit::Seconds, 1e-9),
+        key if key.contains("_seconds") => (Unit::Seconds, 1.0),
+        key if key.ends_with("_bytes") => (Unit::Bytes, 1.0),
+        key if key.ends_with("_part") => (Unit::Part, 1.0),
+        key if key.ends_with("_per_second") => (Unit::PerSecond, 1.0),
+        key if key.starts_with("pages") => (Unit::Count, 1.0),
+        _ => (Unit::Ratio, 1.0),
+    }
+}
+
+impl Contender {
+    fn values(&self, key: &str) -> Vec<f64> {
+        let (_, factor) = unit(key);
+        self.samples.iter().filter_map(|sample| sample.get(key)).map(|value| value * factor).collect()
+    }
+}
+
+impl Group {
+    /// The quantities that it has, in the order of the columns.
+    fn keys(&self) -> Vec<&str> {
+        let samples = self.contenders.iter().flat_map(|contender| &contender.samples);
+        let mut keys: Vec<&str> = samples.flat_map(BTreeMap::keys).map(String::as_str).collect();
+        let place = |key: &str| QUANTITIES.iter().position(|(known, _)| *known == key).unwrap_or(QUANTITIES.len());
+        keys.sort_by_key(|key| (place(key), *key));
+        keys.dedup();
+        keys.retain(|key| !LEFT_OUT.contains(key));
+        keys
+    }
+
+    /// The quantities of which there are ratios.
+    fn compared(&self) -> Vec<&str> {
+        let mut keys: Vec<&str> = Vec::new();
+        for ratio in &self.ratios {
+            if !keys.contains(&ratio.metric.as_str()) {
+                keys.push(&ratio.metric);
+            }
+        }
+        keys
+    }
+
+    fn plot(&self) -> Option<Plot> {
+        let key = *self.keys().first()?;
+        let row = |(place, contender): (usize, &Contender)| Row {
+            name: contender.name.clone(),
+            // The first one is what the group is about, or what the others are compared with.
+            tone: if place == 0 { 4 } else { 1 },
+            values: contender.values(key),
+            published: None,
+        };
+        let rows = self.contenders.iter().enumerate().map(row).collect();
+        let about = match unit(key).0 {
+            Unit::Seconds | Unit::Bytes => "further left is better",
+            _ => "further right is better",
+        };
+        Some(Plot {
+            name: slug(&self.title),
+            title: self.title.clone(),
+            about: format!("{}: each dot is a run, the bar the median; {about}.", title(key)),
+            kind: Kind::Dots(Dots { unit: unit(key).0, label: title(key), guide: None, rows }),
+        })
+    }
+
+    fn table(&self) -> Table {
+        let (keys, compared) = (self.keys(), self.compared());
+        let first = self.contenders.first().map_or("", |contender| &contender.name);
+        let mut columns: Vec<Column> = keys.iter().map(|key| Column::of(title(key), unit(key).0)).collect();
+        for key in &compared {
+            let ratio = if self.to_first { format!("this ÷ {first}") } else { format!("{first} ÷ this") };
+            columns.push(Column::of(format!("{}: {ratio}", title(key)), Unit::Ratio));
+        }
+        let row = |contender: &Contender| {
+            let mut cells: Vec<Cell> = keys.iter().map(|key| Cell::runs(contender.values(key))).collect();
+            for key in &compared {
+                let of = |ratio: &&Ratio| ratio.peer == contender.name && ratio.metric == *key;
+                let found = self.ratios.iter().find(of);
+                cells.push(found.map_or(Cell::Missing, |ratio| {
+                    Cell::Runs(Summary { median: ratio.median, min: ratio.min, max: ratio.max })
+                }));
+            }
+            (contender.name.clone(), cells)
+        };
+        Table {
+            name: format!("{}-programs", slug(&self.title)),
+            caption: self.title.clone(),
+            head: "program".to_owned(),
+            columns,
+            rows: self.contenders.iter().map(row).collect(),
+        }
+        .dense()
+    }
+}
+
+pub(super) fn section(text: &str) -> serde_json::Result<Section> {
+    let report: Report = serde_json::from_str(text)?;
+    let mut blocks = Vec::new();
+    if !report.goals.is_empty() {
+        blocks.push(Block::Table(goals(&report.goals)));
+    }
+    // Plots that are beside each other are compared; then the numbers behind them.
+    let plots: Vec<Plot> = report.groups.iter().filter_map(Group::plot).collect();
+    if !plots.is_empty() {
+        blocks.push(Block::Plots(plots));
+    }
+    let mut notes = report.notes.clone();
+    for group in &report.groups {
+        blocks.push(Block::Table(group.table()));
+        let skipped = group.skipped.iter().map(|(name, why)| format!("{}: left out: {name}: {why}", group.title));
+        notes.extend(skipped);
+        blocks.push(Block::Commands(
+            group.contenders.iter().map(|contender| (contender.name.clone(), contender.command.clone())).collect(),
+        ));
+    }
+    let shown = |(name, value): (&String, &Value)| {
+        (name.replace('_', " "), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
+    let mut settings: Vec<(String, String)> = report.settings.iter().map(shown).collect();
+    settings.extend(report.programs.iter().map(|(name, version)| (name.clone(), version.clone())));
+    Ok(Section {
+        id: format!("benchsuite-{}", slug(&report.comparison)),
+        title: format!("Comparison: {}", report.comparison),
+        lead: format!(
+            "Recorded by the benchsuite on {} with dio at commit {}. Programs took turns; all figures are medians, with the least \
+             and the greatest.",
+            report.date, report.commit
+        ),
+        findings: findings(&report),
+        blocks,
+        notes,
+        settings,
+        environment: report.host.rows(),
+        ..Section::default()
+    })
+}
+
+/// How many of the figures to reach were reached, and which were not.
+fn findings(report: &Report) -> Vec<Finding> {
+    let goals = &report.goals;
+    if goals.is_empty() {
+        let programs: Vec<&str> = report.groups.iter().map(|group| group.title.as_str()).collect();
+        return vec![Finding::new("compared", report.groups.len().to_string(), programs.join("; "))];
+    }
+    let reached = goals.iter().filter(|goal| goal.reached).count();
+    let mut findings = vec![Finding {
+        label: "figures reached".to_owned(),
+        value: format!("{reached} of {}", goals.len()),
+        note: String::new(),
+        reached: Some(reached == goals.len()),
+    }];
+    findings.extend(goals.iter().filter(|goal| !goal.reached).map(|goal| Finding {
+        label: goal.goal.clone(),
+        value: format!("{:.2}", goal.measured),
+        note: format!("to reach: {} {:.2}", goal.bound, goal.limit),
+        reached: Some(false),
+    }));
+    findings
+}
+
+fn goals(goals: &[Goal]) -> Table {
+    let row = |goal: &Goal| {
+        let cells = vec![
+            Cell::Text(format!("{} {:.2}", goal.bound, goal.limit)),
+            Cell::Number(goal.measured),
+            Cell::Text(if goal.reached { "reached" } else { "missed" }.to_owned()),
+        ];
+        (goal.goal.clone(), cells)
+    };
+    Table {
+        name: "goals".to_owned(),
+        caption: "Figures to reach".to_owned(),
+        head: "figure".to_owned(),
+        columns: vec![Column::text("to reach"), Column::of("measured", Unit::Ratio), Column::text("verdict")],
+        rows: goals.iter().map(row).collect(),
+    }
+}
+
+impl Host {
+    fn rows(&self) -> Vec<(String, String)> {
+        let scheduler = self.scheduler.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        let rows = [
+            ("file system", self.file_system.clone()),
+            ("mount options", self.mount_options.clone()),
+            ("device", format!("{}, {:.0} GiB", self.device, self.device_gib)),
+            ("I/O scheduler", scheduler.map_or(self.scheduler.as_str(), |(active, _)| active).to_owned()),
+            ("read-ahead of the kernel", format!("{} KiB", self.read_ahead_kib)),
+            ("kernel", format!("Linux {}", self.kernel)),
+            ("processors", format!("{} × {}", self.cores, self.cpu)),
+            ("memory", format!("{:.0} GiB", self.memory_gib)),
+            ("busy with something else before", format!("{:.2} processors", self.busy_cpus_before)),
+        ];
+        rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_nobody_knows_have_their_unit_by_their_ending() {
+        assert_eq!((title("p99_nanoseconds"), unit("p99_nanoseconds")), ("p99".to_owned(), (Unit::Seconds, 1e-9)));
+        assert_eq!((title("wall_seconds"), unit("cpu_seconds_per_gib").0), ("elapsed".to_owned(), Unit::Seconds));
+        assert_eq!((title("new_thing_bytes"), unit("new_thing_bytes").0), ("new thing".to_owned(), Unit::Bytes));
+        assert_eq!(unit("hit_part").0, Unit::Part);
+    }
+}

@@ -1,0 +1,245 @@
+//! Plots as SVG, drawn once for everybody: `--plots` of a benchmark writes them into files, `dio report` puts them into its
+//! page. Beside each there is its data as CSV.
+//!
+//! A plot is drawn on white. Every colour has a counterpart for dark surroundings, to which a style sheet turns it: that of the
+//! file itself, or of the page ([`dark`]). Nothing but colour and text is changed by it.
+
+mod dots;
+mod frame;
+mod lines;
+mod stack;
+mod ticks;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use plotters::prelude::RGBColor;
+
+pub use dots::{Dots, Row};
+pub use lines::{Axis, Band, Lines, Series};
+pub use stack::{Slot, Stack};
+
+use crate::BenchError;
+
+/// A plot with what is to be said about it.
+#[derive(Clone, Debug)]
+pub struct Plot {
+    /// Name of its files, without an ending: letters, digits and `-`.
+    pub name: String,
+    /// What it shows, in a few words.
+    pub title: String,
+    /// What is to be seen, in a sentence or two, for those who do not see it and for those who do.
+    pub about: String,
+    /// The drawing.
+    pub kind: Kind,
+}
+
+/// The kinds of plots.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Quantities over time, or a distribution.
+    Lines(Lines),
+    /// The processors' time, its parts on top of each other.
+    Stack(Stack),
+    /// The runs of some contenders, a dot for each.
+    Dots(Dots),
+}
+
+/// A colour on white, and what it becomes on dark.
+struct Tone(RGBColor, RGBColor);
+
+/// What is no data: text, lesser text, axes, grid, the ground of marked times.
+const INK: Tone = Tone(RGBColor(0x1b, 0x1f, 0x24), RGBColor(0xe8, 0xea, 0xed));
+const MUTED: Tone = Tone(RGBColor(0x55, 0x5e, 0x68), RGBColor(0xad, 0xb5, 0xbd));
+const AXIS: Tone = Tone(RGBColor(0x8b, 0x94, 0x9e), RGBColor(0x76, 0x7f, 0x88));
+const GRID: Tone = Tone(RGBColor(0xe2, 0xe5, 0xe9), RGBColor(0x33, 0x39, 0x40));
+const GROUND: Tone = Tone(RGBColor(0xf0, 0xf2, 0xf4), RGBColor(0x24, 0x29, 0x2f));
+/// Idle with I/O under way: as good as nothing, and seen all the same.
+const PALE: Tone = Tone(RGBColor(0xc8, 0xdc, 0xea), RGBColor(0x2d, 0x43, 0x54));
+
+/// Colours of data, after Okabe and Ito (2008), which people who see some colours alike can tell apart; darker where that had
+/// less than three times the luminance of white.
+const TONES: [Tone; 7] = [
+    Tone(RGBColor(0x33, 0x36, 0x3a), RGBColor(0xd9, 0xdc, 0xe0)),
+    Tone(RGBColor(0x00, 0x72, 0xb2), RGBColor(0x56, 0xb4, 0xe9)),
+    Tone(RGBColor(0xd5, 0x5e, 0x00), RGBColor(0xf5, 0x87, 0x45)),
+    Tone(RGBColor(0xb0, 0x7d, 0x00), RGBColor(0xf0, 0xc0, 0x4a)),
+    Tone(RGBColor(0x00, 0x8f, 0x68), RGBColor(0x33, 0xc7, 0x9b)),
+    Tone(RGBColor(0x98, 0x4b, 0x94), RGBColor(0xdb, 0x95, 0xd6)),
+    Tone(RGBColor(0x74, 0x7a, 0x80), RGBColor(0x9d, 0xa5, 0xad)),
+];
+
+/// Colours of data there are; a tone is a number below.
+pub const TONE_COUNT: usize = TONES.len();
+
+/// The colour of a tone; those beyond begin anew.
+fn tone(number: usize) -> RGBColor {
+    TONES[number % TONES.len()].0
+}
+
+/// Rules of style that turn every colour into its counterpart for dark surroundings.
+pub fn dark() -> String {
+    let mut rules = String::new();
+    let hex = |colour: &RGBColor| format!("#{:02X}{:02X}{:02X}", colour.0, colour.1, colour.2);
+    for Tone(light, dark) in [INK, MUTED, AXIS, GRID, GROUND, PALE].iter().chain(&TONES) {
+        let (light, dark) = (hex(light), hex(dark));
+        for property in ["fill", "stroke"] {
+            // Writing to a string cannot fail.
+            let _ = write!(rules, "[{property}=\"{light}\"]{{{property}:{dark}}}");
+        }
+    }
+    rules
+}
+
+impl Plot {
+    /// The drawing alone, without title and style, and its width and height.
+    fn drawing(&self) -> (String, (u32, u32)) {
+        let (text, size) = match &self.kind {
+            Kind::Lines(lines) => lines.draw(&self.title),
+            Kind::Stack(stack) => stack.draw(&self.title),
+            Kind::Dots(dots) => dots.draw(&self.title),
+        };
+        // The library's own first tag, which has neither a name nor a role.
+        let inside = text.split_once(">\n").map_or("", |(_, inside)| inside);
+        (inside.strip_suffix("</svg>\n").unwrap_or(inside).to_owned(), size)
+    }
+
+    /// An SVG file: light, or dark where that is preferred.
+    pub fn svg(&self) -> String {
+        let (inside, (width, height)) = self.drawing();
+        let dark = dark();
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"title about\">\n\
+             <title id=\"title\">{}</title>\n<desc id=\"about\">{}</desc>\n\
+             <style>svg{{background:#fff}}@media screen and (prefers-color-scheme:dark){{svg{{background:#16191d}}{dark}}}\
+             </style>\n{inside}</svg>\n",
+            escaped(&self.title),
+            escaped(&self.about),
+        )
+    }
+
+    /// The same for a page of HTML, which has the style; `id` is nobody else's in it.
+    pub fn inline(&self, id: &str) -> String {
+        let (inside, (width, height)) = self.drawing();
+        format!(
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+             <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>\n{inside}</svg>",
+            escaped(&self.title),
+            escaped(&self.about),
+        )
+    }
+
+    /// The data, in base units.
+    pub fn csv(&self) -> String {
+        match &self.kind {
+            Kind::Lines(lines) => lines.csv(),
+            Kind::Stack(stack) => stack.csv(),
+            Kind::Dots(dots) => dots.csv(),
+        }
+    }
+
+    /// Width in pixels: narrow ones are put beside each other.
+    pub fn width(&self) -> u32 {
+        match &self.kind {
+            Kind::Stack(_) => stack::WIDTH,
+            Kind::Lines(_) | Kind::Dots(_) => frame::WIDTH,
+        }
+    }
+}
+
+/// Text in XML.
+fn escaped(text: &str) -> String {
+    maud::PreEscaped(maud::html!((printable(text)))).0.into_string()
+}
+
+/// Without what XML cannot have and nobody can see.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
+/// A line of CSV (RFC 4180, but that lines end as they do on Unix).
+pub(crate) fn csv_line(fields: &[String]) -> String {
+    let quoted = |field: &String| match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.clone(),
+    };
+    fields.iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// Writes plots as SVG into a directory, which is made.
+///
+/// # Errors
+/// [`BenchError`], such as no space.
+pub fn write(plots: &[Plot], directory: &Path) -> Result<(), BenchError> {
+    std::fs::create_dir_all(directory).map_err(BenchError::system("create", directory))?;
+    for plot in plots {
+        let path = directory.join(format!("{}.svg", plot.name));
+        std::fs::write(&path, plot.svg()).map_err(BenchError::system("write", &path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Relative luminance (WCAG 2.2).
+    fn luminance(colour: RGBColor) -> f64 {
+        let part = |value: u8| {
+            let value = f64::from(value) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(colour.0) + 0.7152 * part(colour.1) + 0.0722 * part(colour.2)
+    }
+
+    fn contrast(one: RGBColor, other: RGBColor) -> f64 {
+        let (one, other) = (luminance(one) + 0.05, luminance(other) + 0.05);
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn data_stands_out_from_the_ground_and_text_can_be_read() {
+        let (white, black) = (RGBColor(255, 255, 255), RGBColor(0x16, 0x19, 0x1d));
+        for Tone(light, dark) in &TONES {
+            assert!(contrast(*light, white) >= 3.0 && contrast(*dark, black) >= 3.0, "{light:?} {dark:?}");
+        }
+        for Tone(light, dark) in [INK, MUTED] {
+            assert!(contrast(light, white) >= 4.5 && contrast(dark, black) >= 4.5, "{light:?} {dark:?}");
+            assert!(contrast(light, GROUND.0) >= 4.5 && contrast(dark, GROUND.1) >= 4.5, "{light:?} {dark:?}");
+        }
+    }
+
+    #[test]
+    fn every_colour_of_a_plot_has_a_counterpart() {
+        let points = vec![(0.0, 1.0), (1.0, 3.0)];
+        let series = (0..9).map(|tone| Series { name: format!("s{tone}"), tone, points: points.clone() }).collect();
+        let lines = Lines {
+            x: Axis { unit: crate::quantity::Unit::Seconds, logarithmic: false },
+            y: crate::quantity::Unit::PerSecond,
+            bands: vec![Band { from: 0.0, to: 0.5, name: "ramp-up".to_owned() }],
+            series,
+            filled: true,
+        };
+        let plot = Plot {
+            name: "x".to_owned(),
+            title: "<b> & \u{1}".to_owned(),
+            about: "\"quoted\"".to_owned(),
+            kind: Kind::Lines(lines),
+        };
+        let svg = plot.svg();
+        let rules = dark();
+        for part in svg.split("fill=\"#").skip(1).chain(svg.split("stroke=\"#").skip(1)) {
+            let colour = &part[..6];
+            assert!(rules.contains(&format!("[fill=\"#{colour}\"]")), "{colour}");
+        }
+        assert!(svg.contains("&lt;b&gt; &amp; \u{fffd}") && !svg.contains("<b>"), "{svg}");
+        assert!(plot.inline("p1").contains("aria-labelledby=\"p1-t p1-d\""));
+        assert_eq!(plot.csv().lines().count(), 1 + 9 * 2);
+    }
+
+    #[test]
+    fn fields_that_would_end_a_field_are_quoted() {
+        assert_eq!(csv_line(&["a".into(), "b,c".into(), "d\"e".into()]), "a,\"b,c\",\"d\"\"e\"\n");
+    }
+}

@@ -1,0 +1,364 @@
+//! The program behind the modelled disks: a file system whose only files are images in memory, each answered when the model
+//! of its disk says so.
+//!
+//! It runs in a process of its own: who waits for a modelled disk may wait in the kernel, where no signal reaches it, and
+//! would keep the device of the very server open that it waits for. It is in a mount namespace of its own too, for the same
+//! reason: the last process of a namespace takes down what is mounted there. When its standard input ends, as with the process that
+//! started it, the server ends; the kernel answers what is open with errors, and whoever waits goes on.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use dio_fuse::{
+    Changes, Config, Entry, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
+    Request, Session, WriteFlags,
+};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::model::{Channels, Timing, Way};
+use crate::BenchError;
+
+/// Requests that the kernel may hand over before answers come: more than all disks' loop devices have.
+const MOST_WAITING: u16 = 2048;
+/// Threads that take requests; they copy, and do not wait.
+const THREADS: usize = 3;
+/// Nothing about the images changes.
+const FOR_EVER: Duration = Duration::from_secs(86_400);
+/// The number of the first image; 1 is the directory.
+const FIRST: u64 = 2;
+
+/// What the server says when its images are there.
+pub(super) const READY: &str = "ready";
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The directory in which the images appear, as `0`, `1` and so on.
+    pub at: std::path::PathBuf,
+    /// How many there are.
+    pub disks: usize,
+    /// Bytes of each; memory is taken for what is written.
+    pub bytes: u64,
+    /// What each can do.
+    pub timing: Timing,
+}
+
+/// Serves modelled disks until standard input ends. They answer at once until the first byte comes there.
+///
+/// # Errors
+/// [`BenchError`]: no memory, no right to mount.
+pub fn serve(service: &Service) -> Result<(), BenchError> {
+    let failed = |operation| BenchError::system(operation, &service.at);
+    let fuse = mount_images(&service.at)?;
+    // What is mounted upon the images must not go with this process: it would wait for answers that only this process gives.
+    dio::sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
+    let mounted = Mounted(&service.at);
+    let timed = Arc::new(AtomicBool::new(false));
+    let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();
+    let disks = disks.map_err(failed("make images for"))?;
+    let config = Config { threads: THREADS, clone: true };
+    let session = Session::from_fd(Images { disks, bytes: service.bytes }, fuse.into(), config);
+    let _serving = session.and_then(Session::spawn).map_err(failed("serve"))?;
+    println!("{READY}");
+    io::stdout().flush().map_err(failed("announce"))?;
+    // The first word: what is set up on the disks is there. Then it ends.
+    let mut input = io::stdin().lock();
+    if matches!(input.read(&mut [0]), Ok(1)) {
+        timed.store(true, Relaxed);
+        let _ = input.read_to_end(&mut Vec::new());
+    }
+    drop(mounted);
+    Ok(())
+}
+
+/// Mounts the images' file system, and gives its device.
+fn mount_images(at: &Path) -> Result<File, BenchError> {
+    let device = Path::new("/dev/fuse");
+    let fuse = OpenOptions::new().read(true).write(true).open(device).map_err(BenchError::system("open", device))?;
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
+    let options = CString::new(options).map_err(|_| BenchError::Asked("the options hold a zero byte".to_owned()))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("dio-bench-disks", at, "fuse.dio-bench", flags, options.as_c_str())
+        .map_err(BenchError::system("mount", at))?;
+    Ok(fuse)
+}
+
+/// Taken down when dropped, however busy, as far as this process sees it.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = unmount(self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// An answer that waits for its time.
+#[derive(Debug)]
+enum Answer {
+    Bytes(ReplyData, Vec<u8>, usize),
+    Written(ReplyWrite, u32),
+    Flushed(ReplyEmpty),
+}
+
+/// Answers by time, and by arrival where that is the same.
+type Due = BTreeMap<(Instant, u64), Answer>;
+
+#[derive(Debug)]
+struct Queue {
+    channels: Channels,
+    due: Due,
+    arrived: u64,
+    /// Memory of reads that were answered.
+    spare: Vec<Vec<u8>>,
+}
+
+/// A disk: its bytes, and a thread that answers.
+#[derive(Debug)]
+struct Disk {
+    image: File,
+    /// Until then, answers are given at once.
+    timed: Arc<AtomicBool>,
+    queue: Mutex<Queue>,
+    earlier: Condvar,
+}
+
+impl Disk {
+    fn start(service: &Service, timed: &Arc<AtomicBool>) -> io::Result<Arc<Disk>> {
+        let image = File::from(memfd_create("dio-bench-disk", MemfdFlags::CLOEXEC)?);
+        image.set_len(service.bytes)?;
+        let channels = Channels::new(service.timing, Instant::now());
+        let queue = Queue { channels, due: Due::new(), arrived: 0, spare: Vec::new() };
+        let disk =
+            Arc::new(Disk { image, timed: Arc::clone(timed), queue: Mutex::new(queue), earlier: Condvar::new() });
+        let answering = Arc::clone(&disk);
+        thread::Builder::new().name("disk".to_owned()).spawn(move || answering.answer())?;
+        Ok(disk)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an answer until `due`.
+    fn put(&self, queue: &mut Queue, due: Instant, answer: Answer) {
+        let due = if self.timed.load(Relaxed) { due } else { queue.channels.forget(Instant::now()) };
+        queue.arrived += 1;
+        queue.due.insert((due, queue.arrived), answer);
+        self.earlier.notify_one();
+    }
+
+    /// Answers what is due, and sleeps until the next.
+    fn answer(&self) {
+        let mut queue = self.queue();
+        loop {
+            let now = Instant::now();
+            let next = queue.due.first_key_value().map(|((due, _), _)| *due);
+            queue = match next {
+                Some(due) if due <= now => {
+                    let answer = queue.due.pop_first().expect("it is there").1;
+                    drop(queue);
+                    let spare = give(answer);
+                    let mut queue = self.queue();
+                    queue.spare.extend(spare);
+                    queue
+                }
+                Some(due) => self.earlier.wait_timeout(queue, due - now).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.earlier.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    fn read(&self, arrival: Instant, offset: u64, size: usize, reply: ReplyData) {
+        let (due, mut memory) = {
+            let mut queue = self.queue();
+            (queue.channels.transfer(arrival, Way::Read, size as u64), queue.spare.pop().unwrap_or_default())
+        };
+        if memory.len() < size {
+            memory.resize(size, 0);
+        }
+        match self.image.read_exact_at(&mut memory[..size], offset) {
+            Ok(()) => self.put(&mut self.queue(), due, Answer::Bytes(reply, memory, size)),
+            Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
+
+    fn write(&self, arrival: Instant, offset: u64, data: &[u8], reply: ReplyWrite) {
+        let due = self.queue().channels.transfer(arrival, Way::Write, data.len() as u64);
+        match self.image.write_all_at(data, offset) {
+            Ok(()) => self.put(&mut self.queue(), due, Answer::Written(reply, data.len() as u32)),
+            Err(error) => reply.error(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
+    }
+}
+
+/// Answers, and gives back the memory that was used.
+fn give(answer: Answer) -> Option<Vec<u8>> {
+    match answer {
+        Answer::Bytes(reply, memory, size) => {
+            reply.data(&memory[..size]);
+            Some(memory)
+        }
+        Answer::Written(reply, size) => {
+            reply.written(size);
+            None
+        }
+        Answer::Flushed(reply) => {
+            reply.ok();
+            None
+        }
+    }
+}
+
+/// The file system.
+#[derive(Debug)]
+struct Images {
+    disks: Vec<Arc<Disk>>,
+    bytes: u64,
+}
+
+impl Images {
+    fn disk(&self, inode: INodeNo) -> Option<&Arc<Disk>> {
+        self.disks.get(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
+    }
+
+    fn attr(&self, inode: INodeNo) -> FileAttr {
+        let directory = inode == INodeNo::ROOT;
+        FileAttr {
+            ino: inode,
+            size: if directory { 0 } else { self.bytes },
+            blocks: self.bytes / 512,
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if directory { FileType::Directory } else { FileType::RegularFile },
+            perm: if directory { 0o700 } else { 0o600 },
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+impl Filesystem for Images {
+    fn init(&mut self, _request: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
+        // Without it the kernel waits for each request of a direct transfer.
+        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| io::ErrorKind::Unsupported)?;
+        // The nearest that is possible will do.
+        let _ = config.set_max_background(MOST_WAITING);
+        let _ = config.set_congestion_threshold(MOST_WAITING);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request<'_>, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let number = name.to_str().and_then(|name| name.parse::<u64>().ok());
+        let inode = number.map(|number| INodeNo(number.saturating_add(FIRST)));
+        match inode.filter(|inode| self.disk(*inode).is_some()) {
+            Some(inode) => reply.entry(&Entry {
+                inode,
+                generation: Generation(0),
+                entry_ttl: FOR_EVER,
+                attr: self.attr(inode),
+                attr_ttl: FOR_EVER,
+            }),
+            None => reply.error(Errno::NOENT),
+        }
+    }
+
+    fn getattr(&self, _request: &Request<'_>, inode: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&FOR_EVER, &self.attr(inode));
+    }
+
+    fn setattr(&self, _request: &Request<'_>, inode: INodeNo, _changes: &Changes, reply: ReplyAttr) {
+        // Times, which nobody looks at.
+        reply.attr(&FOR_EVER, &self.attr(inode));
+    }
+
+    fn open(&self, _request: &Request<'_>, _inode: INodeNo, _flags: OpenFlags, _kill: bool, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn read(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let arrival = Instant::now();
+        let size = u64::from(size).min(self.bytes.saturating_sub(offset));
+        match self.disk(inode) {
+            Some(disk) => disk.read(arrival, offset, size as usize, reply),
+            None => reply.error(Errno::ISDIR),
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let arrival = Instant::now();
+        match self.disk(inode) {
+            Some(_) if offset.saturating_add(data.len() as u64) > self.bytes => reply.error(Errno::NOSPC),
+            Some(disk) => disk.write(arrival, offset, data, reply),
+            None => reply.error(Errno::ISDIR),
+        }
+    }
+
+    fn flush(&self, _request: &Request<'_>, _inode: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _request: &Request<'_>, inode: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let Some(disk) = self.disk(inode) else { return reply.ok() };
+        let mut queue = disk.queue();
+        let due = queue.channels.flush(Instant::now());
+        disk.put(&mut queue, due, Answer::Flushed(reply));
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request<'_>,
+        inode: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let Some(disk) = self.disk(inode) else { return reply.error(Errno::ISDIR) };
+        // What a loop device makes of a discard gives the memory back; nothing may grow.
+        let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned()) | FallocateFlags::KEEP_SIZE;
+        match fallocate(&disk.image, mode, offset, length) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno),
+        }
+    }
+}

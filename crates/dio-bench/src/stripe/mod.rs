@@ -1,0 +1,415 @@
+//! Striped files: a request over several stripes that submits all of them and waits once, against a loop that waits for each
+//! stripe, and against asynchronous I/O at the same depth, which is as fast as the storage goes.
+//!
+//! The reference is Lustre's change of the same kind (LU-13798): 64 MiB requests of 1 MiB stripes over 8 targets.
+
+mod copy;
+mod disks;
+mod model;
+mod modelled;
+mod network;
+pub mod plot;
+mod report;
+mod ways;
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::data::Scratch;
+use crate::environment::Environment;
+use crate::stats::Summary;
+use crate::study::turns;
+pub use copy::Copy;
+pub use disks::{Service, serve as serve_disks};
+pub use model::Timing;
+use modelled::Modelled;
+use network::Network;
+pub use network::serve as serve_files;
+use ways::{Memory, Subject, Way};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// What the targets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rig {
+    /// Loop devices over images that a small program serves, each with a service time and a bandwidth: everything is real but
+    /// the disks' timing.
+    Modelled,
+    /// Directories of one disk.
+    Real,
+    /// Mounts of a network file system, served from another network namespace of this machine.
+    Network,
+}
+
+impl Rig {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rig::Modelled => "modelled",
+            Rig::Real => "real",
+            Rig::Network => "network",
+        }
+    }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// To the targets.
+    Write,
+    /// From the targets.
+    Read,
+}
+
+impl Direction {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Direction::Write => "write",
+            Direction::Read => "read",
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The rigs, in order.
+    pub rigs: Vec<Rig>,
+    /// Why a rig cannot be had, as far as the caller knows.
+    pub refused: Vec<(Rig, String)>,
+    /// Bytes of a request.
+    pub transfers: Vec<u64>,
+    /// Objects of a file.
+    pub counts: Vec<usize>,
+    /// Bytes of a stripe, on modelled disks and over the network.
+    pub stripe: u64,
+    /// Bytes of a stripe on the real disk, where only the greatest of `counts` is measured.
+    pub real_stripes: Vec<u64>,
+    /// Directions.
+    pub directions: Vec<Direction>,
+    /// Bytes that a run moves at least.
+    pub moved: u64,
+    /// Runs of each way, in turns.
+    pub runs: usize,
+    /// What a modelled disk can do.
+    pub timing: Timing,
+    /// Bytes that are copied from one modelled disk to another; 0 leaves that out.
+    pub copy: u64,
+    /// Where files are made.
+    pub directory: PathBuf,
+    /// The program that serves modelled disks and copies: `dio`.
+    pub program: PathBuf,
+}
+
+impl Plan {
+    /// Bytes of a striped file.
+    fn file_bytes(&self) -> u64 {
+        self.transfers.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Bytes of the image of a modelled disk: a file, and what the file system needs.
+    fn image_bytes(&self) -> u64 {
+        let most = self.file_bytes().max(self.copy);
+        (most + most / 4 + (64 << 20)).next_multiple_of(1 << 20)
+    }
+
+    /// Bytes that a run of a transfer size moves: whole requests.
+    fn moved(&self, transfer: u64) -> u64 {
+        self.moved.max(1).next_multiple_of(transfer)
+    }
+
+    fn most_targets(&self) -> usize {
+        self.counts.iter().copied().max().unwrap_or(1)
+    }
+
+    /// What is measured on a rig: stripe size and number of objects.
+    fn layouts(&self, rig: Rig) -> Vec<(u64, usize)> {
+        match rig {
+            Rig::Real => self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect(),
+            Rig::Modelled | Rig::Network => self.counts.iter().map(|count| (self.stripe, *count)).collect(),
+        }
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        let refuse = |text: &str| Err(BenchError::Asked(text.to_owned()));
+        let none = self.rigs.is_empty() || self.transfers.is_empty() || self.counts.is_empty();
+        if none || self.directions.is_empty() || self.runs == 0 || self.counts.contains(&0) {
+            return refuse("rigs, transfers, stripe counts, directions and runs must be positive");
+        }
+        let stripes = self.real_stripes.iter().chain([&self.stripe]);
+        if !stripes.chain(&self.transfers).all(|size| *size >= 4096 && size.is_power_of_two()) {
+            return refuse("transfers and stripes must be powers of two of at least 4 KiB");
+        }
+        if self.most_targets() > 64 {
+            return refuse("at most 64 targets are set up");
+        }
+        Ok(())
+    }
+}
+
+/// One request size on one layout, in one direction: medians of the runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What the targets are.
+    pub rig: Rig,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// Bytes of a request.
+    pub transfer_bytes: u64,
+    /// Objects of the file.
+    pub stripes: usize,
+    /// Which way bytes go.
+    pub direction: Direction,
+    /// A loop that waits for each stripe.
+    pub wait_each_mib_s: f64,
+    /// The striped file: all stripes submitted, one wait for each request.
+    pub submit_all_mib_s: f64,
+    /// As many stripes in flight as a request has, over its end.
+    pub async_mib_s: f64,
+    /// Submitting all by waiting for each, in the same round.
+    pub gain: Summary,
+    /// Submitting all by asynchronous, in the same round.
+    pub of_async: Summary,
+}
+
+/// A rig that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ground {
+    /// Which.
+    pub rig: Rig,
+    /// What it is made of.
+    pub about: String,
+}
+
+/// A rig that could not be had.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skipped {
+    /// Which.
+    pub rig: Rig,
+    /// Why.
+    pub reason: String,
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// One row for each rig, layout, request size and direction.
+    pub rows: Vec<Row>,
+    /// Copying between two modelled disks, if that was asked for.
+    pub copy: Option<Copy>,
+    /// The rigs.
+    pub grounds: Vec<Ground>,
+    /// What a modelled disk can do.
+    pub timing: Timing,
+    /// Rigs that could not be had.
+    pub skipped: Vec<Skipped>,
+    /// Runs of each way.
+    pub runs: usize,
+    /// Bytes that a run moved at least.
+    pub moved_bytes: u64,
+    /// Most requests in flight of asynchronous I/O.
+    pub most_depth: u64,
+    /// Where it was measured.
+    pub environment: Environment,
+}
+
+/// Measures every rig.
+///
+/// # Errors
+/// [`BenchError`]. A rig that cannot be had here is no error: the report says so.
+pub fn run(plan: &Plan) -> Result<Report, BenchError> {
+    plan.check()?;
+    let environment = {
+        let scratch = Scratch::new(&plan.directory)?;
+        Environment::of(&scratch.random_file("data", 1 << 20)?)?
+    };
+    let mut report = Report {
+        rows: Vec::new(),
+        copy: None,
+        grounds: Vec::new(),
+        timing: plan.timing,
+        skipped: Vec::new(),
+        runs: plan.runs,
+        moved_bytes: plan.moved,
+        most_depth: ways::MOST_DEPTH,
+        environment,
+    };
+    let mut memory = Memory::new(plan.file_bytes())?;
+    for rig in &plan.rigs {
+        match refusal(plan, *rig) {
+            Some(reason) => report.skipped.push(Skipped { rig: *rig, reason }),
+            None => measure(plan, *rig, &mut memory, &mut report)?,
+        }
+    }
+    Ok(report)
+}
+
+/// Why a rig cannot be had.
+fn refusal(plan: &Plan, rig: Rig) -> Option<String> {
+    if let Some((_, reason)) = plan.refused.iter().find(|(refused, _)| *refused == rig) {
+        return Some(reason.clone());
+    }
+    match rig {
+        Rig::Real => None,
+        _ if !geteuid().is_root() => Some("only root can set it up".to_owned()),
+        _ if !Path::new("/dev/fuse").exists() => Some("there is no /dev/fuse".to_owned()),
+        Rig::Modelled if !Path::new("/dev/loop-control").exists() => Some("there are no loop devices".to_owned()),
+        Rig::Modelled => None,
+        Rig::Network => network::missing(),
+    }
+}
+
+/// Sets a rig up, measures, and takes it down.
+fn measure(plan: &Plan, rig: Rig, memory: &mut Memory, report: &mut Report) -> Result<(), BenchError> {
+    let targets = plan.most_targets();
+    match rig {
+        Rig::Modelled => {
+            let disks = if plan.copy > 0 { targets.max(2) } else { targets };
+            let modelled = Modelled::set_up(plan, disks)?;
+            let about = report::about_modelled(&plan.timing, plan.image_bytes());
+            sweep(plan, rig, &modelled.directories, memory, report)?;
+            if plan.copy > 0 {
+                let [from, to] = [0, 1].map(|disk| &modelled.directories[disk]);
+                report.copy = Some(copy::measure(plan, from, to)?);
+            }
+            report.grounds.push(Ground { rig, about });
+        }
+        Rig::Real => {
+            let scratch = Scratch::new(&plan.directory)?;
+            let directories: Vec<PathBuf> = (0..targets).map(|target| scratch.path(&target.to_string())).collect();
+            directories.iter().try_for_each(|directory| modelled::make(directory))?;
+            sweep(plan, rig, &directories, memory, report)?;
+            report.grounds.push(Ground { rig, about: report::about_real(&report.environment) });
+        }
+        Rig::Network => {
+            let network = Network::set_up(plan, targets)?;
+            sweep(plan, rig, &network.directories, memory, report)?;
+            report.grounds.push(Ground { rig, about: report::ABOUT_NETWORK.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// Every layout of a rig, a file for each.
+fn sweep(
+    plan: &Plan,
+    rig: Rig,
+    directories: &[PathBuf],
+    memory: &mut Memory,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    for (stripe, count) in plan.layouts(rig) {
+        let path = directories[0].join(format!("striped-{stripe}-{count}"));
+        let directories = &directories[..count];
+        let mut subject = Subject::make(path, directories, stripe, plan.file_bytes(), memory)?;
+        for direction in &plan.directions {
+            // Asynchronous writes leave other bytes than those that are looked for.
+            subject.fill()?;
+            for transfer in &plan.transfers {
+                let rates = rates(plan, &mut subject, *direction, *transfer)?;
+                let row = row(rates, |gain, of_async, [each, all, queued]| Row {
+                    rig,
+                    stripe_bytes: stripe,
+                    transfer_bytes: *transfer,
+                    stripes: count,
+                    direction: *direction,
+                    wait_each_mib_s: each,
+                    submit_all_mib_s: all,
+                    async_mib_s: queued,
+                    gain,
+                    of_async,
+                });
+                report.rows.push(row);
+            }
+        }
+        subject.remove()?;
+    }
+    Ok(())
+}
+
+/// MiB per second of each way, in turns.
+fn rates(
+    plan: &Plan,
+    subject: &mut Subject<'_>,
+    direction: Direction,
+    transfer: u64,
+) -> Result<[Vec<f64>; 3], BenchError> {
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    for (_, place) in turns(plan.runs, Way::ALL.len()) {
+        let rate = subject.run(Way::ALL[place], direction, transfer, plan.moved(transfer))?;
+        rates[place].push(rate / MIB);
+    }
+    Ok(rates)
+}
+
+fn row(rates: [Vec<f64>; 3], make: impl FnOnce(Summary, Summary, [f64; 3]) -> Row) -> Row {
+    let by = |other: &[f64]| Summary::of(rates[1].iter().zip(other).map(|(all, other)| all / other));
+    let (gain, of_async) = (by(&rates[0]), by(&rates[2]));
+    make(gain, of_async, [0, 1, 2].map(|way| Summary::of(rates[way].iter().copied()).median))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(super) fn plan(directory: &Path) -> Plan {
+        Plan {
+            rigs: vec![Rig::Real],
+            refused: Vec::new(),
+            transfers: vec![1 << 20, 4 << 20],
+            counts: vec![1, 3],
+            stripe: 1 << 20,
+            real_stripes: vec![4096, 1 << 16],
+            directions: vec![Direction::Write, Direction::Read],
+            moved: 4 << 20,
+            runs: 2,
+            timing: Timing { service_seconds: 0.001, read_bytes_per_second: 1 << 30, write_bytes_per_second: 1 << 30 },
+            copy: 0,
+            directory: directory.to_owned(),
+            program: "dio".into(),
+        }
+    }
+
+    #[test]
+    fn the_real_disk_is_measured_in_all_ways_and_nothing_is_left() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let report = run(&plan(directory.path())).unwrap();
+        assert_eq!(report.rows.len(), 2 * 2 * 2);
+        for row in &report.rows {
+            assert_eq!((row.rig, row.stripes), (Rig::Real, 3));
+            let rates = [row.wait_each_mib_s, row.submit_all_mib_s, row.async_mib_s];
+            assert!(rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "{row:?}");
+            assert!(row.gain.min > 0.0 && row.gain.min <= row.gain.max, "{row:?}");
+        }
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_rig_that_cannot_be_had_is_told() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let refused = vec![(Rig::Network, "no cable".to_owned())];
+        let report = run(&Plan { rigs: vec![Rig::Network], refused, ..plan(directory.path()) }).unwrap();
+        assert!(report.rows.is_empty());
+        assert_eq!(report.skipped[0].reason, "no cable");
+        assert!(report.text().contains("network: skipped: no cable"), "{}", report.text());
+    }
+
+    #[test]
+    fn what_measures_nothing_is_refused() {
+        let here = Path::new(".");
+        let wrong = [
+            Plan { counts: vec![0], ..plan(here) },
+            Plan { transfers: vec![3 << 20], ..plan(here) },
+            Plan { runs: 0, ..plan(here) },
+        ];
+        for plan in wrong {
+            assert!(matches!(run(&plan), Err(BenchError::Asked(_))));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! When a modelled disk answers. Pure: time comes from the caller.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// What a modelled disk can do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Timing {
+    /// Least time from the arrival of a request to its answer, in seconds.
+    pub service_seconds: f64,
+    /// Bytes per second that it reads.
+    pub read_bytes_per_second: u64,
+    /// Bytes per second that it writes, at the same time.
+    pub write_bytes_per_second: u64,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From the disk.
+    Read,
+    /// To the disk.
+    Write,
+}
+
+/// The state of one disk: a channel for each direction, whose requests queue.
+///
+/// A request has its turn in the channel when those before it are through, holds it for its bytes, and is answered when its
+/// bytes are through, but not before the service time is over. That time is spent beside what else is queued, as in a disk
+/// with a queue of commands, and unlike one whose arm must move for each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Channels {
+    timing: Timing,
+    /// When what was accepted in each direction will be through.
+    free: [Instant; 2],
+}
+
+impl Channels {
+    /// An idle disk.
+    pub(super) fn new(timing: Timing, now: Instant) -> Channels {
+        Channels { timing, free: [now; 2] }
+    }
+
+    /// When a request that comes now is answered.
+    pub(super) fn transfer(&mut self, now: Instant, way: Way, bytes: u64) -> Instant {
+        let (channel, speed) = match way {
+            Way::Read => (0, self.timing.read_bytes_per_second),
+            Way::Write => (1, self.timing.write_bytes_per_second),
+        };
+        let through = self.free[channel].max(now) + Duration::from_secs_f64(bytes as f64 / speed.max(1) as f64);
+        self.free[channel] = through;
+        through.max(now + self.service())
+    }
+
+    /// When a flush that comes now is answered: after what came before.
+    pub(super) fn flush(&self, now: Instant) -> Instant {
+        self.free[1].max(now) + self.service()
+    }
+
+    /// Forgets what was accepted: the disk is idle from `now` on, at which a request without any time is answered.
+    pub(super) fn forget(&mut self, now: Instant) -> Instant {
+        self.free = [now; 2];
+        now
+    }
+
+    fn service(&self) -> Duration {
+        Duration::from_secs_f64(self.timing.service_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn disk(now: Instant) -> Channels {
+        let timing =
+            Timing { service_seconds: 0.010, read_bytes_per_second: 100 * MIB, write_bytes_per_second: 50 * MIB };
+        Channels::new(timing, now)
+    }
+
+    fn millis(later: Instant, now: Instant) -> u128 {
+        (later - now + Duration::from_micros(1)).as_millis()
+    }
+
+    #[test]
+    fn a_request_takes_the_service_time_or_that_of_its_bytes() {
+        let now = Instant::now();
+        assert_eq!(millis(disk(now).transfer(now, Way::Read, 4096), now), 10);
+        assert_eq!(millis(disk(now).transfer(now, Way::Read, 8 * MIB), now), 80);
+        assert_eq!(millis(disk(now).transfer(now, Way::Write, 8 * MIB), now), 160);
+    }
+
+    #[test]
+    fn requests_of_one_direction_queue_and_share_the_service_time() {
+        let now = Instant::now();
+        let mut disk = disk(now);
+        let last = (0..4).map(|_| disk.transfer(now, Way::Read, 2 * MIB)).last().unwrap();
+        assert_eq!(millis(last, now), 80, "the channel is never idle in between");
+        assert_eq!(millis(disk.transfer(now, Way::Write, MIB), now), 20, "the other direction is free");
+        assert_eq!(millis(disk.flush(now), now), 30);
+        // An idle channel keeps no credit.
+        let later = now + Duration::from_secs(1);
+        assert_eq!(millis(disk.transfer(later, Way::Read, 2 * MIB), later), 20);
+    }
+}

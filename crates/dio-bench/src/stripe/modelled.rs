@@ -1,0 +1,122 @@
+//! Modelled disks as directories: a file system on a loop device over each image of [`disks`](super::disks).
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::Plan;
+use super::disks::READY;
+use crate::BenchError;
+use crate::data::Scratch;
+use crate::study::device::Loop;
+use crate::study::said_by;
+use crate::undo::Undo;
+
+/// Most bytes of a request to a loop device, KiB: as many as the kernel hands to a FUSE server at a time.
+const REQUEST_KIB: &str = "1024";
+
+/// A child that ends when its standard input does.
+#[derive(Debug)]
+pub(super) struct Server(Child);
+
+impl Server {
+    /// Starts it, and waits until it says that it is ready. What else it said in that line is returned.
+    pub(super) fn start(command: &mut Command) -> Result<(Server, String), BenchError> {
+        let shown = PathBuf::from(command.get_program());
+        // In a group of its own: a key that interrupts this program must not end it before what is built upon it.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut server = Server(command.spawn().map_err(BenchError::system("start", &shown))?);
+        let mut line = String::new();
+        if let Some(output) = server.0.stdout.take() {
+            BufReader::new(output).read_line(&mut line).map_err(BenchError::system("hear from", &shown))?;
+        }
+        match line.trim().strip_prefix(READY) {
+            Some(rest) => Ok((server, rest.trim().to_owned())),
+            None => Err(BenchError::Asked(format!("'{}' did not begin to serve", shown.display()))),
+        }
+    }
+
+    /// Says that what is set up with its help is there.
+    fn begin(&mut self) -> Result<(), BenchError> {
+        let told = self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(b"\n"));
+        told.map_err(BenchError::system("tell", Path::new("the modelled disks")))
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Modelled disks. What was set up last is taken down first.
+#[derive(Debug)]
+pub(super) struct Modelled {
+    /// A directory on each.
+    pub(super) directories: Vec<PathBuf>,
+    _mounts: Vec<Undo>,
+    _images: Undo,
+    _server: Server,
+    _scratch: Scratch,
+}
+
+impl Modelled {
+    /// As many disks as the plan needs.
+    pub(super) fn set_up(plan: &Plan, disks: usize) -> Result<Modelled, BenchError> {
+        let scratch = Scratch::new(&plan.directory)?;
+        let images = scratch.path("images");
+        make(&images)?;
+        let timing = &plan.timing;
+        let mut command = Command::new(&plan.program);
+        command.args(["bench", "stripe-disks", "--at"]).arg(&images);
+        command.args(["--disks", &disks.to_string(), "--bytes", &plan.image_bytes().to_string()]);
+        command.args(["--service-seconds", &timing.service_seconds.to_string()]);
+        command.args(["--read", &timing.read_bytes_per_second.to_string()]);
+        command.args(["--write", &timing.write_bytes_per_second.to_string()]);
+        let (mut server, _) = Server::start(&mut command)?;
+        let undo_images = unmounting(&images);
+        let (mut directories, mut mounts) = (Vec::new(), Vec::new());
+        for disk in 0..disks {
+            let at = scratch.path(&format!("disk{disk}"));
+            make(&at)?;
+            mounts.push(mount(&images.join(disk.to_string()), &at)?);
+            directories.push(at);
+        }
+        mounts.reverse();
+        server.begin()?;
+        Ok(Modelled { directories, _mounts: mounts, _images: undo_images, _server: server, _scratch: scratch })
+    }
+}
+
+pub(super) fn make(directory: &Path) -> Result<(), BenchError> {
+    std::fs::create_dir(directory).map_err(BenchError::system("create", directory))
+}
+
+/// How a mount is taken down.
+pub(super) fn unmounting(at: &Path) -> Undo {
+    Undo::by_either(["umount".into(), at.into()], ["umount".into(), "-l".into(), at.into()])
+}
+
+/// Makes a file system on an image and mounts it.
+fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
+    let device = Loop::over(image)?;
+    if let Some(name) = device.device().file_name() {
+        let limit = Path::new("/sys/block").join(name).join("queue/max_sectors_kb");
+        // Larger requests are cut by the kernel, with the same timing.
+        let _ = std::fs::write(limit, REQUEST_KIB);
+    }
+    // In place and ahead of time: extents that are written to are the disk's time, journals and tables are not.
+    let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
+    said_by(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
+    said_by(Command::new("mount").args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]))?;
+    // A device that is detached while it is in use goes with its last user, however that comes about.
+    drop(device);
+    Ok(unmounting(at))
+}

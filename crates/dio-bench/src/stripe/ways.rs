@@ -1,0 +1,194 @@
+//! The three ways to make one request of several stripes, on one file.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use dio::block::{Block, Pool};
+use dio::queue::Queue;
+use dio::stripe::{self, Layout};
+use dio::{File, Io, Mode, OpenOptions};
+
+use super::Direction;
+use crate::BenchError;
+use crate::data::Random;
+
+/// Requests of [`Way::Async`] in flight at most: what a loop device holds, and more than pays anywhere.
+pub(super) const MOST_DEPTH: u64 = 128;
+
+/// A way to read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A stripe, and then the next: a loop over the stripes.
+    WaitEach,
+    /// One request to the striped file, which submits all its parts.
+    SubmitAll,
+    /// Requests of a stripe to the objects, as many in flight as a request has stripes; each that is over makes room for the
+    /// next, whichever request that belongs to.
+    Async,
+}
+
+impl Way {
+    pub(super) const ALL: [Way; 3] = [Way::WaitEach, Way::SubmitAll, Way::Async];
+}
+
+/// Memory of one benchmark: what the file holds, and where it is read to.
+#[derive(Debug)]
+pub(super) struct Memory {
+    written: Block,
+    read: Block,
+}
+
+impl Memory {
+    /// For files of so many bytes.
+    pub(super) fn new(bytes: u64) -> Result<Memory, BenchError> {
+        let failed = || BenchError::system("map memory for", Path::new("the file's bytes"));
+        let bytes = usize::try_from(bytes).map_err(|_| BenchError::Asked("the transfers are too large".to_owned()))?;
+        let pool = Pool::new(bytes, 2).map_err(failed())?;
+        let take = || pool.try_take().expect("there are two blocks");
+        let (mut written, mut read) = (take(), take());
+        Random::new(bytes as u64).fill(written.bytes_mut());
+        // Touched: the first use of memory is not part of anybody's time.
+        read.bytes_mut().fill(1);
+        Ok(Memory { written, read })
+    }
+
+    fn slice(&mut self, direction: Direction, range: &Range<u64>) -> Bytes<'_> {
+        let range = range.start as usize..range.end as usize;
+        match direction {
+            Direction::Write => Bytes::Out(&self.written.bytes_mut()[range]),
+            Direction::Read => Bytes::In(&mut self.read.bytes_mut()[range]),
+        }
+    }
+
+    /// Whether the range was read as it was written.
+    fn is_right(&mut self, range: &Range<u64>) -> bool {
+        let range = range.start as usize..range.end as usize;
+        self.read.bytes_mut()[range.clone()] == self.written.bytes_mut()[range]
+    }
+}
+
+/// What one call moves.
+enum Bytes<'a> {
+    Out(&'a [u8]),
+    In(&'a mut [u8]),
+}
+
+/// A striped file, its objects, and the memory.
+pub(super) struct Subject<'a> {
+    path: PathBuf,
+    file: File,
+    objects: Vec<Arc<File>>,
+    layout: Layout,
+    bytes: u64,
+    memory: &'a mut Memory,
+}
+
+impl<'a> Subject<'a> {
+    /// A file that is filled, with one object in each directory.
+    pub(super) fn make(
+        path: PathBuf,
+        directories: &[PathBuf],
+        stripe: u64,
+        bytes: u64,
+        memory: &'a mut Memory,
+    ) -> Result<Subject<'a>, BenchError> {
+        let plan = stripe::Plan { stripe: Some(stripe), count: None, targets: directories.to_vec() };
+        let descriptor = stripe::create(&path, &plan)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(Mode::Concurrent);
+        let file = options.open(&path)?;
+        let layout = descriptor.layout;
+        let mut subject = Subject { path, file, objects: Vec::new(), layout, bytes, memory };
+        subject.fill()?;
+        for object in 0..layout.objects() {
+            subject.objects.push(Arc::new(options.open(descriptor.object_path(object))?));
+        }
+        Ok(subject)
+    }
+
+    /// Writes everything as it is to be, durably.
+    pub(super) fn fill(&mut self) -> Result<(), BenchError> {
+        self.call(Direction::Write, &(0..self.bytes))?;
+        Ok(self.file.sync_all()?)
+    }
+
+    /// Moves `moved` bytes in requests of `transfer` bytes, over the file and again; bytes per second.
+    pub(super) fn run(&mut self, way: Way, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
+        if way == Way::Async {
+            return self.run_async(direction, transfer, moved);
+        }
+        let begin = Instant::now();
+        let mut last = 0..0;
+        for number in 0..moved / transfer {
+            let request = number * transfer % self.bytes;
+            last = request..request + transfer;
+            let step = if way == Way::WaitEach { self.layout.stripe().min(transfer) } else { transfer };
+            for at in (0..transfer / step).map(|part| request + part * step) {
+                self.call(direction, &(at..at + step))?;
+            }
+        }
+        let rate = moved as f64 / begin.elapsed().as_secs_f64();
+        if direction == Direction::Read && !self.memory.is_right(&last) {
+            let text = format!("'{}' was not read as it was written", self.path.display());
+            return Err(BenchError::Asked(text));
+        }
+        Ok(rate)
+    }
+
+    fn call(&mut self, direction: Direction, range: &Range<u64>) -> Result<(), BenchError> {
+        match self.memory.slice(direction, range) {
+            Bytes::Out(bytes) => self.file.write_at(bytes, range.start)?,
+            Bytes::In(bytes) => self.file.read_exact_at(bytes, range.start)?,
+        }
+        Ok(())
+    }
+
+    fn run_async(&self, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
+        let failed = || BenchError::system("run requests on", &self.path);
+        let piece = self.layout.stripe().min(transfer);
+        let depth = (transfer / piece).min(MOST_DEPTH) as usize;
+        let mut queue = Queue::new(&Io::shared()?, piece as usize, depth).map_err(failed())?;
+        let mut blocks: Vec<Block> = (0..depth).filter_map(|_| queue.block()).collect();
+        // Whatever is in them is written: the file is filled again before it is read.
+        blocks.iter_mut().for_each(|block| block.bytes_mut().fill(0x5a));
+        let mut completions = Vec::with_capacity(depth);
+        let begin = Instant::now();
+        for number in 0..moved / piece {
+            if blocks.is_empty() {
+                queue.wait(1, &mut completions).map_err(failed())?;
+                for over in completions.drain(..) {
+                    self.check(over.outcome?, piece)?;
+                    blocks.push(over.block);
+                }
+            }
+            let block = blocks.pop().expect("a request that is over gives its block back");
+            let place = self.layout.place(number * piece % self.bytes);
+            let (object, length) = (&self.objects[place.file], piece as usize);
+            let queued = match direction {
+                Direction::Read => queue.read(object, block, place.offset, length, number),
+                Direction::Write => queue.write(object, block, place.offset, length, number),
+            };
+            queued.map_err(|refused| refused.error)?;
+        }
+        queue.wait(queue.in_flight(), &mut completions).map_err(failed())?;
+        let rate = moved as f64 / begin.elapsed().as_secs_f64();
+        completions.into_iter().try_for_each(|over| self.check(over.outcome?, piece))?;
+        Ok(rate)
+    }
+
+    fn check(&self, count: usize, piece: u64) -> Result<(), BenchError> {
+        if count as u64 == piece {
+            return Ok(());
+        }
+        Err(BenchError::Asked(format!("an object of '{}' ends too early", self.path.display())))
+    }
+
+    /// Removes the file and its objects.
+    pub(super) fn remove(self) -> Result<(), BenchError> {
+        drop((self.file, self.objects));
+        stripe::remove(&self.path)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! What studies of storages have in common, whatever works on them: who takes part, what is measured while they work, and
+//! how it is told.
+
+mod contender;
+pub(crate) mod device;
+pub(crate) mod memory;
+pub(crate) mod meters;
+pub(crate) mod mount;
+pub(crate) mod observe;
+pub mod run;
+pub mod table;
+
+pub use contender::Contender;
+pub use meters::Used;
+pub use run::{Bucket, Phase, Point, Response, Row, Run};
+
+use std::process::{Command, Stdio};
+
+use crate::BenchError;
+use crate::commands::{Running, said};
+
+/// Runs a command, which ends with this process, and returns what it printed.
+///
+/// # Errors
+/// A program that is not there; what it said on standard error when it failed.
+pub(crate) fn said_by(command: &mut Command) -> Result<String, BenchError> {
+    let shown = command.get_program().to_string_lossy().into_owned();
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    said(&shown, Running::start(command, &shown)?.output())
+}
+
+/// Whose turn it is: contenders one after the other, each round beginning one further down the list. Pairs of the round and the
+/// contender's place.
+pub(crate) fn turns(rounds: usize, contenders: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..rounds).flat_map(move |round| (0..contenders).map(move |turn| (round, (turn + round) % contenders)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_round_begins_with_another() {
+        let order: Vec<_> = turns(3, 2).collect();
+        assert_eq!(order, [(0, 0), (0, 1), (1, 1), (1, 0), (2, 0), (2, 1)]);
+    }
+
+    #[test]
+    fn what_a_command_said_when_it_failed_is_told() {
+        assert_eq!(said_by(Command::new("echo").arg("x")).unwrap(), "x\n");
+        let error = said_by(Command::new("sh").args(["-c", "echo why >&2; exit 1"])).unwrap_err();
+        assert_eq!(error.to_string(), "'sh' failed: why");
+        let error = said_by(&mut Command::new("/nonexistent/program")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot start '/nonexistent/program': No such file or directory");
+    }
+}

@@ -1,0 +1,270 @@
+//! What one run gave, and what the runs of a contender give together.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::{Contender, Used};
+use crate::locks::class::Class;
+use crate::locks::kernel::Kernel;
+use crate::locks::mounts;
+use crate::stats::Summary;
+
+/// Nanoseconds of the first bucket of a histogram, and how much wider each next one is.
+const BUCKETS: (u64, f64) = (10_000, 1.1);
+
+/// Times from here on count as this, in nanoseconds.
+const LONGEST: u64 = 600_000_000_000;
+
+/// Response times in nanoseconds, to three digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order")
+}
+
+/// Response times of transactions in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Response {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// What nine of ten do not exceed.
+    pub p90: f64,
+    /// What 99 of 100 do not exceed.
+    pub p99: f64,
+    /// What 999 of 1000 do not exceed.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Response {
+    /// Of times in nanoseconds.
+    pub(crate) fn of(nanos: &Histogram<u64>) -> Response {
+        let part = |part| nanos.value_at_quantile(part) as f64 / 1e9;
+        let max = if nanos.is_empty() { 0 } else { nanos.max() };
+        Response {
+            mean: nanos.mean() / 1e9,
+            p50: part(0.5),
+            p90: part(0.9),
+            p99: part(0.99),
+            p999: part(0.999),
+            max: max as f64 / 1e9,
+        }
+    }
+}
+
+/// A part of a histogram of response times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bucket {
+    /// The longest time in it, in seconds. The shortest is the longest one of the bucket before.
+    pub seconds: f64,
+    /// Transactions.
+    pub count: u64,
+}
+
+impl Bucket {
+    /// The buckets of times in nanoseconds, each a tenth wider than the one before, from the first that has some.
+    pub(crate) fn of(nanos: &Histogram<u64>) -> Vec<Bucket> {
+        let steps = nanos.iter_log(BUCKETS.0, BUCKETS.1);
+        let bucket = |step: hdrhistogram::iterators::IterationValue<u64>| Bucket {
+            seconds: step.value_iterated_to() as f64 / 1e9,
+            count: step.count_since_last_iteration(),
+        };
+        if nanos.is_empty() { Vec::new() } else { steps.map(bucket).skip_while(|bucket| bucket.count == 0).collect() }
+    }
+}
+
+/// What a moment of a run belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Clients come, or caches fill.
+    RampUp,
+    /// All are there.
+    Steady,
+    /// They go.
+    RampDown,
+}
+
+impl Phase {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::RampUp => "ramp-up",
+            Phase::Steady => "steady",
+            Phase::RampDown => "ramp-down",
+        }
+    }
+}
+
+/// One slot of a time series.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// When it ended, in seconds since the first client came.
+    pub seconds: f64,
+    /// The phase in which it ended.
+    pub phase: Phase,
+    /// Transactions per second.
+    pub tps: f64,
+    /// What the machine did.
+    #[serde(flatten)]
+    pub used: Used,
+}
+
+/// One run of one contender. All figures but the points are of its steady state.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Transactions per second.
+    pub tps: f64,
+    /// Response times.
+    pub response: Response,
+    /// How the response times are spread.
+    pub histogram: Vec<Bucket>,
+    /// Writes of the log per second, where the workload counts them; several commits share one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_writes_per_second: Option<f64>,
+    /// What the machine did.
+    pub used: Used,
+    /// Blocks counted by the mount; empty without one.
+    pub mount_blocks: Vec<mounts::Row>,
+    /// Blocks on the kernel's locks, of the program that works and the mount's server; `None` where they cannot be seen.
+    pub kernel_blocks: Option<Kernel>,
+    /// Changed pages that were read again afterwards, without the mount, and compared, where the workload does that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_checked: Option<u64>,
+    /// The time series, ramps included.
+    pub points: Vec<Point>,
+}
+
+impl Run {
+    /// Blocks per second that the mount counted on locks of a class.
+    fn mount_rate(&self, class: &str) -> f64 {
+        let rows = self.mount_blocks.iter().filter(|row| row.class == class);
+        rows.fold(0.0, |sum, row| sum + row.blocks_per_second)
+    }
+}
+
+/// One contender: medians of its runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Who.
+    pub contender: Contender,
+    /// Transactions per second.
+    pub tps: Summary,
+    /// Mean response time of each run, in seconds.
+    pub response_seconds: Summary,
+    /// 99th percentile of each run, in seconds.
+    pub p99_seconds: Summary,
+    /// Transactions per second divided by those of the raw device in the same round, or of the bare files where there is no
+    /// raw one; the median of that.
+    pub to_first: Option<f64>,
+    /// Blocks per second on the file's lock of the mount, ranges not included.
+    pub file_blocks_per_second: Option<f64>,
+    /// Blocks per second on ranges of files.
+    pub range_blocks_per_second: Option<f64>,
+    /// Blocks per second on the lock of the kernel's inodes.
+    pub inode_blocks_per_second: Option<f64>,
+    /// The single runs, in their order.
+    pub runs: Vec<Run>,
+}
+
+impl Row {
+    /// The rows of contenders and their runs, compared with the raw device, or with the bare files where there is none.
+    pub(crate) fn all(contenders: &[Contender], results: Vec<Vec<Run>>) -> Vec<Row> {
+        let place = |contender| contenders.iter().position(|other| *other == contender);
+        let first = place(Contender::Raw).or_else(|| place(Contender::Bare)).or_else(|| place(Contender::Buffered));
+        let first: Vec<f64> = first.map_or_else(Vec::new, |place| results[place].iter().map(|run| run.tps).collect());
+        contenders.iter().zip(results).map(|(contender, runs)| Row::new(*contender, runs, &first)).collect()
+    }
+
+    fn new(contender: Contender, runs: Vec<Run>, first: &[f64]) -> Row {
+        let ratios = runs.iter().zip(first).map(|(run, first)| (*first > 0.0).then(|| run.tps / first));
+        let blocks =
+            |class| contender.is_mount().then(|| Summary::of(runs.iter().map(|run| run.mount_rate(class))).median);
+        Row {
+            contender,
+            tps: Summary::of(runs.iter().map(|run| run.tps)),
+            response_seconds: Summary::of(runs.iter().map(|run| run.response.mean)),
+            p99_seconds: Summary::of(runs.iter().map(|run| run.response.p99)),
+            to_first: median(ratios),
+            file_blocks_per_second: blocks("file"),
+            range_blocks_per_second: blocks("range"),
+            inode_blocks_per_second: median(
+                runs.iter().map(|run| run.kernel_blocks.as_ref().map(|kernel| kernel.rate(Class::Inode))),
+            ),
+            runs,
+        }
+    }
+
+    /// The median of a figure that not every run has.
+    pub(crate) fn median(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        median(self.runs.iter().map(figure))
+    }
+}
+
+/// The median of something that not every run has.
+fn median(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.flatten().collect();
+    if values.is_empty() { None } else { Some(Summary::of(values).median) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run of three steady seconds between ramps.
+    pub(crate) fn run(tps: f64) -> Run {
+        let used = Used { user: 0.25, idle: 0.75, utilisation: Some(0.5), ..Used::default() };
+        let point = |n: u32| Point { seconds: f64::from(n), phase: Phase::Steady, tps: tps + f64::from(n), used };
+        let response = Response { mean: 0.002, p99: 0.004, ..Response::default() };
+        Run {
+            tps,
+            response,
+            histogram: vec![Bucket { seconds: 0.002, count: 10 }, Bucket { seconds: 0.004, count: 3 }],
+            log_writes_per_second: Some(tps / 2.0),
+            used,
+            mount_blocks: Vec::new(),
+            kernel_blocks: None,
+            pages_checked: Some(10),
+            points: (1..=5).map(point).collect(),
+        }
+    }
+
+    /// Three rounds of two contenders.
+    pub(crate) fn rows() -> Vec<Row> {
+        let results = [[1000.0, 2000.0, 500.0], [900.0, 1900.0, 500.0]].map(|tps| tps.map(run).to_vec());
+        Row::all(&[Contender::Raw, Contender::Concurrent], results.to_vec())
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let rows = rows();
+        assert_eq!((rows[1].tps.median, rows[1].to_first), (900.0, Some(0.95)));
+        assert_eq!((rows[0].file_blocks_per_second, rows[1].file_blocks_per_second), (None, Some(0.0)));
+    }
+
+    #[test]
+    fn response_times_are_in_seconds() {
+        let mut nanos = Histogram::<u64>::new(3).unwrap();
+        (1..=1000).for_each(|n| nanos.record(n * 1_000_000).unwrap());
+        let response = Response::of(&nanos);
+        let near =
+            |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.002, "{found} for {expected}");
+        near(response.mean, 0.5005);
+        near(response.p50, 0.5);
+        near(response.p99, 0.99);
+        near(response.max, 1.0);
+        assert_eq!(Response::of(&Histogram::new(3).unwrap()), Response::default());
+    }
+
+    #[test]
+    fn buckets_hold_all_transactions_and_grow() {
+        let mut nanos = Histogram::<u64>::new(3).unwrap();
+        (1..=1000).for_each(|n| nanos.record(n * 100_000).unwrap());
+        let buckets = Bucket::of(&nanos);
+        assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<u64>(), 1000);
+        assert!(buckets.len() < 100 && buckets.windows(2).all(|pair| pair[0].seconds < pair[1].seconds));
+        assert!((0.1..0.112).contains(&buckets.last().unwrap().seconds), "{buckets:?}");
+        assert_eq!(Bucket::of(&Histogram::new(3).unwrap()), Vec::new());
+    }
+}

@@ -1,0 +1,451 @@
+//! Which settings follow from what was measured: a pure function of the rows.
+
+use serde::Serialize;
+
+use super::case::{Case, Descriptor, Method, Pattern};
+use super::judge::{Honesty, Verdict};
+use super::report::Row;
+use super::work::{Figures, Outcome};
+use crate::units::{seconds, size};
+
+/// How much faster than what a program does by itself a setting must be to be advised: runs differ by some per cent.
+const WORTH: f64 = 1.1;
+
+/// The settings for one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// The program.
+    pub program: &'static str,
+    /// Settings, as the program takes them.
+    pub settings: Vec<String>,
+    /// Why, one reason each.
+    pub why: Vec<String>,
+}
+
+/// The advice for every program that the rows allow one for.
+pub fn advise(rows: &[Row], honesty: Option<&Honesty>) -> Vec<Advice> {
+    let rows = Rows(rows);
+    let mut all: Vec<Advice> = [postgres(&rows), mariadb(&rows), own_log(&rows)].into_iter().flatten().collect();
+    let warning = honesty.and_then(|honesty| match honesty.verdict {
+        Verdict::Lies => Some("first of all: the disk lies, so no setting makes a commit durable here"),
+        Verdict::NotDurable => Some("first of all: no setting makes a commit durable here"),
+        Verdict::Suspect => {
+            Some("first of all: find out whether the disk lies (--witness), else none of this is durable")
+        }
+        Verdict::NothingAgainst | Verdict::Unknown => None,
+    });
+    for advice in &mut all {
+        advice.why.splice(0..0, warning.map(str::to_owned));
+    }
+    all
+}
+
+struct Rows<'a>(&'a [Row]);
+
+/// A method with what it reached.
+#[derive(Clone, Copy)]
+struct Reached {
+    method: Method,
+    direct: bool,
+    figures: Figures,
+}
+
+impl Rows<'_> {
+    /// The first measured case for which this holds.
+    fn find(&self, is_it: impl Fn(&Case) -> bool) -> Option<(&Case, Figures)> {
+        self.0.iter().find_map(|row| match &row.outcome {
+            Outcome::Measured(figures) if is_it(&row.case) => Some((&row.case, *figures)),
+            _ => None,
+        })
+    }
+
+    /// A method with one thread and writes of 8 KiB, or of 4 KiB where these were not measured.
+    fn single(&self, method: Method, direct: bool, pattern: Pattern, writes: u32) -> Option<Reached> {
+        let of = |bytes| {
+            self.find(|case| {
+                (case.method, case.direct, case.pattern) == (method, direct, pattern)
+                    && (case.size, case.writes, case.threads) == (bytes, writes, 1)
+                    && case.descriptor == Descriptor::Same
+            })
+        };
+        let (_, figures) = of(8192).or_else(|| of(4096))?;
+        Some(Reached { method, direct, figures })
+    }
+}
+
+/// What is best.
+struct Choice {
+    chosen: Reached,
+    /// How much faster than the usual method the fastest one was; `None` if the usual one was not measured.
+    factor: Option<f64>,
+    /// What speaks against resting anything on small differences.
+    doubts: Vec<String>,
+}
+
+/// The fastest, but the usual one where that is hardly slower, or not in every round.
+fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
+    let rate = |reached: &Reached| reached.figures.per_second;
+    let mut doubts = Vec::new();
+    // fsync does what fdatasync does and more, as O_SYNC does to O_DSYNC: neither can be the faster one.
+    let lesser = |reached: &Reached| {
+        let less = match reached.method {
+            Method::Fsync => Method::Fdatasync,
+            Method::OpenSync => Method::OpenDatasync,
+            _ => return None,
+        };
+        candidates.iter().find(|other| other.method == less && other.direct == reached.direct)
+    };
+    for reached in candidates {
+        if let Some(less) = lesser(reached).filter(|less| rate(reached) > WORTH * rate(less)) {
+            doubts.push(format!(
+                "{} came out {:.2} times as fast as {}, of which it does all and more: so far are the figures off; measure \
+                 longer (-s), or when nobody else uses the disk",
+                reached.method.name(),
+                rate(reached) / rate(less),
+                less.method.name()
+            ));
+        }
+    }
+    let sensible = candidates.iter().filter(|reached| lesser(reached).is_none());
+    let best = *sensible.max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+    let Some(default) = candidates.iter().find(|reached| (reached.method, reached.direct) == usual) else {
+        return Some(Choice { chosen: best, factor: None, doubts });
+    };
+    let factor = rate(&best) / rate(default);
+    let always = best.figures.least > default.figures.most;
+    if factor >= WORTH && !always {
+        doubts.push(format!(
+            "{} was {factor:.2} times as fast on the whole, but not in every round: too little to rest on",
+            best.method.name()
+        ));
+    }
+    let chosen = if factor >= WORTH && always { best } else { *default };
+    Some(Choice { chosen, factor: Some(rate(&chosen) / rate(default)), doubts })
+}
+
+fn shown(reached: &Reached) -> String {
+    let direct = if reached.direct { " direct" } else { "" };
+    format!("{}{direct} {:.0}/s", reached.method.name(), reached.figures.per_second)
+}
+
+fn listed(candidates: &[Reached]) -> String {
+    let mut sorted: Vec<&Reached> = candidates.iter().collect();
+    sorted.sort_by(|a, b| b.figures.per_second.total_cmp(&a.figures.per_second));
+    sorted.into_iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+fn postgres(rows: &Rows<'_>) -> Option<Advice> {
+    const METHODS: [Method; 4] = [Method::Fdatasync, Method::OpenDatasync, Method::Fsync, Method::OpenSync];
+    let of = |writes| -> Vec<Reached> {
+        METHODS.iter().filter_map(|method| rows.single(*method, false, Pattern::Overwrite, writes)).collect()
+    };
+    let one = of(1);
+    let usual = (Method::Fdatasync, false);
+    let Choice { mut chosen, factor, doubts } = choose(&one, usual)?;
+    let mut why = vec![format!("one write of 8 KiB: {}", listed(&one))];
+    let two = of(2);
+    why.extend(doubts);
+    if let Some(Choice { chosen: of_two, .. }) = choose(&two, usual) {
+        why.push(format!("two writes: {}", listed(&two)));
+        let usual = one.iter().find(|reached| reached.method == Method::Fdatasync);
+        if let Some(usual) = usual.filter(|_| of_two.method != chosen.method) {
+            why.push("one and two writes want different methods, so the usual one".to_owned());
+            chosen = *usual;
+        }
+    }
+    why.push(match factor {
+        Some(_) if chosen.method == Method::Fdatasync => {
+            format!("fdatasync is what PostgreSQL uses on Linux by itself; others must be {WORTH} times as fast to pay")
+        }
+        Some(factor) => format!("{factor:.2} times fdatasync, which PostgreSQL uses on Linux by itself"),
+        None => "fdatasync, which PostgreSQL uses on Linux by itself, was not measured".to_owned(),
+    });
+    why.push(
+        "rows without direct count: up to version 15 open_sync and open_datasync are direct only with wal_level = minimal and \
+         max_wal_senders = 0, from 16 on only with debug_io_direct"
+            .to_owned(),
+    );
+    let half = chosen.figures.mean * 5e5;
+    why.push(format!(
+        "commit_delay, if many sessions commit at once and it is to be tried: half the time of a flush, {half:.0} (µs)"
+    ));
+    let settings = vec![format!("wal_sync_method = {}", chosen.method.name())];
+    Some(Advice { program: "PostgreSQL", settings, why })
+}
+
+fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
+    let single = |method, direct| rows.single(method, direct, Pattern::Overwrite, 1);
+    let candidates: Vec<Reached> =
+        [single(Method::Fdatasync, true), single(Method::OpenDatasync, true), single(Method::Fdatasync, false)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let Choice { chosen, factor, doubts } = choose(&candidates, (Method::Fdatasync, true))?;
+    let mut why = vec![format!("one write of 8 KiB to the log: {}", listed(&candidates))];
+    why.extend(doubts);
+    let mut settings = vec!["innodb_flush_log_at_trx_commit = 1".to_owned()];
+    match (chosen.method, chosen.direct) {
+        (Method::OpenDatasync, _) => {
+            settings.push("innodb_flush_method = O_DSYNC  (10.6 to 10.11)".to_owned());
+            settings.push("innodb_log_file_write_through = ON  (from 11.0)".to_owned());
+            why.push(
+                "O_DSYNC of 10.6 to 10.11 is for the data files too, each write of which is then synced".to_owned(),
+            );
+        }
+        (_, true) => {
+            settings.push("innodb_flush_method = O_DIRECT  (up to 10.11; the default from 10.6)".to_owned());
+            settings.push("innodb_log_file_buffering = OFF  (from 10.8.4; the default)".to_owned());
+        }
+        (_, false) => {
+            settings.push("innodb_flush_method = O_DIRECT  (up to 10.11; data files past the page cache)".to_owned());
+            settings.push("innodb_log_file_buffering = ON  (from 10.8.4; the log through the page cache)".to_owned());
+        }
+    }
+    if let Some(factor) = factor.filter(|factor| *factor >= WORTH) {
+        why.push(format!("{factor:.2} times the default, direct with fdatasync"));
+    }
+    why.push(format!(
+        "innodb_flush_log_at_trx_commit: 1 syncs at each commit, about {:.0} a second for one client; 2 and 0 sync about once a \
+         second and lose what was committed since when the power fails",
+        chosen.figures.per_second
+    ));
+    Some(Advice { program: "MariaDB (InnoDB)", settings, why })
+}
+
+fn own_log(rows: &Rows<'_>) -> Option<Advice> {
+    const METHODS: [Method; 5] =
+        [Method::Fdatasync, Method::OpenDatasync, Method::RwfDsync, Method::Fsync, Method::OpenSync];
+    let of = |pattern| -> Vec<Reached> {
+        let each = METHODS.iter().flat_map(|method| [(*method, true), (*method, false)]);
+        each.filter_map(|(method, direct)| rows.single(method, direct, pattern, 1)).collect()
+    };
+    // The log writes into zeros; to the same place is measured with more methods.
+    let (overwrite, zeroed) = (of(Pattern::Overwrite), of(Pattern::Zeroed));
+    let candidates = if zeroed.len() > overwrite.len() { zeroed } else { overwrite };
+    let Choice { chosen, factor, doubts } = choose(&candidates, (Method::Fdatasync, true))?;
+    let mut why = vec![listed(&candidates)];
+    why.extend(doubts);
+    if let Some(factor) = factor.filter(|factor| *factor >= WORTH) {
+        why.push(format!("{factor:.2} times the default, fdatasync direct"));
+    } else if factor.is_some() {
+        why.push("the default; no other method is much faster".to_owned());
+    }
+    let mut settings =
+        vec![format!("dio_wal::Options: direct({}), method(Method::{})", chosen.direct, variant(chosen.method))];
+    settings.extend(block_size(rows, &mut why));
+    why.extend(zeros(rows));
+    why.extend(group(rows));
+    Some(Advice { program: "dio's log (dio-wal)", settings, why })
+}
+
+fn variant(method: Method) -> &'static str {
+    match method {
+        Method::Fsync => "Fsync",
+        Method::OpenSync => "OpenSync",
+        Method::OpenDatasync => "OpenDatasync",
+        Method::RwfDsync => "RwfDsync",
+        _ => "Fdatasync",
+    }
+}
+
+/// Whether records in blocks of 512 bytes cost more than in those of 4096.
+fn block_size(rows: &Rows<'_>, why: &mut Vec<String>) -> Option<String> {
+    let of = |bytes| {
+        rows.find(|case| {
+            (case.method, case.size, case.threads, case.direct) == (Method::Fdatasync, bytes, 1, true)
+                && case.pattern == Pattern::Zeroed
+        })
+    };
+    let (_, large) = of(4096)?;
+    match of(512) {
+        Some((_, small)) if small.mean <= large.mean * WORTH => {
+            why.push(
+                "blocks of 512 bytes are as fast as those of 4096 here: records of a few bytes waste less in them"
+                    .to_owned(),
+            );
+            Some("block(512)".to_owned())
+        }
+        Some((_, small)) => {
+            let (small, large) = (seconds(small.mean), seconds(large.mean));
+            why.push(format!("a block of 512 bytes takes {small}, one of 4096 {large}"));
+            Some("block(4096)".to_owned())
+        }
+        None => {
+            why.push("blocks of 512 bytes are refused for direct writes".to_owned());
+            Some("block(4096)".to_owned())
+        }
+    }
+}
+
+/// What writing zeros beforehand is worth.
+fn zeros(rows: &Rows<'_>) -> Option<String> {
+    let of = |pattern| Some(rows.single(Method::Fdatasync, true, pattern, 1)?.figures.per_second);
+    let zeroed = of(Pattern::Zeroed)?;
+    let other = |pattern| Some(format!("{:.2} times the rate of {}", zeroed / of(pattern)?, words(pattern)));
+    let others: Vec<String> = [Pattern::Append, Pattern::Preallocated].into_iter().filter_map(other).collect();
+    (!others.is_empty()).then(|| format!("writing into zeros, as the log does: {}", others.join(", ")))
+}
+
+fn words(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::Append => "a growing file",
+        Pattern::Preallocated => "space that is only reserved",
+        Pattern::Overwrite => "written data",
+        Pattern::Zeroed => "zeros",
+    }
+}
+
+/// What one sync for many writers is worth.
+fn group(rows: &Rows<'_>) -> Option<String> {
+    use super::case::Sharing::Grouped;
+    let most = rows.0.iter().filter(|row| row.case.sharing == Grouped && row.case.threads > 1);
+    let most = most.max_by_key(|row| row.case.threads)?.case;
+    let (_, many) = rows.find(|case| *case == most)?;
+    let one = rows.single(most.method, most.direct, most.pattern, 1)?.figures;
+    Some(format!(
+        "{} writers of {} with one sync for all who wait: {:.1} times the rate of one",
+        most.threads,
+        size(most.size),
+        many.per_second / one.per_second
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synctest::case::{Section, Sharing};
+    use crate::synctest::judge::Confidence;
+
+    fn figures(rate: f64) -> Outcome {
+        let time = 1.0 / rate;
+        Outcome::Measured(Figures {
+            per_second: rate,
+            least: rate,
+            most: rate,
+            count: 100,
+            syncs: 1,
+            mean: time,
+            p05: time,
+            p50: time,
+            p99: time,
+            p999: time,
+            max: time,
+            cached_pages: Some(0),
+        })
+    }
+
+    fn row(method: Method, direct: bool, rate: f64) -> Row {
+        Row { case: Case::new(Section::Compare, method, direct), outcome: figures(rate) }
+    }
+
+    fn setting(rows: &[Row], program: &str, place: usize) -> String {
+        let all = advise(rows, None);
+        all.iter().find(|advice| advice.program.starts_with(program)).unwrap().settings[place].clone()
+    }
+
+    #[test]
+    fn postgres_keeps_its_default_unless_another_is_clearly_faster() {
+        let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::OpenDatasync, false, 1050.0)];
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+        // Direct rows are not what PostgreSQL does.
+        rows.push(row(Method::OpenSync, true, 9000.0));
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+        rows[1] = row(Method::OpenDatasync, false, 1500.0);
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = open_datasync");
+        // Two writes are two syncs with it.
+        for (method, rate) in [(Method::Fdatasync, 900.0), (Method::OpenDatasync, 750.0)] {
+            let case = Case { writes: 2, ..Case::new(Section::Two, method, false) };
+            rows.push(Row { case, outcome: figures(rate) });
+        }
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+    }
+
+    #[test]
+    fn what_cannot_be_or_does_not_last_is_noise() {
+        // What does more cannot be faster.
+        let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::Fsync, false, 1500.0)];
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+        let why = advise(&rows, None)[0].why.join("\n");
+        assert!(why.contains("fsync came out 1.50 times as fast as fdatasync"), "{why}");
+        // Faster on the whole, slower in one round.
+        let mut fast = row(Method::OpenDatasync, false, 1500.0);
+        let Outcome::Measured(figures) = &mut fast.outcome else { panic!() };
+        figures.least = 900.0;
+        rows[1] = fast;
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+        let why = advise(&rows, None)[0].why.join("\n");
+        assert!(why.contains("not in every round"), "{why}");
+    }
+
+    #[test]
+    fn what_was_refused_or_not_measured_is_not_advised() {
+        let refused = Row {
+            outcome: Outcome::Refused("cannot open: Invalid argument".into()),
+            ..row(Method::Fdatasync, false, 1.0)
+        };
+        let rows = [refused.clone(), row(Method::Fsync, false, 100.0), row(Method::SyncFileRange, false, 90_000.0)];
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fsync");
+        assert_eq!(advise(&[refused], None), []);
+        assert_eq!(advise(&[], None), []);
+    }
+
+    #[test]
+    fn mariadb_has_three_ways() {
+        let of = |direct, through, buffered| {
+            let rows = [
+                row(Method::Fdatasync, true, direct),
+                row(Method::OpenDatasync, true, through),
+                row(Method::Fdatasync, false, buffered),
+            ];
+            (setting(&rows, "MariaDB", 0), setting(&rows, "MariaDB", 1), setting(&rows, "MariaDB", 2))
+        };
+        let (durable, method, _) = of(1000.0, 1020.0, 900.0);
+        assert_eq!(durable, "innodb_flush_log_at_trx_commit = 1");
+        assert!(method.starts_with("innodb_flush_method = O_DIRECT"), "{method}");
+        let (_, method, through) = of(1000.0, 2000.0, 900.0);
+        assert!(method.starts_with("innodb_flush_method = O_DSYNC"), "{method}");
+        assert!(through.starts_with("innodb_log_file_write_through = ON"), "{through}");
+        let (_, _, buffering) = of(1000.0, 1000.0, 1300.0);
+        assert!(buffering.starts_with("innodb_log_file_buffering = ON"), "{buffering}");
+    }
+
+    #[test]
+    fn the_own_log_is_told_method_block_and_worth_of_zeros_and_groups() {
+        let zeroed = |method, bytes, rate| Row {
+            case: Case { pattern: Pattern::Zeroed, size: bytes, ..Case::new(Section::Sizes, method, true) },
+            outcome: figures(rate),
+        };
+        let mut rows = vec![
+            row(Method::Fdatasync, true, 1000.0),
+            row(Method::RwfDsync, true, 2500.0),
+            row(Method::RwfSync, true, 9000.0),
+            zeroed(Method::Fdatasync, 512, 500.0),
+            zeroed(Method::Fdatasync, 4096, 1000.0),
+            zeroed(Method::Fdatasync, 8192, 1000.0),
+        ];
+        let append = Case { pattern: Pattern::Append, ..Case::new(Section::Patterns, Method::Fdatasync, true) };
+        rows.push(Row { case: append, outcome: figures(400.0) });
+        let many = Case { threads: 64, sharing: Sharing::Grouped, ..rows[5].case };
+        rows.push(Row { case: many, outcome: figures(20_000.0) });
+        assert_eq!(setting(&rows, "dio", 0), "dio_wal::Options: direct(true), method(Method::RwfDsync)");
+        assert_eq!(setting(&rows, "dio", 1), "block(4096)");
+        let why = advise(&rows, None).pop().unwrap().why.join("\n");
+        assert!(why.contains("2.50 times the rate of a growing file"), "{why}");
+        assert!(why.contains("64 writers of 8 KiB") && why.contains("20.0 times"), "{why}");
+        rows[3].outcome = figures(990.0);
+        assert_eq!(setting(&rows, "dio", 1), "block(512)");
+    }
+
+    #[test]
+    fn a_lie_stands_above_everything() {
+        let honesty = Honesty {
+            verdict: Verdict::Lies,
+            confidence: Confidence::High,
+            reason: String::new(),
+            evidence: Vec::new(),
+        };
+        for advice in advise(&[row(Method::Fdatasync, false, 1.0), row(Method::Fdatasync, true, 1.0)], Some(&honesty)) {
+            assert!(advice.why[0].contains("the disk lies"), "{advice:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a test of syncs gave no result.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dio::file::words_of;
+use rustix::io::Errno;
+
+/// Why something could not be tested.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// A system call failed.
+    #[error("cannot {operation} '{}'{}: {}{}", path.display(), at(*offset), words_of(source), cure(source))]
+    System {
+        /// What was being done, as a verb phrase.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Where in the file, in bytes, if somewhere in it.
+        offset: Option<u64>,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// What was asked for makes no test.
+    #[error("{0}")]
+    Asked(String),
+    /// The witness, or the way to it.
+    #[error("the witness {address}: {reason}")]
+    Witness {
+        /// Host and port.
+        address: String,
+        /// What it said, or why nothing was heard of it.
+        reason: String,
+    },
+}
+
+impl SyncError {
+    /// An error of a system call on a path.
+    pub(crate) fn system<E: Into<io::Error>>(operation: &'static str, path: &Path) -> impl FnOnce(E) -> SyncError {
+        move |source| SyncError::System { operation, path: path.to_owned(), offset: None, source: source.into() }
+    }
+
+    /// An error of a system call on a place in a file.
+    pub(crate) fn at<E: Into<io::Error>>(
+        operation: &'static str,
+        path: &Path,
+        offset: u64,
+    ) -> impl FnOnce(E) -> SyncError {
+        move |source| SyncError::System {
+            operation,
+            path: path.to_owned(),
+            offset: Some(offset),
+            source: source.into(),
+        }
+    }
+}
+
+fn at(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at offset {offset}"))
+}
+
+fn cure(error: &io::Error) -> String {
+    let cure = match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => "free space, or give a smaller --file-size",
+        Some(Errno::ROFS) => "name a directory on a file system that is mounted read-write",
+        Some(Errno::ACCESS | Errno::PERM) => "name a directory that you may write",
+        Some(Errno::EXIST) => "name a file that is not there, or its directory",
+        Some(Errno::MFILE) => "raise the limit of open files, ulimit -n",
+        _ => return String::new(),
+    };
+    format!(" ({cure})")
+}

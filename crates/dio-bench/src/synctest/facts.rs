@@ -1,0 +1,182 @@
+//! What the kernel says about the storage below a file, without measuring anything.
+
+use std::path::{Path, PathBuf};
+
+use dio::probe::{Device, Report};
+use serde::Serialize;
+
+/// What is known about the storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Type of the file system; `None` on a bare device.
+    pub file_system: Option<String>,
+    /// Options of the mount.
+    pub mount_options: Vec<String>,
+    /// The block device below; `None` where there is none or the kernel does not tell.
+    pub disk: Option<Disk>,
+    /// Whether the processor says that this machine is virtual.
+    pub virtual_machine: bool,
+}
+
+/// A block device, or the whole disk of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    /// Kernel name of the device.
+    pub name: String,
+    /// Vendor and model, if it tells.
+    pub model: Option<String>,
+    /// Name of the driver, if sysfs tells.
+    pub driver: Option<String>,
+    /// Names of the devices below it.
+    pub parts: Vec<String>,
+    /// The file behind a loop device.
+    pub backing_file: Option<PathBuf>,
+    /// `queue/rotational`.
+    pub rotational: Option<bool>,
+    /// `queue/write_cache`: true for "write back".
+    pub volatile_cache: Option<bool>,
+    /// `queue/fua`.
+    pub fua: Option<bool>,
+    /// The file that counts requests, flushes among them.
+    #[serde(skip)]
+    pub(crate) stat: PathBuf,
+}
+
+/// Why a disk's properties are not those of a medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unreal {
+    /// A hypervisor provides it.
+    Virtual,
+    /// It is a file of another file system.
+    Loop,
+    /// It is memory.
+    Memory,
+    /// It is made of other devices.
+    Composed,
+    /// Another machine, or a process, provides it.
+    Remote,
+}
+
+impl Disk {
+    /// Whether it is something else than a medium in this machine, as far as names tell.
+    pub fn unreal(&self) -> Option<Unreal> {
+        let name = self.name.as_str();
+        let model = self.model.as_deref().unwrap_or("").to_lowercase();
+        let driver = self.driver.as_deref().unwrap_or("");
+        let begins = |list: &[&str]| list.iter().any(|beginning| name.starts_with(beginning));
+        let makers = ["qemu", "vmware", "msft", "virtual", "vbox", "amazon elastic", "persistentdisk", "xen"];
+        if begins(&["loop"]) {
+            Some(Unreal::Loop)
+        } else if begins(&["ram", "zram", "brd"]) {
+            Some(Unreal::Memory)
+        } else if begins(&["nbd", "rbd", "drbd", "ublk"]) || driver.contains("iscsi") {
+            Some(Unreal::Remote)
+        } else if begins(&["dm-", "md", "bcache"]) {
+            Some(Unreal::Composed)
+        } else if begins(&["vd", "xvd"])
+            || driver.contains("virtio")
+            || makers.iter().any(|maker| model.contains(maker))
+        {
+            Some(Unreal::Virtual)
+        } else {
+            None
+        }
+    }
+}
+
+impl Facts {
+    /// What the kernel says of the storage that a probe found.
+    pub fn of(report: &Report) -> Facts {
+        let options = report.mount.as_ref().map_or("", |mount| mount.options.as_str());
+        let by_magic = report.file_system.and_then(|found| found.name()).map(str::to_owned);
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        Facts {
+            file_system: report.mount.as_ref().map(|mount| mount.file_system.clone()).or(by_magic),
+            mount_options: options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
+            disk: report.device.as_ref().ok().map(|device| disk_of(Path::new("/sys"), device)),
+            virtual_machine: cpu.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor")),
+        }
+    }
+
+    /// Whether the mount has one of these options.
+    pub(crate) fn mounted_with(&self, options: &[&str]) -> Option<&str> {
+        self.mount_options.iter().map(String::as_str).find(|option| options.contains(option))
+    }
+}
+
+fn disk_of(sysfs: &Path, device: &Device) -> Disk {
+    let name = device.disk.as_ref().unwrap_or(&device.name);
+    let place = sysfs.join("block").join(name);
+    let text = |file: &str| {
+        let text = std::fs::read_to_string(place.join(file)).ok()?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let vendor = text("device/vendor").filter(|vendor| !vendor.starts_with("0x"));
+    let model: Vec<String> = [vendor, text("device/model")].into_iter().flatten().collect();
+    let driver = std::fs::read_link(place.join("device/driver")).ok();
+    Disk {
+        name: name.clone(),
+        model: (!model.is_empty()).then(|| model.join(" ")),
+        driver: driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned())),
+        parts: device.parts.clone(),
+        backing_file: text("loop/backing_file").map(PathBuf::from),
+        rotational: device.rotational,
+        volatile_cache: device.volatile_write_cache,
+        fua: device.fua,
+        stat: place.join("stat"),
+    }
+}
+
+impl Disk {
+    /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5).
+    pub(crate) fn flushes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(&self.stat).ok()?;
+        text.split_whitespace().nth(15)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_medium_is_known_by_its_name_driver_or_maker() {
+        let disk = |name: &str, model: &str, driver: &str| Disk {
+            name: name.into(),
+            model: (!model.is_empty()).then(|| model.into()),
+            driver: (!driver.is_empty()).then(|| driver.into()),
+            ..Disk::default()
+        };
+        for (name, model, driver, expected) in [
+            ("sda", "ATA ST4000DM004-2CV1", "sd", None),
+            ("nvme0n1", "Samsung SSD 980 PRO 1TB", "nvme", None),
+            ("vda", "", "virtio_blk", Some(Unreal::Virtual)),
+            ("sda", "QEMU QEMU HARDDISK", "sd", Some(Unreal::Virtual)),
+            ("nvme1n1", "Amazon Elastic Block Store", "nvme", Some(Unreal::Virtual)),
+            ("loop7", "", "", Some(Unreal::Loop)),
+            ("zram0", "", "", Some(Unreal::Memory)),
+            ("dm-3", "", "", Some(Unreal::Composed)),
+            ("nbd0", "", "", Some(Unreal::Remote)),
+        ] {
+            assert_eq!(disk(name, model, driver).unreal(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn sysfs_is_read_and_flushes_are_the_sixteenth_number() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join("block/sdq");
+        std::fs::create_dir_all(place.join("device")).unwrap();
+        std::fs::write(place.join("device/model"), "ST4000DM004 \n").unwrap();
+        std::fs::write(place.join("device/vendor"), "ATA     \n").unwrap();
+        std::fs::write(place.join("stat"), " 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 4711 17\n").unwrap();
+        let device = Device { name: "sdq1".into(), disk: Some("sdq".into()), ..Device::default() };
+        let disk = disk_of(root.path(), &device);
+        assert_eq!((disk.name.as_str(), disk.model.as_deref()), ("sdq", Some("ATA ST4000DM004")));
+        assert_eq!(disk.flushes(), Some(4711));
+        // Kernels before 5.5 do not count them.
+        std::fs::write(place.join("stat"), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n").unwrap();
+        assert_eq!(disk.flushes(), None);
+    }
+}

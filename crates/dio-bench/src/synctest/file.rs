@@ -1,0 +1,274 @@
+//! Files to write to that nobody else has, and that nothing remains of.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use dio::block::Pool;
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::case::Pattern;
+use super::error::SyncError;
+use crate::data::Random;
+
+/// Bytes of the largest write while a file is made.
+const CHUNK: usize = 1 << 20;
+
+/// Bytes of the smallest.
+const PAGE: u64 = 4096;
+
+/// Where test files are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a directory, without names where the file system has such files.
+    Directory(PathBuf),
+    /// With this name, which does not exist yet; removed at the end.
+    New(PathBuf),
+    /// This file or block device exists, and its contents may be destroyed.
+    Existing(PathBuf),
+}
+
+impl Place {
+    /// What a path means. A file that exists is left alone unless `force`.
+    ///
+    /// # Errors
+    /// [`SyncError::Asked`] for a file that exists and for what is neither a file, a directory nor a block device;
+    /// [`SyncError::System`] when it cannot be looked at.
+    pub fn of(path: &Path, force: bool) -> Result<Place, SyncError> {
+        let shown = path.display();
+        match rustix::fs::stat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Directory) => Ok(Place::Directory(path.to_owned())),
+            Ok(FileType::RegularFile | FileType::BlockDevice) if force => Ok(Place::Existing(path.to_owned())),
+            Ok(FileType::RegularFile) => Err(SyncError::Asked(format!(
+                "'{shown}' exists and would be overwritten: name a new file or a directory, or say --force"
+            ))),
+            Ok(FileType::BlockDevice) => Err(SyncError::Asked(format!(
+                "'{shown}' is a block device, and what is on it would be destroyed: name a directory, or say --force"
+            ))),
+            Ok(_) => Err(SyncError::Asked(format!("'{shown}' is neither a file, a directory nor a block device"))),
+            Err(Errno::NOENT) => Ok(Place::New(path.to_owned())),
+            Err(errno) => Err(SyncError::system("look at", path)(errno)),
+        }
+    }
+}
+
+/// A file to write to. What was made for the test goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct TestFile {
+    held: OwnedFd,
+    /// For messages.
+    pub(crate) shown: PathBuf,
+    /// Opens the same file again.
+    path: PathBuf,
+    /// To be removed.
+    name: Option<PathBuf>,
+    /// Stays: it was there before.
+    stays: bool,
+    /// A device does not grow, nor is it allocated.
+    device: bool,
+}
+
+impl TestFile {
+    /// The file number `number` of a place.
+    ///
+    /// # Errors
+    /// [`SyncError::System`]; [`SyncError::Asked`] for a second file where there is only one.
+    pub(crate) fn new(place: &Place, number: u32) -> Result<TestFile, SyncError> {
+        match place {
+            Place::Directory(directory) => TestFile::nameless(directory),
+            Place::New(path) if number == 0 => TestFile::named(path.clone()),
+            Place::New(path) => {
+                let mut name = path.clone().into_os_string();
+                name.push(format!(".{number}"));
+                TestFile::named(name.into())
+            }
+            Place::Existing(path) if number == 0 => TestFile::existing(path),
+            Place::Existing(_) => {
+                Err(SyncError::Asked("threads have no files of their own where one existing file is named".to_owned()))
+            }
+        }
+    }
+
+    fn nameless(directory: &Path) -> Result<TestFile, SyncError> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::open(directory, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(held) => {
+                let path = format!("/proc/self/fd/{}", held.as_raw_fd()).into();
+                Ok(TestFile { held, shown: directory.to_owned(), path, name: None, stays: false, device: false })
+            }
+            // What file systems without such files say; EISDIR comes from kernels that do not know them.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
+                static NEXT: AtomicU32 = AtomicU32::new(0);
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                TestFile::named(directory.join(format!(".dio-synctest-{}-{number}", std::process::id())))
+            }
+            Err(errno) => Err(SyncError::system("make a file in", directory)(errno)),
+        }
+    }
+
+    fn named(path: PathBuf) -> Result<TestFile, SyncError> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let held = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
+        let held = held.map_err(SyncError::system("make", &path))?;
+        Ok(TestFile { held, shown: path.clone(), path: path.clone(), name: Some(path), stays: false, device: false })
+    }
+
+    fn existing(path: &Path) -> Result<TestFile, SyncError> {
+        let held = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let held = held.map_err(SyncError::system("open", path))?;
+        let stat = rustix::fs::fstat(&held).map_err(SyncError::system("look at", path))?;
+        let device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+        Ok(TestFile { held, shown: path.to_owned(), path: path.to_owned(), name: None, stays: true, device })
+    }
+
+    /// The file as it is held open.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.held
+    }
+
+    /// Another descriptor.
+    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::open(&self.path, OFlags::RDWR | OFlags::CLOEXEC | flags, Mode::empty())
+    }
+
+    /// A path under which others of this process find the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the file what a pattern starts from; `bytes` long unless it grows. What was written is durable, and without `cached`
+    /// none of it is in the page cache.
+    ///
+    /// With `cached` it is, written in pieces of that size. The page cache keeps what one write brings as one folio, and syncing
+    /// 8 KiB in a folio of 1 MiB took twice the time of those in one of 8 KiB (ext4, Linux 6.18): what is measured must not
+    /// depend on how the file was made.
+    ///
+    /// # Errors
+    /// [`SyncError::System`]; [`Errno::OPNOTSUPP`] as the source where the file cannot be such a one.
+    pub(crate) fn prepare(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
+        if self.device {
+            return match pattern {
+                Pattern::Overwrite | Pattern::Zeroed => self.fill(pattern, bytes, cached),
+                Pattern::Append | Pattern::Preallocated => {
+                    Err(SyncError::system("append or allocate on", &self.shown)(Errno::OPNOTSUPP))
+                }
+            };
+        }
+        self.rewind(pattern, bytes)?;
+        match pattern {
+            Pattern::Append | Pattern::Preallocated => self.sync(),
+            Pattern::Overwrite | Pattern::Zeroed => self.fill(pattern, bytes, cached),
+        }
+    }
+
+    /// Empties the file, and reserves its space where the pattern wants that.
+    ///
+    /// # Errors
+    /// [`SyncError::System`].
+    pub(crate) fn rewind(&self, pattern: Pattern, bytes: u64) -> Result<(), SyncError> {
+        rustix::fs::ftruncate(&self.held, 0).map_err(SyncError::system("empty", &self.shown))?;
+        if pattern != Pattern::Preallocated {
+            return Ok(());
+        }
+        let reserve = || rustix::fs::fallocate(&self.held, FallocateFlags::empty(), 0, bytes);
+        rustix::io::retry_on_intr(reserve).map_err(SyncError::system("reserve space for", &self.shown))
+    }
+
+    fn fill(&self, pattern: Pattern, bytes: u64, cached: Option<u64>) -> Result<(), SyncError> {
+        let pool = Pool::new(CHUNK, 1).map_err(SyncError::system("map memory for", &self.shown))?;
+        let mut block = pool.try_take().expect("nobody else takes from this pool");
+        let piece = cached.map_or(CHUNK as u64, |size| size.clamp(PAGE, CHUNK as u64));
+        let mut random = Random::new(bytes);
+        let mut at = 0;
+        while at < bytes {
+            let part = &mut block.bytes_mut()[..piece.min(bytes - at) as usize];
+            if pattern == Pattern::Overwrite {
+                random.fill(part);
+            }
+            write_all(&self.held, part, at).map_err(SyncError::at("write", &self.shown, at))?;
+            at += part.len() as u64;
+        }
+        self.sync()?;
+        if cached.is_none() {
+            // What stays is told with the result.
+            let _ = dio::residency::evict(&self.held, 0..bytes);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), SyncError> {
+        rustix::fs::fsync(&self.held).map_err(SyncError::system("sync", &self.shown))
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // What cannot be removed is found by its name.
+            let _ = std::fs::remove_file(name);
+        }
+        if self.stays {
+            // Without pages in the cache; dirty ones could not go.
+            let end = dio::residency::length_of(&self.held).unwrap_or(0);
+            let _ = dio::residency::write_back(&self.held, 0..end);
+            let _ = dio::residency::evict(&self.held, 0..end);
+        }
+    }
+}
+
+/// Writes all of `bytes`.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn write_all(fd: impl AsFd, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(&fd, &bytes[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_exists_is_left_alone_unless_forced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        assert_eq!(Place::of(&path, false).unwrap(), Place::New(path.clone()));
+        std::fs::write(&path, "precious").unwrap();
+        let error = Place::of(&path, false).unwrap_err().to_string();
+        assert!(error.contains("exists") && error.contains("--force"), "{error}");
+        assert_eq!(Place::of(&path, true).unwrap(), Place::Existing(path.clone()));
+        // Somebody else made it meanwhile.
+        let error = TestFile::new(&Place::New(path.clone()), 0).unwrap_err().to_string();
+        assert!(error.contains("File exists"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn nothing_remains_and_every_pattern_starts_from_its_file() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let names = || std::fs::read_dir(directory.path()).unwrap().count();
+        let new = Place::New(directory.path().join("new"));
+        for place in [Place::Directory(directory.path().to_owned()), new.clone()] {
+            let file = TestFile::new(&place, 0).unwrap();
+            assert_eq!(names(), usize::from(place == new));
+            for (pattern, length) in Pattern::ALL.into_iter().zip([300_000, 0, 300_000, 300_000]) {
+                file.prepare(pattern, 300_000, Some(20_000)).unwrap();
+                let again = std::fs::File::from(file.open(OFlags::empty()).unwrap());
+                assert_eq!(again.metadata().unwrap().len(), length, "{pattern:?}");
+            }
+            drop(file);
+            assert_eq!(names(), 0);
+        }
+    }
+}

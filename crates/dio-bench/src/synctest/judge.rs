@@ -1,0 +1,349 @@
+//! Whether a disk is honest, as far as a test without pulling the plug can tell: a pure function of what the kernel says and of
+//! what was measured.
+
+use serde::Serialize;
+
+use super::facts::{Disk, Facts, Unreal};
+use super::sweep::{Measured, SamePlace};
+use crate::units::{seconds, size};
+
+/// Turns of the fastest disk that was ever sold, per second: 15,000 rpm. A synced overwrite of one place takes a turn at least.
+pub const FASTEST_TURNS: f64 = 250.0;
+
+/// Seconds that programming a page of flash takes at least (SLC; others take five to twenty times that).
+const FLASH_PROGRAM: f64 = 50e-6;
+
+/// Seconds within which no flush of a volatile cache comes back from any medium.
+const NO_TIME: f64 = 20e-6;
+
+/// What is said of the storage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It acknowledges what it cannot have done.
+    Lies,
+    /// What is acknowledged is lost with the power, and nobody claims otherwise.
+    NotDurable,
+    /// It is faster than the medium should be, which has honest explanations too.
+    Suspect,
+    /// Nothing was seen that speaks against it.
+    NothingAgainst,
+    /// Nothing can be said.
+    Unknown,
+}
+
+/// How sure a verdict is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Other explanations are as likely.
+    Low,
+    /// Other explanations are unlikely.
+    Medium,
+    /// There is no other explanation that is known.
+    High,
+}
+
+/// One observation and what it means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// What was looked at.
+    pub what: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What that means.
+    pub means: String,
+    /// How sure what was found is: a disk's own word is worth less than what was measured.
+    pub confidence: Confidence,
+}
+
+/// The judgement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Honesty {
+    /// What is said.
+    pub verdict: Verdict,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What it rests on.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Honesty {
+    /// Whether the disk lied beyond doubt.
+    pub fn is_a_lie(&self) -> bool {
+        self.verdict == Verdict::Lies && self.confidence == Confidence::High
+    }
+}
+
+/// Judges.
+pub fn judge(facts: &Facts, measured: &Measured) -> Honesty {
+    let (verdict, confidence, reason) = decide(facts, measured);
+    Honesty { verdict, confidence, reason, evidence: evidence(facts, measured) }
+}
+
+type Decision = (Verdict, Confidence, String);
+
+fn decide(facts: &Facts, measured: &Measured) -> Decision {
+    if let Some(decision) = by_mount(facts) {
+        return decision;
+    }
+    let Some(disk) = &facts.disk else {
+        let words = "what is below is no block device of this machine; whoever serves it decides what a sync means";
+        return (Verdict::Unknown, Confidence::High, words.to_owned());
+    };
+    if disk.unreal() == Some(Unreal::Memory) {
+        let words = format!("{} is memory: what is written is gone with the power", disk.name);
+        return (Verdict::NotDurable, Confidence::High, words);
+    }
+    let Some(place) = &measured.same_place else {
+        return (Verdict::Unknown, Confidence::High, "nothing was measured".to_owned());
+    };
+    if let Some(decision) = by_flushes(disk, place) {
+        return decision;
+    }
+    if let Some(unreal) = disk.unreal() {
+        return of_unreal(disk, unreal, place, measured);
+    }
+    let mut decision = match disk.rotational {
+        Some(true) => of_rotational(disk, place),
+        Some(false) => of_flash(disk, place, measured),
+        None => {
+            let words = "the kernel does not say what kind of medium this is, so there is no limit to compare with";
+            (Verdict::Unknown, Confidence::High, words.to_owned())
+        }
+    };
+    // In a virtual machine a disk that looks real may still be a file of the host.
+    if facts.virtual_machine && decision.1 > Confidence::Low {
+        decision.1 = Confidence::Low;
+        decision.2.push_str("; but the machine is virtual, and so may the disk be");
+    }
+    decision
+}
+
+/// What the mount alone decides.
+fn by_mount(facts: &Facts) -> Option<Decision> {
+    let memory = ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"];
+    let not_durable = |words: String| Some((Verdict::NotDurable, Confidence::High, words));
+    if let Some(name) = facts.file_system.as_deref().filter(|name| memory.contains(name)) {
+        return not_durable(format!("{name} is memory: what is written is gone with the power, synced or not"));
+    }
+    if let Some(option) = facts.mounted_with(&["volatile"]) {
+        return not_durable(format!("the mount option {option} makes overlayfs leave out every sync"));
+    }
+    let cached = facts.disk.as_ref().is_none_or(|disk| disk.volatile_cache != Some(false));
+    match facts.mounted_with(&["nobarrier", "barrier=0"]) {
+        Some(option) if cached => not_durable(format!(
+            "the mount option {option} keeps the file system from flushing the disk's cache, which is volatile"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether syncs reach the disk as flushes at all.
+fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
+    let none = place.flushes == Some(0) && place.syncs >= 8;
+    (none && disk.volatile_cache == Some(true)).then(|| {
+        let words = format!(
+            "{} says that its cache is volatile, and during {} syncs it got no flush: something above it leaves them out",
+            disk.name, place.syncs
+        );
+        (Verdict::NotDurable, Confidence::Medium, words)
+    })
+}
+
+fn of_rotational(disk: &Disk, place: &SamePlace) -> Decision {
+    let rate = place.per_second;
+    // Ten per cent for what a clock and a spindle may be off.
+    if rate <= FASTEST_TURNS * 1.1 {
+        let words = format!("{rate:.0} syncs of one place a second are no more than the medium can turn");
+        return (Verdict::NothingAgainst, Confidence::Medium, words);
+    }
+    let too_fast = format!(
+        "{rate:.0} syncs of one place a second, and even at 15,000 rpm there are {FASTEST_TURNS:.0} turns: they are not on the \
+         medium when they are acknowledged"
+    );
+    match disk.volatile_cache {
+        Some(true) if rate > 4.0 * FASTEST_TURNS => {
+            (Verdict::Lies, Confidence::High, format!("{too_fast}, and the disk says that its cache is volatile"))
+        }
+        Some(true) => (
+            Verdict::Lies,
+            Confidence::Medium,
+            format!("{too_fast}; a disk that writes elsewhere first (shingled, hybrid) could do that honestly"),
+        ),
+        _ => (
+            Verdict::Suspect,
+            Confidence::Low,
+            format!(
+                "{too_fast}; a controller with a battery does that honestly, and the disk claims no volatile cache"
+            ),
+        ),
+    }
+}
+
+fn of_flash(disk: &Disk, place: &SamePlace, measured: &Measured) -> Decision {
+    let quick = place.p50 < FLASH_PROGRAM;
+    let free = flushes_cost_nothing(measured);
+    match disk.volatile_cache {
+        Some(true) if quick && free => (
+            Verdict::Suspect,
+            Confidence::Medium,
+            "its cache is volatile by its own word, yet flushing it takes less than flash can be programmed in and no longer \
+             with more to flush: either flushes are ignored, or the cache is protected and the disk does not say so"
+                .to_owned(),
+        ),
+        Some(true) if quick || free => (
+            Verdict::Suspect,
+            Confidence::Low,
+            "its cache is volatile by its own word, and flushing it costs little; it may write as fast as it is given data"
+                .to_owned(),
+        ),
+        Some(true) => (
+            Verdict::NothingAgainst,
+            Confidence::Medium,
+            "flushing its volatile cache takes the time that flash takes".to_owned(),
+        ),
+        Some(false) => (
+            Verdict::NothingAgainst,
+            Confidence::Low,
+            "it claims to have no volatile cache, so the kernel never asks it to flush: this rests on its word alone".to_owned(),
+        ),
+        None => {
+            let words = "the kernel does not say whether it has a volatile cache";
+            (Verdict::Unknown, Confidence::High, words.to_owned())
+        }
+    }
+}
+
+fn of_unreal(disk: &Disk, unreal: Unreal, place: &SamePlace, measured: &Measured) -> Decision {
+    let below = match unreal {
+        Unreal::Virtual => "the host decides what a flush means, and may lie",
+        Unreal::Loop => "the file system and the disk below its file decide what a flush means",
+        Unreal::Composed => "the devices below decide what a flush means: test each of them",
+        Unreal::Remote | Unreal::Memory => "whoever serves it decides what a flush means",
+    };
+    if disk.volatile_cache == Some(true) && place.p50 < NO_TIME && flushes_cost_nothing(measured) {
+        let words = format!(
+            "{}: {below}; a sync takes {}, in which no medium is written, so flushes may end in somebody's memory",
+            disk.name,
+            seconds(place.p50)
+        );
+        return (Verdict::Suspect, Confidence::Medium, words);
+    }
+    let words = format!("{}: {below}; nothing seen here speaks against it, and nothing could prove it", disk.name);
+    (Verdict::Unknown, Confidence::High, words)
+}
+
+/// Whether a flush takes no longer the more there is to flush. `false` where that was not measured.
+fn flushes_cost_nothing(measured: &Measured) -> bool {
+    match (measured.flush_after.first(), measured.flush_after.last()) {
+        (Some((_, nothing)), Some((amount, much))) if *amount >= 8 << 20 && measured.direct => {
+            *much < 2.0 * nothing + FLASH_PROGRAM
+        }
+        _ => false,
+    }
+}
+
+fn evidence(facts: &Facts, measured: &Measured) -> Vec<Evidence> {
+    let mut list = Vec::new();
+    let mut add = |what, found: String, means: &str, confidence| {
+        list.push(Evidence { what, found, means: means.to_owned(), confidence });
+    };
+    if let Some(disk) = &facts.disk {
+        let kind = match disk.unreal() {
+            Some(Unreal::Virtual) => "a virtual disk",
+            Some(Unreal::Loop) => "a file of another file system",
+            Some(Unreal::Memory) => "memory",
+            Some(Unreal::Composed) => "made of other devices",
+            Some(Unreal::Remote) => "served by somebody else",
+            None if disk.rotational == Some(true) => "a medium that turns",
+            None if disk.rotational == Some(false) => "flash, or another medium that does not turn",
+            None => "not said what it is",
+        };
+        add("disk", name_of(disk), kind, Confidence::Medium);
+        let cache = match disk.volatile_cache {
+            Some(true) => ("write back", "what was written is lost with the power unless it is flushed"),
+            Some(false) => {
+                ("write through", "it claims that nothing is lost with the power; the kernel sends no flushes")
+            }
+            None => ("not known", "the kernel does not say whether flushes are needed"),
+        };
+        add("write cache (queue/write_cache)", cache.0.to_owned(), cache.1, Confidence::Medium);
+        let fua = match disk.fua {
+            Some(true) => ("yes", "O_DSYNC and RWF_DSYNC can make a direct write durable without flushing everything"),
+            Some(false) => ("no", "each durable write is a write and a flush of everything"),
+            None => ("not known", "the kernel does not say"),
+        };
+        add("forced unit access (queue/fua)", fua.0.to_owned(), fua.1, Confidence::Medium);
+        let barriers = match facts.mounted_with(&["nobarrier", "barrier=0"]) {
+            Some(option) => (option, "the file system sends no flushes"),
+            None => ("on", "no mount option turns them off"),
+        };
+        add("barriers (mount options)", barriers.0.to_owned(), barriers.1, Confidence::High);
+    }
+    if let Some(place) = &measured.same_place {
+        measured_evidence(place, measured, &mut add);
+    }
+    list
+}
+
+fn measured_evidence(
+    place: &SamePlace,
+    measured: &Measured,
+    add: &mut impl FnMut(&'static str, String, &str, Confidence),
+) {
+    add(
+        "syncs of one place",
+        format!("{:.0}/s, median {}", place.per_second, seconds(place.p50)),
+        "a disk that turns can do one a turn: 120/s at 7,200 rpm, 250/s at 15,000; flash takes 0.05 to 3 ms to program",
+        Confidence::High,
+    );
+    if let Some(flushes) = place.flushes {
+        let means = if flushes >= place.syncs / 2 {
+            "syncs reach the disk as flushes"
+        } else {
+            "fewer than syncs: it needs none, they go another way (FUA), or somebody leaves them out"
+        };
+        add(
+            "flush requests meanwhile",
+            format!("{flushes} during {} syncs, of everybody", place.syncs),
+            means,
+            Confidence::Medium,
+        );
+    }
+    if measured.flush_after.len() > 1 {
+        let each = |(amount, time): &(u64, f64)| format!("{} after {}", seconds(*time), size(*amount));
+        let found: Vec<String> = measured.flush_after.iter().map(each).collect();
+        let means = if !measured.direct {
+            "through the page cache, so most of it is the time to write"
+        } else if flushes_cost_nothing(measured) {
+            "more unsynced bytes cost nothing: the cache is written as fast as it fills, protected, or not flushed"
+        } else {
+            "more unsynced bytes take longer, as when a cache is really written out"
+        };
+        let confidence = if measured.direct { Confidence::Medium } else { Confidence::Low };
+        add("time of a flush", found.join(", "), means, confidence);
+    }
+}
+
+fn name_of(disk: &Disk) -> String {
+    let mut name = disk.name.clone();
+    if let Some(model) = &disk.model {
+        name.push_str(&format!(", {model}"));
+    }
+    if let Some(driver) = disk.driver.as_ref().filter(|_| disk.model.is_none()) {
+        name.push_str(&format!(", driver {driver}"));
+    }
+    if let Some(file) = &disk.backing_file {
+        name.push_str(&format!(", {}", file.display()));
+    }
+    if !disk.parts.is_empty() {
+        name.push_str(&format!(", made of {}", disk.parts.join(", ")));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! Afterwards: is everything there that the witness knows of?
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dio::block::Pool;
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+
+use super::block::{Found, HEADER, Identity, look, read_header};
+use super::link::Connection;
+use super::protocol::Session;
+use super::record::Kept;
+use super::writer::{boot_id, first_block, host};
+use crate::synctest::error::SyncError;
+
+/// Who knows what was acknowledged.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The witness at this host and port, which may take this long to answer.
+    Witness(String, Duration),
+    /// A file that a witness has kept.
+    Record(PathBuf),
+}
+
+/// Losses that are told one by one; of more only the number.
+const SHOWN: usize = 10;
+
+/// One acknowledged block that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Loss {
+    /// Its number.
+    pub number: u64,
+    /// Where it should be, in bytes.
+    pub offset: u64,
+    /// What is there instead.
+    pub found: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// The file.
+    pub path: PathBuf,
+    /// The session, in hexadecimal.
+    pub session: String,
+    /// The highest number that the disk acknowledged, as the witness knows it.
+    pub acknowledged: u64,
+    /// The first number that must be there; those before it may have been written over.
+    pub first: u64,
+    /// Every number from `first` up to this one is there; less than `first` if not even that is.
+    pub contiguous: u64,
+    /// The highest number that is there at all, acknowledged or not; 0 if none is.
+    pub highest: u64,
+    /// Numbers that were acknowledged and are not there, or damaged.
+    pub lost: u64,
+    /// The first of them.
+    pub losses: Vec<Loss>,
+    /// Whether this machine was started again since the blocks were written; `None` if that cannot be told. If it was not, the
+    /// blocks may come from memory, and prove nothing.
+    pub restarted: Option<bool>,
+    /// Whether the file was there.
+    pub file_found: bool,
+}
+
+impl Check {
+    /// Whether something that was acknowledged is lost.
+    pub fn lied(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// The result for people.
+    pub fn text(&self) -> String {
+        let Check { acknowledged, first, lost, .. } = self;
+        let mut text = format!("{}, session {}\n", self.path.display(), self.session);
+        let range = format!("{acknowledged} writes were acknowledged; numbers {first} to {acknowledged} must be there");
+        if !self.lied() {
+            text.push_str(&format!("{range}, and are.\n"));
+            text.push_str(match self.restarted {
+                Some(true) => "If the disk itself was without power meanwhile, it kept its word.\n",
+                Some(false) => {
+                    "This machine was not started again since they were written: they may come from memory, and this proves \
+                     nothing about the disk.\n"
+                }
+                None => "Whether this machine was started again since cannot be told: if not, this proves nothing.\n",
+            });
+            return text;
+        }
+        text.push_str(&format!("THE DISK LIED: {range}, and {lost} of them are not.\n"));
+        if !self.file_found {
+            text.push_str("The file itself is not there: not even its name was kept.\n");
+        }
+        let contiguous = if self.contiguous < *first { "none".to_owned() } else { self.contiguous.to_string() };
+        text.push_str(&format!(
+            "Complete up to number: {contiguous}. Highest number that is there at all: {}.\n",
+            if self.highest == 0 { "none".to_owned() } else { self.highest.to_string() }
+        ));
+        for Loss { number, offset, found } in &self.losses {
+            text.push_str(&format!("  number {number}, at offset {offset}: {found}\n"));
+        }
+        if *lost > self.losses.len() as u64 {
+            text.push_str(&format!("  and {} more\n", lost - self.losses.len() as u64));
+        }
+        text
+    }
+}
+
+/// Reads the file and compares it with what was acknowledged.
+///
+/// `identity` names the session where neither the file nor its name tells.
+///
+/// # Errors
+/// [`SyncError`]: the file, or who knows; and when nothing was acknowledged, because then nothing can be told.
+pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
+    let file = match File::open(path) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(SyncError::system("open", path)(error)),
+    };
+    let told = match &file {
+        Some(file) => read_header(&read(file, path, 0, HEADER as usize)?),
+        None => None,
+    };
+    let (acknowledged, session) = known(path, source, identity.or(told.as_ref().map(|session| session.identity)))?;
+    if let Some(told) = told.filter(|told| told.identity == session.identity && *told != session) {
+        return Err(SyncError::Asked(format!(
+            "'{}' and the witness do not agree about session {}: {} and {} slots",
+            path.display(),
+            told.identity,
+            told.slots,
+            session.slots
+        )));
+    }
+    if acknowledged == 0 {
+        return Err(SyncError::Asked(format!(
+            "nothing was acknowledged in session {}: nothing is proved",
+            session.identity
+        )));
+    }
+    let file_found = file.is_some();
+    let slots = match file {
+        Some(file) => slots_of(file, path, &session)?,
+        None => Vec::new(),
+    };
+    let boot = boot_id();
+    let known = !boot.is_empty() && !session.boot.is_empty();
+    let restarted = known.then(|| boot != session.boot || host() != session.host);
+    Ok(Check { path: path.to_owned(), restarted, file_found, ..compare(&session, acknowledged, &slots) })
+}
+
+/// The number that was acknowledged, and the session.
+fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u64, Session), SyncError> {
+    match source {
+        Source::Record(record) => {
+            let kept = Kept::read(record)?;
+            match identity {
+                Some(identity) if identity != kept.session.identity => Err(SyncError::Asked(format!(
+                    "'{}' is of session {}, and '{}' of session {identity}",
+                    record.display(),
+                    kept.session.identity,
+                    path.display()
+                ))),
+                _ => Ok((kept.highest, kept.session)),
+            }
+        }
+        Source::Witness(address, timeout) => {
+            let mut connection = Connection::open(address, *timeout)?;
+            if let Some(identity) = identity {
+                return connection.session(identity);
+            }
+            // The file does not tell; its name may.
+            let absolute = std::path::absolute(path).map_err(SyncError::system("find", path))?;
+            let absolute = absolute.to_string_lossy();
+            let mut all = connection.list()?;
+            all.retain(|(_, session)| session.path == absolute && session.host == host());
+            match (all.pop(), all.is_empty()) {
+                (Some(only), true) => Ok(only),
+                (None, _) => Err(SyncError::Asked(format!(
+                    "'{absolute}' has no header that can be read, and the witness knows of no session with this file on this \
+                     machine: name the session by --session"
+                ))),
+                (Some(_), false) => Err(SyncError::Asked(format!(
+                    "'{absolute}' has no header that can be read, and the witness knows of several sessions with this file: \
+                     name one by --session"
+                ))),
+            }
+        }
+    }
+}
+
+/// Compares what is in the slots with what must be there.
+fn compare(session: &Session, acknowledged: u64, slots: &[Found]) -> Check {
+    let first = (acknowledged + 1).saturating_sub(session.slots / 2).max(1);
+    let place = |number: u64| (number - 1) % session.slots;
+    let mut check = Check {
+        path: PathBuf::new(),
+        session: session.identity.to_string(),
+        acknowledged,
+        first,
+        contiguous: acknowledged,
+        highest: 0,
+        lost: 0,
+        losses: Vec::new(),
+        restarted: None,
+        file_found: true,
+    };
+    for (slot, found) in slots.iter().enumerate() {
+        if let Found::Number(number) = found
+            && *number > 0
+            && place(*number) == slot as u64
+        {
+            check.highest = check.highest.max(*number);
+        }
+    }
+    for number in first..=acknowledged {
+        let slot = place(number);
+        let found = slots.get(slot as usize).copied().unwrap_or(Found::Nothing);
+        if found == Found::Number(number) {
+            continue;
+        }
+        if check.lost == 0 {
+            check.contiguous = number - 1;
+        }
+        check.lost += 1;
+        if check.losses.len() < SHOWN {
+            let offset = first_block(session.size) + slot * session.size;
+            let found = match found {
+                Found::Number(other) if place(other) != slot => format!("{found}, which belongs elsewhere"),
+                _ => found.to_string(),
+            };
+            check.losses.push(Loss { number, offset, found });
+        }
+    }
+    check
+}
+
+/// What every slot holds.
+fn slots_of(file: File, path: &Path, session: &Session) -> Result<Vec<Found>, SyncError> {
+    // Past the cache where that is possible; the alignment is at least that of the blocks, or this is refused and not needed.
+    let direct = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
+    let (size, start) = (session.size as usize, first_block(session.size));
+    let chunk = size.max(1 << 20);
+    let pool = Pool::new(chunk, 1).map_err(SyncError::system("map memory for", path))?;
+    let mut block = pool.try_take().expect("nobody else takes from this pool");
+    let mut direct = direct.ok().map(File::from);
+    let mut slots = Vec::new();
+    let mut at = start;
+    let end = start + session.slots * session.size;
+    while at < end {
+        let length = chunk.min((end - at) as usize);
+        let bytes = &mut block.bytes_mut()[..length];
+        bytes.fill(0);
+        let by_direct = direct.as_ref().map(|file| fill_from(file, bytes, at));
+        let count = match by_direct {
+            Some(Ok(count)) => count,
+            _ => {
+                direct = None;
+                fill_from(&file, bytes, at).map_err(SyncError::at("read", path, at))?
+            }
+        };
+        for (slot, part) in bytes.chunks(size).enumerate() {
+            // What the file does not have is nothing.
+            let there = count.saturating_sub(slot * size).min(size);
+            slots.push(look(&part[..there], size, session.identity));
+        }
+        at += length as u64;
+    }
+    let _ = dio::residency::evict(&file, 0..end);
+    Ok(slots)
+}
+
+fn read(file: &File, path: &Path, at: u64, length: usize) -> Result<Vec<u8>, SyncError> {
+    let mut bytes = vec![0; length];
+    let count = fill_from(file, &mut bytes, at).map_err(SyncError::at("read", path, at))?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Reads until the memory is full or the file ends.
+fn fill_from(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A direct read of the rest of a short last block.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput && done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(slots: u64) -> Session {
+        let identity = Identity([5; 16]);
+        Session { identity, size: 4096, slots, boot: String::new(), host: String::new(), path: String::new() }
+    }
+
+    /// A ring of eight to which `written` numbers were written.
+    fn ring(written: u64) -> Vec<Found> {
+        let mut slots = vec![Found::Nothing; 8];
+        (1..=written).for_each(|number| slots[((number - 1) % 8) as usize] = Found::Number(number));
+        slots
+    }
+
+    #[test]
+    fn everything_is_there_whatever_was_written_besides() {
+        for acknowledged in 1..40 {
+            // The writer goes at most half a ring further, and its last write may be torn.
+            for more in 0..=4 {
+                let mut slots = ring(acknowledged + more);
+                let check = compare(&session(8), acknowledged, &slots);
+                assert_eq!((check.lost, check.contiguous), (0, acknowledged), "{acknowledged} {more}");
+                assert_eq!(check.highest, acknowledged + more);
+                if more > 0 {
+                    slots[((acknowledged + more - 1) % 8) as usize] = Found::Torn(0);
+                    assert!(!compare(&session(8), acknowledged, &slots).lied(), "{acknowledged} {more}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_place_and_what_is_there_instead() {
+        // 21 is acknowledged, so 18 to 21 must be there; 20 still holds what was there a lap ago, 21 is torn.
+        let mut slots = ring(21);
+        slots[3] = Found::Number(12);
+        slots[4] = Found::Torn(21);
+        let check = compare(&session(8), 21, &slots);
+        assert_eq!((check.first, check.contiguous, check.highest, check.lost), (18, 19, 19, 2));
+        let expected = [(20, 4096 + 3 * 4096, "the block of number 12"), (21, 4096 + 4 * 4096, "damaged")];
+        for (loss, (number, offset, words)) in check.losses.iter().zip(expected) {
+            assert_eq!((loss.number, loss.offset), (number, offset));
+            assert!(loss.found.contains(words), "{loss:?}");
+        }
+        let text = check.text();
+        assert!(text.contains("THE DISK LIED") && text.contains("and 2 of them are not"), "{text}");
+        // A block in the place of another.
+        slots[3] = Found::Number(19);
+        assert!(compare(&session(8), 21, &slots).losses[0].found.contains("belongs elsewhere"));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_lost_everything_and_long_lists_are_cut() {
+        let check = compare(&session(100), 50, &[]);
+        assert_eq!((check.first, check.contiguous, check.highest, check.lost), (1, 0, 0, 50));
+        assert_eq!(check.losses.len(), SHOWN);
+        assert!(check.text().contains("and 40 more"), "{}", check.text());
+    }
+
+    #[test]
+    fn without_a_restart_nothing_is_claimed() {
+        let mut check = compare(&session(8), 3, &ring(3));
+        check.restarted = Some(false);
+        assert!(check.text().contains("proves nothing"), "{}", check.text());
+        check.restarted = Some(true);
+        assert!(check.text().contains("kept its word"), "{}", check.text());
+    }
+}

@@ -1,0 +1,284 @@
+//! The way to the witness: connecting, telling, and connecting again.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::block::Identity;
+use super::protocol::{GREETING, Reply, Request, Session};
+use crate::synctest::error::SyncError;
+use crate::synctest::work::Asked;
+
+/// The longest that one attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// Between two attempts to reach the witness.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A connection on which the witness has said its greeting.
+pub(crate) struct Connection {
+    address: String,
+    stream: TcpStream,
+    lines: BufReader<TcpStream>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`].
+    pub(crate) fn open(address: &str, timeout: Duration) -> Result<Connection, SyncError> {
+        let failed = |error: io::Error| trouble(address, dio::file::words_of(&error));
+        let mut last = trouble(address, "the name has no address".to_owned());
+        for place in address.to_socket_addrs().map_err(failed)? {
+            match TcpStream::connect_timeout(&place, timeout.min(ATTEMPT)) {
+                Ok(stream) => return Connection::greet(address, stream, timeout),
+                Err(error) => last = failed(error),
+            }
+        }
+        Err(last)
+    }
+
+    fn greet(address: &str, stream: TcpStream, timeout: Duration) -> Result<Connection, SyncError> {
+        let prepare = || {
+            stream.set_nodelay(true)?;
+            stream.set_write_timeout(Some(timeout))?;
+            stream.set_read_timeout(Some(timeout))?;
+            Ok(BufReader::new(stream.try_clone()?))
+        };
+        let lines = prepare().map_err(|error: io::Error| trouble(address, error.to_string()))?;
+        let mut connection = Connection { address: address.to_owned(), stream, lines };
+        let greeting = connection.line()?;
+        if greeting != GREETING {
+            return Err(trouble(address, "who answers there is no witness of this version".to_owned()));
+        }
+        Ok(connection)
+    }
+
+    fn line(&mut self) -> Result<String, SyncError> {
+        let mut line = String::new();
+        // Of what is no witness no more than a line is read.
+        let read = io::Read::take(&mut self.lines, super::protocol::LONGEST as u64).read_line(&mut line);
+        match read {
+            Ok(_) if line.ends_with('\n') => Ok(line.trim_end_matches('\n').to_owned()),
+            Ok(_) => Err(trouble(&self.address, "the connection was closed".to_owned())),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                Err(trouble(&self.address, "no answer".to_owned()))
+            }
+            Err(error) => Err(trouble(&self.address, dio::file::words_of(&error))),
+        }
+    }
+
+    fn say(&mut self, request: &Request) -> Result<(), SyncError> {
+        let told = self.stream.write_all(format!("{request}\n").as_bytes());
+        told.map_err(|error| trouble(&self.address, dio::file::words_of(&error)))
+    }
+
+    /// Asks, and waits for one line.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`], an `error` of the witness among them.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply, SyncError> {
+        self.say(request)?;
+        self.reply()
+    }
+
+    fn reply(&mut self) -> Result<Reply, SyncError> {
+        match self.line()?.parse() {
+            Ok(Reply::Error(words)) | Err(words) => Err(trouble(&self.address, words)),
+            Ok(reply) => Ok(reply),
+        }
+    }
+
+    /// All sessions, with the highest number of each.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`].
+    pub(crate) fn list(&mut self) -> Result<Vec<(u64, Session)>, SyncError> {
+        self.say(&Request::List)?;
+        let mut all = Vec::new();
+        loop {
+            match self.reply()? {
+                Reply::Session(number, session) => all.push((number, session)),
+                Reply::End => return Ok(all),
+                Reply::Ok(_) | Reply::Error(_) => return Err(self.unexpected()),
+            }
+        }
+    }
+
+    /// What is known of one session.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`].
+    pub(crate) fn session(&mut self, identity: Identity) -> Result<(u64, Session), SyncError> {
+        match self.ask(&Request::Ask(identity))? {
+            Reply::Session(number, session) => Ok((number, session)),
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    fn unexpected(&self) -> SyncError {
+        trouble(&self.address, "it answered something else than it was asked".to_owned())
+    }
+}
+
+fn trouble(address: &str, reason: String) -> SyncError {
+    SyncError::Witness { address: address.to_owned(), reason }
+}
+
+/// What has come back from the witness.
+#[derive(Default)]
+struct Heard {
+    confirmed: u64,
+    /// The connection of this number is gone.
+    broken: u64,
+}
+
+#[derive(Default)]
+struct Ear {
+    heard: Mutex<Heard>,
+    changed: Condvar,
+}
+
+impl Ear {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The writer's side: tells numbers without waiting for answers, and connects again by itself.
+pub(crate) struct Link<'a> {
+    address: &'a str,
+    session: &'a Session,
+    timeout: Duration,
+    asked: Asked<'a>,
+    stream: TcpStream,
+    /// Counts connections.
+    number: u64,
+    ear: Arc<Ear>,
+}
+
+impl<'a> Link<'a> {
+    /// Connects and begins the session.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`].
+    pub(crate) fn begin(
+        address: &'a str,
+        session: &'a Session,
+        timeout: Duration,
+        asked: Asked<'a>,
+    ) -> Result<Link<'a>, SyncError> {
+        let ear = Arc::new(Ear::default());
+        let stream = connect(address, session, timeout, &ear, 1)?;
+        Ok(Link { address, session, timeout, asked, stream, number: 1, ear })
+    }
+
+    /// The highest number that the witness has kept.
+    pub(crate) fn confirmed(&self) -> u64 {
+        self.ear.lock().confirmed
+    }
+
+    /// Tells that everything up to `number` is durable.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`] when the witness could not be reached for as long as the timeout.
+    pub(crate) fn tell(&mut self, request: &Request) -> Result<(), SyncError> {
+        if self.ear.lock().broken < self.number && self.write(request).is_ok() {
+            return Ok(());
+        }
+        self.again()?;
+        self.write(request)
+    }
+
+    fn write(&mut self, request: &Request) -> Result<(), SyncError> {
+        let told = self.stream.write_all(format!("{request}\n").as_bytes());
+        told.map_err(|error| trouble(self.address, dio::file::words_of(&error)))
+    }
+
+    fn again(&mut self) -> Result<(), SyncError> {
+        // Ends the thread that listens to the old one.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let start = Instant::now();
+        loop {
+            self.number += 1;
+            match connect(self.address, self.session, self.timeout, &self.ear, self.number) {
+                Ok(stream) => {
+                    self.stream = stream;
+                    return Ok(());
+                }
+                Err(error) if start.elapsed() > self.timeout || (self.asked)() => return Err(error),
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Waits until the witness has kept `number`; what `last` says is told again where the connection was lost.
+    ///
+    /// # Errors
+    /// [`SyncError::Witness`] when that takes longer than the timeout.
+    pub(crate) fn wait(&mut self, number: u64, last: &Request) -> Result<(), SyncError> {
+        let start = Instant::now();
+        loop {
+            let heard = self.ear.lock();
+            if heard.confirmed >= number {
+                return Ok(());
+            }
+            let broken = heard.broken >= self.number;
+            if broken {
+                drop(heard);
+                self.again()?;
+                self.write(last)?;
+            } else {
+                // Looks again now and then: nothing wakes it when the time is over.
+                let waited = self.ear.changed.wait_timeout(heard, Duration::from_millis(50));
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+            if start.elapsed() > self.timeout {
+                return Err(trouble(self.address, format!("nothing kept for {} s", self.timeout.as_secs_f64())));
+            }
+        }
+    }
+}
+
+impl Drop for Link<'_> {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Connects, begins or goes on, and starts a thread that listens until the connection is gone.
+fn connect(
+    address: &str,
+    session: &Session,
+    timeout: Duration,
+    ear: &Arc<Ear>,
+    number: u64,
+) -> Result<TcpStream, SyncError> {
+    let mut connection = Connection::open(address, timeout)?;
+    let Reply::Ok(kept) = connection.ask(&Request::Begin(session.clone()))? else {
+        return Err(connection.unexpected());
+    };
+    {
+        let mut heard = ear.lock();
+        heard.confirmed = heard.confirmed.max(kept);
+    }
+    let stream = connection.stream.try_clone().map_err(|error| trouble(address, error.to_string()))?;
+    // Silence is no fault of the connection while the disk is busy.
+    stream.set_read_timeout(None).map_err(|error| trouble(address, error.to_string()))?;
+    let ear = Arc::clone(ear);
+    let listen = move || {
+        while let Ok(Reply::Ok(kept)) = connection.reply() {
+            let mut heard = ear.lock();
+            heard.confirmed = heard.confirmed.max(kept);
+            ear.changed.notify_all();
+        }
+        let mut heard = ear.lock();
+        heard.broken = heard.broken.max(number);
+        ear.changed.notify_all();
+    };
+    let thread = std::thread::Builder::new().name("witness".into()).spawn(listen);
+    thread.map_err(|error| trouble(address, format!("cannot start a thread: {error}")))?;
+    Ok(stream)
+}

@@ -1,0 +1,29 @@
+//! The proof that a disk is honest: numbered blocks are written and synced, and each number that the disk has acknowledged is
+//! told to another machine, the witness, which keeps it. Then the plug is pulled. Afterwards every number that the witness has
+//! must be on the disk.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`block`] | the bytes on the disk: blocks that tell what they are |
+//! | [`protocol`] | the lines between writer and witness |
+//! | `record` | what the witness keeps |
+//! | `serve` | the witness |
+//! | `link`, `writer` | the machine whose plug is pulled |
+//! | `check` | afterwards |
+//!
+//! The file is a ring of slots; number `n`, from 1, is in slot `(n - 1) % slots`. The writer never goes more than half a ring
+//! beyond what the witness has confirmed. So of the last half ring up to the highest number that the witness has, no slot can
+//! have been written again, not even by a write that the power cut: each must hold exactly its number.
+
+pub mod block;
+mod check;
+mod link;
+pub mod protocol;
+mod record;
+mod serve;
+mod writer;
+
+pub use check::{Check, Loss, Source, check};
+pub use record::{Kept, Records};
+pub use serve::{Event, Server};
+pub use writer::{WriterPlan, Written, write};

@@ -1,0 +1,240 @@
+//! The lines between a writer, or whoever checks, and the witness: UTF-8 over TCP, each ended by a line feed and no longer than
+//! [`LONGEST`] bytes. The witness begins with [`GREETING`]. There is no secret in it and nobody has to prove who he is: for
+//! networks that one trusts.
+//!
+//! | to the witness | answer | meaning |
+//! |---|---|---|
+//! | `begin ID SIZE SLOTS BOOT HOST PATH` | `ok N` | a session begins, or goes on after the connection was lost; N is known of it |
+//! | `done N` | `ok M` | everything up to N is acknowledged by the disk; the witness has kept M ≥ N durably. One answer may be for several lines |
+//! | `end N` | `ok N` | as `done`, and the writer stops |
+//! | `ask ID` | `session N ID SIZE SLOTS BOOT HOST PATH` | what is known |
+//! | `list` | `session …` for each, then `end` | |
+//! | anything else | `error WORDS` | and the connection is closed |
+//!
+//! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST and PATH every byte but letters, digits and `/ . _ -` of ASCII
+//! is written as `%` and two hexadecimal digits; an empty one as `%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::block::Identity;
+
+/// What a witness says first.
+pub const GREETING: &str = "dio-synctest 1";
+
+/// Bytes of the longest line, with its end: a path has 4096 at most, each written as three.
+pub const LONGEST: usize = 16384;
+
+/// What is known of a session from its beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its identity.
+    pub identity: Identity,
+    /// Bytes of a block.
+    pub size: u64,
+    /// Blocks of the ring.
+    pub slots: u64,
+    /// The writer's machine since it was started (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+    /// Name of the writer's machine.
+    pub host: String,
+    /// The file, absolute.
+    pub path: String,
+}
+
+/// What the witness is told or asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A session begins or goes on.
+    Begin(Session),
+    /// Everything up to this number is acknowledged by the disk.
+    Done(u64),
+    /// The same, and the writer stops.
+    End(u64),
+    /// What is known of a session.
+    Ask(Identity),
+    /// What is known of all.
+    List,
+}
+
+/// What the witness says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It has kept this number durably.
+    Ok(u64),
+    /// A session and the highest number acknowledged.
+    Session(u64, Session),
+    /// The end of a list.
+    End,
+    /// Why not.
+    Error(String),
+}
+
+impl Session {
+    fn fields(&self) -> String {
+        let Session { identity, size, slots, boot, host, path } = self;
+        format!("{identity} {size} {slots} {} {} {}", escape(boot), escape(host), escape(path))
+    }
+
+    fn read(fields: &[&str]) -> Result<Session, String> {
+        let [identity, size, slots, boot, host, path] = fields else {
+            return Err("a session has six fields".to_owned());
+        };
+        let session = Session {
+            identity: identity.parse()?,
+            size: number(size)?,
+            slots: number(slots)?,
+            boot: unescape(boot)?,
+            host: unescape(host)?,
+            path: unescape(path)?,
+        };
+        let size_fits = session.size.is_power_of_two() && (512..=1 << 20).contains(&session.size);
+        if !size_fits || !(2..=1 << 40).contains(&session.slots) {
+            return Err("no such size or number of slots".to_owned());
+        }
+        Ok(session)
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{}' is no number", escape(text)))
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Begin(session) => write!(f, "begin {}", session.fields()),
+            Request::Done(number) => write!(f, "done {number}"),
+            Request::End(number) => write!(f, "end {number}"),
+            Request::Ask(identity) => write!(f, "ask {identity}"),
+            Request::List => f.write_str("list"),
+        }
+    }
+}
+
+impl FromStr for Request {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Request, String> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["begin", fields @ ..] => Session::read(fields).map(Request::Begin),
+            ["done", text] => number(text).map(Request::Done),
+            ["end", text] => number(text).map(Request::End),
+            ["ask", text] => text.parse().map(Request::Ask),
+            ["list"] => Ok(Request::List),
+            _ => Err("not understood".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reply::Ok(number) => write!(f, "ok {number}"),
+            Reply::Session(number, session) => write!(f, "session {number} {}", session.fields()),
+            Reply::End => f.write_str("end"),
+            Reply::Error(words) => write!(f, "error {}", words.replace(['\n', '\r'], " ")),
+        }
+    }
+}
+
+impl FromStr for Reply {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Reply, String> {
+        if let Some(words) = line.strip_prefix("error ") {
+            return Ok(Reply::Error(words.to_owned()));
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["ok", text] => number(text).map(Reply::Ok),
+            ["session", text, fields @ ..] => Ok(Reply::Session(number(text)?, Session::read(fields)?)),
+            ["end"] => Ok(Reply::End),
+            _ => Err(format!("'{}' is no answer of a witness", escape(line))),
+        }
+    }
+}
+
+fn escape(text: &str) -> String {
+    if text.is_empty() {
+        return "%".to_owned();
+    }
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let each = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02x}") };
+    text.bytes().map(each).collect()
+}
+
+fn unescape(text: &str) -> Result<String, String> {
+    let wrong = || "a word is not escaped as it should be".to_owned();
+    if text == "%" {
+        return Ok(String::new());
+    }
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        bytes.push(*byte);
+        if *byte == b'%' {
+            let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or_else(wrong)?;
+            let code = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+            *bytes.last_mut().expect("just pushed") = code;
+            rest = &after[2..];
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Session {
+        Session {
+            identity: Identity([0xab; 16]),
+            size: 4096,
+            slots: 1000,
+            boot: String::new(),
+            host: "db 1".into(),
+            path: "/mnt/ä%\n".into(),
+        }
+    }
+
+    #[test]
+    fn lines_come_back_as_what_they_were() {
+        let identity = session().identity;
+        for request in
+            [Request::Begin(session()), Request::Done(0), Request::End(u64::MAX), Request::Ask(identity), Request::List]
+        {
+            let line = request.to_string();
+            assert!(!line.contains('\n') && line.len() < LONGEST, "{line}");
+            assert_eq!(line.parse(), Ok(request));
+        }
+        for reply in [Reply::Ok(7), Reply::Session(9, session()), Reply::End, Reply::Error("no, never".into())] {
+            assert_eq!(reply.to_string().parse(), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn what_is_no_line_of_ours_is_refused() {
+        let good = Request::Begin(session()).to_string();
+        for wrong in [
+            "",
+            " ",
+            "done",
+            "done -1",
+            "done 1 2",
+            "done 99999999999999999999",
+            "begin",
+            "ask 12",
+            "GET / HTTP/1.1",
+            &good.replace("4096", "4095"),
+            &good.replace("4096", "256"),
+            &good.replace(" 1000 ", " 1 "),
+            &good.replace("%201", "%2"),
+            &good.replace("%20", "%ff"),
+            &format!("{good} more"),
+        ] {
+            assert!(wrong.parse::<Request>().is_err(), "{wrong}");
+        }
+    }
+}

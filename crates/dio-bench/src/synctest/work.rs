@@ -1,0 +1,459 @@
+//! Measuring one case.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::case::{Case, Pattern, Sharing};
+use super::error::SyncError;
+use super::file::{Place, TestFile};
+use super::lane::{Lane, Refusal, Space, renew};
+use crate::histogram::Histogram;
+
+/// Whether the user wants it to end.
+pub type Asked<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What was measured of one case. Times are seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Operations per second, of all threads together.
+    pub per_second: f64,
+    /// The same in the slowest round.
+    pub least: f64,
+    /// And in the fastest.
+    pub most: f64,
+    /// Operations.
+    pub count: u64,
+    /// Syncs, or groups of synced writes, that it took: fewer than operations where one is for many.
+    pub syncs: u64,
+    /// Mean of the times of operations.
+    pub mean: f64,
+    /// The time that 5 of 100 operations do not exceed: what it takes when nothing is in the way.
+    pub p05: f64,
+    /// The median.
+    pub p50: f64,
+    /// What 99 of 100 do not exceed.
+    pub p99: f64,
+    /// What 999 of 1000 do not exceed.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+    /// Pages of the files in the page cache at the end; `None` where the kernel does not tell.
+    pub cached_pages: Option<u64>,
+}
+
+/// How measuring a case ended.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was measured.
+    Measured(Figures),
+    /// The file system or the kernel does not do this, in words.
+    Refused(String),
+    /// It failed, in words.
+    Failed(String),
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Outcome {
+        match refusal {
+            Refusal::Refused(error) => Outcome::Refused(error.to_string()),
+            Refusal::Failed(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+}
+
+/// What one thread counted.
+#[derive(Default)]
+struct Counted {
+    histogram: Histogram,
+    /// Time of all operations.
+    busy: Duration,
+    /// From the first to the last, without what was not measured.
+    elapsed: Duration,
+    /// Syncs for operations of other threads, which these have counted too.
+    for_others: u64,
+}
+
+/// What was measured of a case in some rounds.
+pub(crate) struct Sample {
+    histogram: Histogram,
+    /// Seconds of all operations.
+    busy: f64,
+    /// Operations per second of each round.
+    rates: Vec<f64>,
+    syncs: u64,
+    cached_pages: Option<u64>,
+}
+
+impl Sample {
+    fn of(counted: &[Counted], cached_pages: Option<u64>) -> Sample {
+        let mut histogram = Histogram::default();
+        let (mut rate, mut busy, mut for_others) = (0.0, 0.0, 0);
+        for thread in counted {
+            for_others += thread.for_others;
+            histogram.merge(&thread.histogram);
+            busy += thread.busy.as_secs_f64();
+            rate += thread.histogram.count() as f64 / thread.elapsed.as_secs_f64().max(1e-9);
+        }
+        let syncs = histogram.count() - for_others;
+        Sample { histogram, busy, rates: vec![rate], syncs, cached_pages }
+    }
+
+    /// Adds another round.
+    pub(crate) fn merge(&mut self, other: Sample) {
+        self.histogram.merge(&other.histogram);
+        self.busy += other.busy;
+        self.rates.extend(other.rates);
+        self.syncs += other.syncs;
+        self.cached_pages = self.cached_pages.max(other.cached_pages);
+    }
+
+    /// The figures of all rounds, which took equally long.
+    pub(crate) fn figures(&self) -> Figures {
+        let latency = self.histogram.latency();
+        let rates = &self.rates;
+        Figures {
+            per_second: rates.iter().sum::<f64>() / rates.len() as f64,
+            least: rates.iter().copied().fold(f64::INFINITY, f64::min),
+            most: rates.iter().copied().fold(0.0, f64::max),
+            count: self.histogram.count(),
+            syncs: self.syncs,
+            mean: self.busy / self.histogram.count().max(1) as f64,
+            p05: self.histogram.quantile(0.05) as f64 / 1e9,
+            p50: latency.p50,
+            p99: latency.p99,
+            p999: latency.p999,
+            max: latency.max,
+            cached_pages: self.cached_pages,
+        }
+    }
+}
+
+/// Measures a case for a time, in files of `budget` bytes together.
+///
+/// # Errors
+/// [`Refusal`].
+pub(crate) fn measure(
+    case: &Case,
+    place: &Place,
+    budget: u64,
+    time: Duration,
+    asked: Asked<'_>,
+) -> Result<Sample, Refusal> {
+    let count = if case.sharing == Sharing::Own { case.threads } else { 1 };
+    // Whole operations, of all threads where they share the file.
+    let unit = case.span() * u64::from(case.threads / count);
+    let bytes = (budget / u64::from(count) / unit).max(4) * unit;
+    let files = (0..count).map(|number| TestFile::new(place, number)).collect::<Result<Vec<_>, _>>();
+    let files = files.map_err(Refusal::of)?;
+    for file in &files {
+        file.prepare(case.pattern, bytes, (!case.direct).then_some(case.size)).map_err(Refusal::of)?;
+        // What is refused is refused at once; and the first operation finds things that later ones do not.
+        Lane::new(case, file, Space { start: 0, bytes })?.operation(1)?;
+        renew(case, file, bytes).map_err(Refusal::of)?;
+    }
+    let end = End { time, asked, failed: AtomicBool::new(false) };
+    let counted = match case.sharing {
+        Sharing::Own => own(case, &files, bytes, &end),
+        Sharing::Shared => shared(case, &files[0], bytes, &end),
+        Sharing::Grouped => grouped(case, &files[0], bytes, &end),
+    }?;
+    let resident = files.iter().map(|file| dio::residency::resident_pages(file.fd()));
+    Ok(Sample::of(&counted, resident.sum::<Result<u64, _>>().ok()))
+}
+
+/// When threads stop.
+struct End<'a> {
+    time: Duration,
+    asked: Asked<'a>,
+    /// One of them failed.
+    failed: AtomicBool,
+}
+
+impl End<'_> {
+    fn is_over(&self, elapsed: Duration) -> bool {
+        elapsed >= self.time || (self.asked)() || self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// Repeats `operation` until the end. It returns the time, within its own, that is not to be measured. The clock is read once
+/// for each: where writes are not synced they take little more than reading it.
+fn repeat(end: &End<'_>, mut operation: impl FnMut() -> Result<Duration, Refusal>) -> Result<Counted, Refusal> {
+    let mut counted = Counted::default();
+    let start = Instant::now();
+    let (mut before, mut idle) = (start, Duration::ZERO);
+    loop {
+        let aside = match operation() {
+            Ok(aside) => aside,
+            Err(refusal) => {
+                end.failed.store(true, Ordering::Relaxed);
+                return Err(refusal);
+            }
+        };
+        let now = Instant::now();
+        let took = (now - before).saturating_sub(aside);
+        counted.histogram.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        counted.busy += took;
+        idle += aside;
+        before = now;
+        if end.is_over(now - start) {
+            counted.elapsed = (now - start).saturating_sub(idle);
+            return Ok(counted);
+        }
+    }
+}
+
+/// Runs a writer on each of several threads, which wait for `go` when they are ready: none begins before all are started.
+fn together(
+    threads: u32,
+    end: &End<'_>,
+    writer: impl Fn(u32, &RwLock<()>) -> Result<Counted, Refusal> + Sync,
+) -> Result<Vec<Counted>, Refusal> {
+    let go = RwLock::new(());
+    if threads == 1 {
+        return Ok(vec![writer(0, &go)?]);
+    }
+    std::thread::scope(|scope| {
+        let (gate, writer) = (&go, &writer);
+        let hold = go.write().unwrap_or_else(PoisonError::into_inner);
+        let start = |number| {
+            let thread = std::thread::Builder::new().stack_size(256 << 10);
+            let started = thread.spawn_scoped(scope, move || writer(number, gate));
+            started.map_err(|error| {
+                end.failed.store(true, Ordering::Relaxed);
+                Refusal::Failed(SyncError::Asked(format!("cannot start {threads} threads: {error}")))
+            })
+        };
+        let started: Vec<_> = (0..threads).map(start).collect();
+        drop(hold);
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started.into_iter().map(|thread| join(thread?)).collect()
+    })
+}
+
+/// Waits until all are started.
+fn wait_for(go: &RwLock<()>) {
+    drop(go.read().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn own(case: &Case, files: &[TestFile], bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
+    together(case.threads, end, |number, go| {
+        let lane = Lane::new(case, &files[number as usize], Space { start: 0, bytes });
+        wait_for(go);
+        let mut lane = lane?;
+        repeat(end, || {
+            let aside = lane.make_room(1)?;
+            lane.operation(1)?;
+            Ok(aside)
+        })
+    })
+}
+
+fn shared(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
+    let next = AtomicU64::new(0);
+    // Held shared by whoever writes, alone by who begins anew.
+    let gate = RwLock::new(());
+    let span = case.span();
+    together(case.threads, end, |number, go| {
+        let lane = Lane::new(case, file, Space { start: 0, bytes });
+        wait_for(go);
+        let mut lane = lane?;
+        repeat(end, || {
+            if case.pattern == Pattern::Overwrite {
+                lane.operation_at(1, u64::from(number) * span)?;
+                return Ok(Duration::ZERO);
+            }
+            let mut aside = Duration::ZERO;
+            loop {
+                let writing = gate.read().unwrap_or_else(PoisonError::into_inner);
+                let at = next.fetch_add(span, Ordering::Relaxed);
+                if at + span <= bytes {
+                    lane.operation_at(1, at)?;
+                    return Ok(aside);
+                }
+                drop(writing);
+                let start = Instant::now();
+                let _alone = gate.write().unwrap_or_else(PoisonError::into_inner);
+                if next.load(Ordering::Relaxed) + span > bytes {
+                    renew(case, file, bytes).map_err(Refusal::of)?;
+                    next.store(0, Ordering::Relaxed);
+                }
+                aside += start.elapsed();
+            }
+        })
+    })
+}
+
+/// Group commit: who comes while another one syncs waits, and the first of those who wait syncs for all.
+struct Group<'a> {
+    state: Mutex<Commits>,
+    changed: Condvar,
+    lane: Mutex<Lane<'a>>,
+}
+
+#[derive(Default)]
+struct Commits {
+    /// Writers that have come.
+    come: u64,
+    /// Of these, those whose bytes are durable.
+    durable: u64,
+    leading: bool,
+    /// Why a write or a sync failed: all later ones fail too.
+    failed: Option<String>,
+    /// Time spent on what is not measured, since the start.
+    aside: Duration,
+    /// Syncs.
+    syncs: u64,
+}
+
+fn grouped(case: &Case, file: &TestFile, bytes: u64, end: &End<'_>) -> Result<Vec<Counted>, Refusal> {
+    let lane = Mutex::new(Lane::new(case, file, Space { start: 0, bytes })?);
+    let group = Group { state: Mutex::default(), changed: Condvar::new(), lane };
+    let mut counted = together(case.threads, end, |_, go| {
+        wait_for(go);
+        repeat(end, || group.commit())
+    })?;
+    let state = lock(&group.state);
+    counted[0].for_others = state.come - state.syncs;
+    Ok(counted)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Group<'_> {
+    fn commit(&self) -> Result<Duration, Refusal> {
+        let mut state = lock(&self.state);
+        let aside = state.aside;
+        state.come += 1;
+        let ticket = state.come;
+        while state.durable < ticket {
+            if let Some(words) = &state.failed {
+                return Err(Refusal::Failed(SyncError::Asked(words.clone())));
+            }
+            if state.leading {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.leading = true;
+            let (upto, writers) = (state.come, state.come - state.durable);
+            drop(state);
+            let outcome = self.lead(writers as u32);
+            state = lock(&self.state);
+            state.leading = false;
+            if let Err(Refusal::Failed(error) | Refusal::Refused(error)) = &outcome {
+                state.failed = Some(error.to_string());
+            }
+            self.changed.notify_all();
+            state.aside += outcome?;
+            state.durable = upto;
+            state.syncs += 1;
+        }
+        Ok(state.aside - aside)
+    }
+
+    fn lead(&self, writers: u32) -> Result<Duration, Refusal> {
+        let mut lane = lock(&self.lane);
+        let aside = lane.make_room(writers)?;
+        lane.operation(writers)?;
+        Ok(aside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synctest::case::{Descriptor, Method, Section};
+
+    const MIB: u64 = 1 << 20;
+
+    fn figures_of(case: &Case) -> Figures {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let outcome = measure(case, &place, MIB, Duration::from_millis(30), &|| false);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        outcome.unwrap_or_else(|refusal| panic!("{case:?}: {refusal:?}")).figures()
+    }
+
+    #[test]
+    fn every_pattern_and_way_to_share_is_measured_past_the_end_of_its_space() {
+        for pattern in Pattern::ALL {
+            for sharing in Sharing::ALL {
+                // Not synced, so that the space is used up again and again.
+                let base = Case::new(Section::Matrix, Method::None, false);
+                let figures = figures_of(&Case { pattern, sharing, threads: 3, size: 65536, ..base });
+                assert!(figures.count > 50, "{pattern:?} {sharing:?}: {figures:?}");
+                assert!(figures.p05 <= figures.p50 && figures.p50 <= figures.p99 && figures.p99 <= figures.max);
+                assert!(figures.mean > 0.0 && figures.per_second > 0.0, "{figures:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_of_writers_syncs_less_often_than_each_for_itself() {
+        let base = Case { pattern: Pattern::Zeroed, ..Case::new(Section::Matrix, Method::Fdatasync, false) };
+        for sharing in Sharing::ALL {
+            let figures = figures_of(&Case { threads: 16, sharing, ..base });
+            // Most of the sixteen wait while one of them syncs.
+            let few = figures.syncs * 2 <= figures.count;
+            assert_eq!(few, sharing == Sharing::Grouped, "{sharing:?}: {figures:?}");
+        }
+    }
+
+    #[test]
+    fn descriptors_are_reopened_and_the_end_comes_when_asked() {
+        for descriptor in [Descriptor::Reopened, Descriptor::Other] {
+            figures_of(&Case { descriptor, ..Case::new(Section::Descriptors, Method::Fsync, false) });
+        }
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        let case = Case::new(Section::Matrix, Method::None, false);
+        let outcome = measure(&case, &place, MIB, Duration::from_secs(3600), &|| true);
+        assert_eq!(outcome.unwrap().figures().count, 1);
+    }
+
+    #[test]
+    fn what_is_refused_is_no_failure() {
+        let case = Case { size: 513, ..Case::new(Section::Matrix, Method::None, true) };
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let place = Place::Directory(directory.path().to_owned());
+        match measure(&case, &place, MIB, Duration::from_millis(1), &|| false) {
+            Err(Refusal::Refused(error)) => assert!(error.to_string().contains("Invalid argument"), "{error}"),
+            // Some file systems take any length.
+            Ok(_) => {}
+            Err(Refusal::Failed(error)) => panic!("{error}"),
+        }
+        let place = Place::Directory(directory.path().join("missing"));
+        let outcome = measure(&case, &place, MIB, Duration::from_millis(1), &|| false);
+        let failed = outcome.err().map(Outcome::from);
+        assert!(matches!(&failed, Some(Outcome::Failed(words)) if words.contains("No such file")), "{failed:?}");
+    }
+
+    #[test]
+    fn rounds_are_put_together() {
+        let sample = |rate: f64, times: &[u64]| {
+            let mut histogram = Histogram::default();
+            times.iter().for_each(|time| histogram.add(*time));
+            let busy = times.iter().sum::<u64>() as f64 / 1e9;
+            Sample {
+                histogram,
+                busy,
+                rates: vec![rate],
+                syncs: times.len() as u64,
+                cached_pages: Some(times.len() as u64),
+            }
+        };
+        let mut sum = sample(100.0, &[1000, 3000]);
+        sum.merge(sample(300.0, &[2000]));
+        let figures = sum.figures();
+        assert_eq!((figures.per_second, figures.least, figures.most), (200.0, 100.0, 300.0));
+        assert_eq!((figures.count, figures.syncs, figures.cached_pages), (3, 3, Some(2)));
+        assert!((figures.mean - 2e-6).abs() < 1e-12 && figures.max == 3e-6, "{figures:?}");
+    }
+}

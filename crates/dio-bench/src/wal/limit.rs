@@ -1,0 +1,158 @@
+//! What commits can be at most: a commit is durable when a flush is, and a flush takes its time whatever it carries.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Commits, Plan, Way};
+use crate::stats::Summary;
+use crate::synctest::{self, Case, Pattern, Place, Section};
+
+/// Part of the time of all processors from which on they are what binds.
+const BUSY: f64 = 0.9;
+
+/// Part of a limit from which on it is reached.
+const REACHED: f64 = 0.9;
+
+/// A plain flush: one thread overwrites one block at one place, again and again, durable by one method.
+#[derive(Clone, Debug, Serialize)]
+pub struct Flush {
+    /// Sync method.
+    pub method: &'static str,
+    /// Past the page cache.
+    pub direct: bool,
+    /// Flushes per second: the median of the runs.
+    pub flushes_per_second: f64,
+    /// Flushes per second of the single runs.
+    pub samples: Vec<f64>,
+}
+
+/// What holds commits back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binds {
+    /// One record a flush: one client, or several that flush one after the other.
+    Flush,
+    /// A flush takes the records of all clients, and they do not fill a block.
+    Clients,
+    /// A flush of one block takes as many records as the block holds.
+    Block,
+    /// The processors have no time left.
+    Processors,
+    /// None of them.
+    Nothing,
+}
+
+impl Binds {
+    /// In a word or two.
+    pub fn words(self) -> &'static str {
+        match self {
+            Binds::Flush => "flushes",
+            Binds::Clients => "clients × flushes",
+            Binds::Block => "blocks × flushes",
+            Binds::Processors => "processors",
+            Binds::Nothing => "none of these",
+        }
+    }
+}
+
+/// What flushes allow, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    /// Records that a block of the log holds; one where a record is longer.
+    pub records_per_block: f64,
+    /// Records that a flush is taken to carry: one, one of each client, or those of a block, whichever is least.
+    pub records_per_flush: f64,
+    /// Flushes per second of [`Flush`], by the same method: the median.
+    pub flushes_per_second: f64,
+    /// Records per flush × flushes per second.
+    pub commits_per_second: f64,
+    /// Commits per second ÷ that, in the same run: the median. It may exceed 1 where a flush carries several blocks.
+    pub reached: f64,
+    /// Part of the time of all processors that the commits took.
+    pub processors: f64,
+    /// What holds them back.
+    pub binds: Binds,
+}
+
+/// One run of a plain flush; `None` where the file system refuses the method, or direct I/O.
+pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (&str, bool), block: u64) -> Option<f64> {
+    let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method)?;
+    let case = Case { size: block, pattern: Pattern::Overwrite, ..Case::new(Section::Matrix, method, direct) };
+    let time = (plan.time / 2).max(Duration::from_millis(20));
+    synctest::rate(&case, &Place::Directory(place.to_owned()), time).ok()
+}
+
+/// Names the limit of one row by the flushes of its method.
+pub(super) fn limit(row: &Commits, flushes: &[Flush], (record, block): (usize, u64), cpus: usize) -> Option<Limit> {
+    let Way { method, direct, clients, grouped } = row.way;
+    let flush = flushes.iter().find(|flush| flush.method == method && flush.direct == direct)?;
+    // A part of a record is no record; and a flush carries one at least, however many blocks it has.
+    let per_block = (block / dio_wal::format::record_len(record)).max(1) as f64;
+    let together = if grouped { clients as f64 } else { 1.0 };
+    let per_flush = together.min(per_block);
+    let parts = row.samples.iter().zip(&flush.samples).map(|(commits, flushes)| commits / (per_flush * flushes));
+    let parts: Vec<f64> = parts.filter(|part| part.is_finite()).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let reached = Summary::of(parts).median;
+    let processors = row.commits_per_second * row.cpu_seconds_per_commit / cpus as f64;
+    let binds = match () {
+        () if reached < REACHED && processors >= BUSY => Binds::Processors,
+        () if reached < REACHED => Binds::Nothing,
+        () if together <= 1.0 => Binds::Flush,
+        () if together < per_block => Binds::Clients,
+        () => Binds::Block,
+    };
+    Some(Limit {
+        records_per_block: per_block,
+        records_per_flush: per_flush,
+        flushes_per_second: flush.flushes_per_second,
+        commits_per_second: per_flush * flush.flushes_per_second,
+        reached,
+        processors,
+        binds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Histogram;
+
+    fn row(clients: usize, rate: f64, cpu: f64) -> Commits {
+        Commits {
+            way: Way { method: "fdatasync", direct: true, clients, grouped: true },
+            commits_per_second: rate,
+            response: Histogram::default().latency(),
+            cpu_seconds_per_commit: cpu,
+            log_bytes_per_commit: 128.0,
+            resident_pages: 0,
+            samples: vec![rate; 3],
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn the_least_of_clients_and_records_of_a_block_counts() {
+        let flushes =
+            [Flush { method: "fdatasync", direct: true, flushes_per_second: 1000.0, samples: vec![1000.0; 3] }];
+        let of = |row: &Commits| limit(row, &flushes, (100, 4096), 2).unwrap();
+        let one = of(&row(1, 950.0, 1e-5));
+        assert_eq!((one.records_per_block, one.commits_per_second, one.binds), (32.0, 1000.0, Binds::Flush));
+        let few = of(&row(8, 7900.0, 1e-5));
+        assert_eq!((few.commits_per_second, few.binds), (8000.0, Binds::Clients));
+        let many = of(&row(64, 48_000.0, 1e-5));
+        assert_eq!((many.commits_per_second, many.reached, many.binds), (32_000.0, 1.5, Binds::Block));
+        let busy = of(&row(64, 20_000.0, 9.5e-5));
+        assert!((0.94..0.96).contains(&busy.processors) && busy.binds == Binds::Processors, "{busy:?}");
+        assert_eq!(of(&row(64, 20_000.0, 1e-5)).binds, Binds::Nothing);
+        let mut turns = row(64, 990.0, 1e-5);
+        turns.way.grouped = false;
+        assert_eq!(of(&turns).binds, Binds::Flush);
+        let long = limit(&row(1, 950.0, 1e-5), &flushes, (8192 - 24, 4096), 2).unwrap();
+        assert_eq!((long.records_per_block, long.commits_per_second), (1.0, 1000.0));
+        assert_eq!(limit(&row(1, 1.0, 1.0), &[], (100, 4096), 2), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Clients that commit.
+
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::Instant;
+
+use dio_wal::{Log, Method};
+
+use super::{Commits, Flush, Plan, Way, limit, resident_pages};
+use crate::BenchError;
+use crate::data::{Random, Scratch};
+use crate::histogram::Histogram;
+use crate::measure::cpu_seconds;
+use crate::stats::Summary;
+
+/// What the runs of one way add up to.
+#[derive(Default)]
+struct Sum {
+    rates: Vec<f64>,
+    cpu: Vec<f64>,
+    log: Vec<f64>,
+    resident: u64,
+    histogram: Histogram,
+}
+
+/// What was measured.
+#[derive(Default)]
+pub(super) struct Measured {
+    pub(super) commits: Vec<Commits>,
+    pub(super) flushes: Vec<Flush>,
+    pub(super) block_bytes: u64,
+}
+
+/// One way after the other, a plain flush by each method beside them, and again, so that a drift of the machine hits all.
+pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
+    let ways = plan.ways();
+    let mut sums: Vec<Sum> = ways.iter().map(|_| Sum::default()).collect();
+    let mut flushes = Vec::new();
+    for method in &plan.methods {
+        flushes.extend(plan.direct.iter().map(|direct| ((method.name(), *direct), Vec::new())));
+    }
+    let mut block_bytes = 0;
+    for _ in 0..plan.runs {
+        for ((method, way), sum) in ways.iter().zip(&mut sums) {
+            block_bytes = run(plan, *method, *way, sum)?;
+        }
+        let scratch = Scratch::new(&plan.directory)?;
+        for (way, samples) in &mut flushes {
+            samples.extend(limit::flush(plan, &scratch.path(""), *way, block_bytes));
+        }
+    }
+    let median = |values: &[f64]| Summary::of(values.iter().copied()).median;
+    let rows = ways.into_iter().zip(sums).map(|((_, way), sum)| Commits {
+        way,
+        commits_per_second: median(&sum.rates),
+        response: sum.histogram.latency(),
+        cpu_seconds_per_commit: median(&sum.cpu),
+        log_bytes_per_commit: median(&sum.log),
+        resident_pages: sum.resident,
+        samples: sum.rates,
+        limit: None,
+    });
+    // One that was refused once says nothing about the other runs.
+    flushes.retain(|(_, samples)| samples.len() == plan.runs);
+    let flushes = flushes.into_iter().map(|((method, direct), samples)| Flush {
+        method,
+        direct,
+        flushes_per_second: median(&samples),
+        samples,
+    });
+    Ok(Measured { commits: rows.collect(), flushes: flushes.collect(), block_bytes })
+}
+
+/// One run on a new log; returns its block size.
+fn run(plan: &Plan, method: Method, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
+    let scratch = Scratch::new(&plan.directory)?;
+    let directory = scratch.path("log");
+    std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;
+    let log = Log::open(&directory, &plan.options(method, way.direct))?;
+    // The first commit pays for what a log does once.
+    log.commit(log.append(&[0])?)?;
+    let (from, cpu) = (log.end().0, cpu_seconds());
+    let (turn, barrier) = (Mutex::new(()), Barrier::new(way.clients));
+    let client = |number: usize| {
+        let mut random = Random::new(number as u64);
+        let mut record = vec![0; plan.record];
+        random.fill(&mut record);
+        let mut histogram = Histogram::default();
+        barrier.wait();
+        let begin = Instant::now();
+        let mut now = begin;
+        while now - begin < plan.time {
+            let before = now;
+            {
+                let _turn = (!way.grouped).then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
+                log.commit(log.append(&record)?)?;
+            }
+            now = Instant::now();
+            histogram.add((now - before).as_nanos() as u64);
+        }
+        Ok::<_, BenchError>((histogram, (now - begin).as_secs_f64()))
+    };
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..way.clients).map(|number| scope.spawn(move || client_of(number, &client))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let cpu = cpu_seconds() - cpu;
+    let (mut commits, mut rate) = (0, 0.0);
+    for outcome in outcomes {
+        let (histogram, seconds) = outcome?;
+        commits += histogram.count();
+        rate += histogram.count() as f64 / seconds;
+        sum.histogram.merge(&histogram);
+    }
+    sum.rates.push(rate);
+    sum.cpu.push(cpu / commits as f64);
+    sum.log.push((log.end().0 - from) as f64 / commits as f64);
+    sum.resident = sum.resident.max(resident_pages(&directory)?);
+    Ok(log.layout().block())
+}
+
+/// A client of a number.
+fn client_of<T>(number: usize, client: &impl Fn(usize) -> T) -> T {
+    client(number)
+}

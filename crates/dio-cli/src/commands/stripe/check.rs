@@ -1,0 +1,124 @@
+//! Whether all of a striped file is there, and unchanged.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dio::stripe::{ObjectState, Report};
+
+use super::digests::{self, Digests, Verdict};
+use super::show::{reports, words};
+
+/// Check that all objects of striped files are there and are the right ones
+///
+/// What is wrong is told with the name of the object. That objects hold bytes behind the end of the file, as a crash leaves
+/// them, is told and is no failure: the next writer removes them. Without --digests the bytes are not read, only what each object says of itself. Nobody
+/// should write to a file while digests are taken.
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArgs {
+    /// Say nothing of files that are sound
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Take the digest of every object and compare it with what --record has written to LIST
+    #[arg(long, value_name = "LIST", conflicts_with = "record")]
+    digests: Option<PathBuf>,
+
+    /// Take the digest of every object and write it to LIST, for --digests
+    #[arg(long, value_name = "LIST")]
+    record: Option<PathBuf>,
+
+    /// Striped files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// What is said of the files, and whether all are well.
+#[derive(Default)]
+struct Findings {
+    text: String,
+    bad: bool,
+}
+
+impl Findings {
+    fn complain(&mut self, what: std::fmt::Arguments<'_>) {
+        eprintln!("dio stripe: {what}");
+        self.bad = true;
+    }
+
+    fn list_fails(&mut self, list: &Path, error: &io::Error) {
+        self.complain(format_args!("cannot use '{}': {}", list.display(), super::super::words(error)));
+    }
+
+    /// What the headers and sizes of the objects say.
+    fn look(&mut self, path: &Path, report: &Report) {
+        for (index, object) in report.objects.iter().enumerate() {
+            let (file, shown) = (path.display(), object.path.display());
+            match &object.state {
+                ObjectState::Sound if object.size > object.share => {
+                    let surplus = object.size - object.share;
+                    let what =
+                        format!("{file}: object {index}, '{shown}' holds {surplus} bytes behind the end of the file\n");
+                    self.text.push_str(&what);
+                }
+                ObjectState::Sound => {}
+                state => self.complain(format_args!("{file}: object {index}, '{shown}' {}", words(state))),
+            }
+        }
+        if report.copy {
+            self.text.push_str(&format!("{}: it is a copy of a descriptor, to read by\n", path.display()));
+        }
+    }
+
+    /// What their digests say.
+    fn judge(&mut self, path: &Path, report: &Report, verdicts: &[Verdict]) {
+        for ((index, verdict), object) in verdicts.iter().enumerate().zip(&report.objects) {
+            let what = match verdict {
+                Verdict::Same => continue,
+                Verdict::Other => "does not hold the bytes that were recorded".to_owned(),
+                Verdict::Unknown => "is not in the list of digests".to_owned(),
+                Verdict::Unreadable(error) => format!("cannot be read: {error}"),
+            };
+            self.complain(format_args!("{}: object {index}, '{}' {what}", path.display(), object.path.display()));
+        }
+    }
+}
+
+pub(super) fn check(args: &CheckArgs) -> ExitCode {
+    let (reports, status) = reports(&args.files);
+    let mut findings = Findings { bad: status != ExitCode::SUCCESS, ..Findings::default() };
+    let recorded = match args.digests.as_deref().map(Digests::read).transpose() {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            findings.list_fails(args.digests.as_deref().unwrap_or(Path::new("")), &error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut taken = Digests::default();
+    for (path, report) in reports {
+        let before = std::mem::take(&mut findings.bad);
+        findings.look(path, &report);
+        if (recorded.is_some() || args.record.is_some()) && digests::is_whole(&report) {
+            let found = digests::of(&report);
+            taken.note(&report, &found);
+            let verdicts = match &recorded {
+                Some(recorded) => recorded.judge(&report, found),
+                None => {
+                    found.into_iter().map(|digest| digest.map_or_else(Verdict::Unreadable, |_| Verdict::Same)).collect()
+                }
+            };
+            findings.judge(path, &report, &verdicts);
+        }
+        if !findings.bad && !args.quiet {
+            findings.text.push_str(&format!("{}: OK\n", path.display()));
+        }
+        findings.bad |= before;
+    }
+    if let Some(list) = &args.record
+        && let Err(error) = taken.write(list)
+    {
+        findings.list_fails(list, &error);
+    }
+    let _ = io::stdout().write_all(findings.text.as_bytes());
+    if findings.bad { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,153 @@
+//! Digests of objects: what each held when it was known to be good.
+//!
+//! A line for each object: the file's identity, the object's number, the bytes that it holds of the file, and their BLAKE3 digest.
+//!
+//! ```text
+//! 0f…  1  4194304  af13…
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use dio::stripe::{ObjectState, Report};
+use dio::{File, FileError};
+
+/// Objects that are read at a time.
+const READERS: usize = 8;
+
+/// Bytes of one read.
+const PIECE: usize = 4 << 20;
+
+/// By identity and number: bytes and digest.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Digests(HashMap<(String, usize), (u64, String)>);
+
+/// What the digest of an object says.
+pub(super) enum Verdict {
+    Same,
+    /// It holds other bytes, or another number of them.
+    Other,
+    /// None was recorded.
+    Unknown,
+    Unreadable(FileError),
+}
+
+impl Digests {
+    /// Reads what was recorded.
+    ///
+    /// # Errors
+    /// What reading the file answers; `InvalidData` for what is no such list.
+    pub(super) fn read(path: &Path) -> io::Result<Digests> {
+        let text = fs::read_to_string(path)?;
+        let lines: Option<HashMap<_, _>> = text.lines().map(parse).collect();
+        lines.map(Digests).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
+    }
+
+    /// Writes the list anew, durably; what was under the name stays until it is complete.
+    ///
+    /// # Errors
+    /// What writing answers.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut lines: Vec<_> = self.0.iter().collect();
+        lines.sort();
+        let mut text = String::new();
+        for ((id, index), (bytes, digest)) in lines {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{id}  {index}  {bytes}  {digest}");
+        }
+        let mut name = path.as_os_str().to_owned();
+        name.push(".part");
+        let part = PathBuf::from(name);
+        let mut file = fs::File::create(&part)?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(part, path)
+    }
+
+    /// Notes the digests of a file's objects.
+    pub(super) fn note(&mut self, report: &Report, found: &[Result<String, FileError>]) {
+        for (index, digest) in found.iter().enumerate() {
+            if let Ok(digest) = digest {
+                self.0.insert((report.descriptor.id.to_string(), index), (held(report, index), digest.clone()));
+            }
+        }
+    }
+
+    /// Compares the digests of a file's objects with those that were recorded.
+    pub(super) fn judge(&self, report: &Report, found: Vec<Result<String, FileError>>) -> Vec<Verdict> {
+        let id = report.descriptor.id.to_string();
+        let verdict = |(index, digest): (usize, Result<String, FileError>)| match digest {
+            Err(error) => Verdict::Unreadable(error),
+            Ok(digest) => match self.0.get(&(id.clone(), index)) {
+                None => Verdict::Unknown,
+                Some(recorded) if *recorded == (held(report, index), digest) => Verdict::Same,
+                Some(_) => Verdict::Other,
+            },
+        };
+        found.into_iter().enumerate().map(verdict).collect()
+    }
+}
+
+fn parse(line: &str) -> Option<((String, usize), (u64, String))> {
+    let mut parts = line.split_ascii_whitespace();
+    let (id, index) = (parts.next()?.to_owned(), parts.next()?.parse().ok()?);
+    let value = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
+    parts.next().is_none().then_some(((id, index), value))
+}
+
+/// Bytes of the file that an object holds.
+fn held(report: &Report, index: usize) -> u64 {
+    report.objects[index].share.saturating_sub(report.descriptor.layout.start())
+}
+
+/// The digests of the objects of a file, several of them read at once.
+pub(super) fn of(report: &Report) -> Vec<Result<String, FileError>> {
+    let start = report.descriptor.layout.start();
+    let one = |object: &dio::stripe::ObjectReport| of_object(&object.path, start, object.share);
+    let mut digests = Vec::with_capacity(report.objects.len());
+    for objects in report.objects.chunks(READERS) {
+        digests.extend(std::thread::scope(|scope| {
+            let readers: Vec<_> = objects.iter().map(|object| scope.spawn(move || one(object))).collect();
+            readers.into_iter().map(|reader| reader.join().expect("a reader does not panic")).collect::<Vec<_>>()
+        }));
+    }
+    digests
+}
+
+fn of_object(path: &Path, start: u64, end: u64) -> Result<String, FileError> {
+    let file = File::open(path)?;
+    let (mut hasher, mut piece, mut at) = (blake3::Hasher::new(), vec![0; PIECE], start);
+    while at < end {
+        let most = (end - at).min(PIECE as u64) as usize;
+        let count = file.read_at(&mut piece[..most], at)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&piece[..count]);
+        at += count as u64;
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Whether a digest can be taken of every object.
+pub(super) fn is_whole(report: &Report) -> bool {
+    report.objects.iter().all(|object| object.state == ObjectState::Sound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_back_and_other_text_is_none() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = dir.path().join("list");
+        let digests = Digests([(("0f".to_owned(), 3), (17, "ab".to_owned()))].into());
+        digests.write(&path).unwrap();
+        assert_eq!(Digests::read(&path).unwrap(), digests);
+        fs::write(&path, "some text\n").unwrap();
+        assert_eq!(Digests::read(&path).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,156 @@
+//! `dio stripe`: files whose bytes are in several places.
+
+mod check;
+mod digests;
+mod migrate;
+mod orphans;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use dio::stripe::{self, Plan, Removed};
+
+use crate::size::parse_positive_size;
+
+/// Make, show and check files that are striped over several directories
+///
+/// A striped file has a name like any other, and its bytes in several directories, on disks or mounts of their own. Every
+/// command of dio reads and writes it as one file, all directories at once; other programs see it so through 'dio mount', and
+/// else a short text that says what it is. Copying or removing that text copies or removes none of the bytes.
+#[derive(Debug, clap::Args)]
+pub struct StripeArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do with striped files.
+#[derive(Debug, Subcommand)]
+enum Action {
+    Set(SetArgs),
+    Show(show::ShowArgs),
+    Check(check::CheckArgs),
+    Migrate(MigrateArgs),
+    Rm(RemoveArgs),
+    Adopt(AdoptArgs),
+    Orphans(orphans::OrphansArgs),
+}
+
+/// Make empty striped files
+///
+/// A name that is free, or that of an empty file, becomes a striped file of no bytes. Bytes come by 'dio cp', or by any other
+/// way of writing a file. A directory gives this to the files that commands of dio make in it from then on.
+#[derive(Debug, clap::Args)]
+struct SetArgs {
+    #[command(flatten)]
+    how: How,
+
+    /// Files to make, or directories
+    #[arg(required = true, value_name = "FILE|DIR")]
+    files: Vec<PathBuf>,
+}
+
+/// How a file is to be striped.
+#[derive(Debug, clap::Args)]
+struct How {
+    /// Bytes in a stripe, a multiple of 4096; 1M unless a directory's file system likes larger ones
+    #[arg(short = 'S', long, value_name = "SIZE", value_parser = parse_positive_size)]
+    stripe_size: Option<u64>,
+
+    /// Stripe over COUNT objects; by default, one in each directory
+    #[arg(short = 'c', long, value_name = "COUNT")]
+    stripe_count: Option<usize>,
+
+    /// Directories for the objects, in order
+    #[arg(short, long, required = true, value_name = "DIR", value_delimiter = ',')]
+    targets: Vec<PathBuf>,
+}
+
+impl How {
+    fn plan(self) -> Plan {
+        Plan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets }
+    }
+}
+
+/// Move files to another layout
+///
+/// The bytes are copied to new objects, made durable, and only then does the name lead there; a migration that is interrupted
+/// leaves the file as it was, and can be run again. Ordinary files become striped ones. Nobody may write to a file meanwhile:
+/// striped ones cannot be opened for writing, and of an ordinary one it is noticed, and told.
+#[derive(Debug, clap::Args)]
+struct MigrateArgs {
+    #[command(flatten)]
+    how: How,
+
+    /// Files to move
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Remove striped files with all their bytes
+///
+/// What other programs have made as a copy of such a file is removed without the bytes, and so is a name beside which there are
+/// others. Of a directory, what it gives to new files is removed, and no file.
+#[derive(Debug, clap::Args)]
+struct RemoveArgs {
+    /// Files to remove, or directories
+    #[arg(required = true, value_name = "FILE|DIR")]
+    files: Vec<PathBuf>,
+}
+
+/// Make copies of descriptors the striped files
+///
+/// Other programs copy only the text that says where the bytes are. Such a copy can be read, and not written. When the original
+/// is gone, as after a restore from a backup or a move to another file system, this makes the copy the striped file. If the
+/// original is still there, it is a copy from then on.
+#[derive(Debug, clap::Args)]
+struct AdoptArgs {
+    /// Copies of descriptors
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// Does it for every file, whatever becomes of the others; status 1 if something failed.
+pub fn run(args: StripeArgs) -> ExitCode {
+    match args.action {
+        Action::Set(args) => set(args),
+        Action::Show(args) => show::show(&args),
+        Action::Check(args) => check::check(&args),
+        Action::Migrate(args) => migrate(args),
+        Action::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
+            true => stripe::clear_default(file),
+            false => stripe::remove(file).map(|removed| match removed {
+                Removed::All => {}
+                Removed::Name => eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display()),
+                Removed::Copy => eprintln!("dio stripe: '{}' was a copy: the file keeps its bytes", file.display()),
+            }),
+        }),
+        Action::Orphans(args) => orphans::orphans(&args),
+        Action::Adopt(args) => for_each(&args.files, |file| stripe::adopt(file)),
+    }
+}
+
+fn set(args: SetArgs) -> ExitCode {
+    let plan = args.how.plan();
+    for_each(&args.files, |file| match file.is_dir() {
+        true => stripe::set_default(file, &plan),
+        false => stripe::create(file, &plan).map(drop),
+    })
+}
+
+fn migrate(args: MigrateArgs) -> ExitCode {
+    let plan = args.how.plan();
+    for_each(&args.files, |file| migrate::migrate(file, &plan))
+}
+
+fn for_each<E: std::fmt::Display>(files: &[PathBuf], mut work: impl FnMut(&PathBuf) -> Result<(), E>) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for file in files {
+        if let Err(error) = work(file) {
+            eprintln!("dio stripe: {error}");
+            status = ExitCode::FAILURE;
+        }
+    }
+    status
+}

@@ -1,0 +1,152 @@
+//! What striped files consist of, and whether all of it is there.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use dio::stripe::{ObjectState, Plan, Report, default_of, inspect};
+use dio_bench::units::size as human_size;
+use serde_json::{Value, json};
+
+/// Show how files are striped
+#[derive(Debug, clap::Args)]
+pub(super) struct ShowArgs {
+    /// Print one JSON array with an object for each file
+    #[arg(long)]
+    json: bool,
+
+    /// Striped files, or directories
+    #[arg(required = true, value_name = "FILE|DIR")]
+    files: Vec<PathBuf>,
+}
+
+/// The reports of the files; what has none is told.
+pub(super) fn reports(files: &[PathBuf]) -> (Vec<(&Path, Report)>, ExitCode) {
+    let (mut found, mut status) = (Vec::new(), ExitCode::SUCCESS);
+    for file in files {
+        match inspect(file) {
+            Ok(Some(report)) => found.push((file.as_path(), report)),
+            Ok(None) => {
+                eprintln!("dio stripe: '{}' is not striped", file.display());
+                status = ExitCode::FAILURE;
+            }
+            Err(error) => {
+                eprintln!("dio stripe: {error}");
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    (found, status)
+}
+
+pub(super) fn show(args: &ShowArgs) -> ExitCode {
+    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) = args.files.iter().cloned().partition(|path| path.is_dir());
+    let (reports, mut status) = reports(&files);
+    let mut plans = Vec::new();
+    for directory in &directories {
+        match default_of(directory) {
+            Ok(Some(plan)) => plans.push((directory.as_path(), plan)),
+            Ok(None) => {
+                eprintln!("dio stripe: '{}' has no stripes for new files", directory.display());
+                status = ExitCode::FAILURE;
+            }
+            Err(error) => {
+                eprintln!("dio stripe: {error}");
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
+    let text = if args.json {
+        let files = reports.iter().map(|(path, report)| to_json(path, report));
+        let directories = plans.iter().map(|(path, plan)| plan_to_json(path, plan));
+        format!("{:#}\n", Value::Array(files.chain(directories).collect()))
+    } else {
+        let files = reports.iter().map(|(path, report)| to_text(path, report));
+        let directories = plans.iter().map(|(path, plan)| plan_to_text(path, plan));
+        files.chain(directories).collect::<Vec<_>>().join("\n")
+    };
+    // A reader that went away is no failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    status
+}
+
+fn to_text(path: &Path, report: &Report) -> String {
+    let layout = &report.descriptor.layout;
+    let mut text = format!(
+        "{}: {} ({}), stripes of {} over {} object{}\n",
+        path.display(),
+        human_size(report.size),
+        report.size,
+        human_size(layout.stripe()),
+        layout.objects(),
+        if layout.objects() == 1 { "" } else { "s" },
+    );
+    if report.copy {
+        text.push_str("       (a copy of the descriptor: it can be read by, and not written)\n");
+    }
+    for (index, object) in report.objects.iter().enumerate() {
+        let held = object.size.saturating_sub(layout.start());
+        let state = match &object.state {
+            ObjectState::Sound => human_size(held),
+            state => words(state),
+        };
+        text.push_str(&format!("  {index:>3}  {state:>10}  {}\n", object.path.display()));
+    }
+    text
+}
+
+fn plan_to_text(path: &Path, plan: &Plan) -> String {
+    let stripe = plan.stripe.map_or("the usual size".to_owned(), human_size);
+    let count = plan.count.unwrap_or(plan.targets.len());
+    let plural = if count == 1 { "" } else { "s" };
+    let mut text = format!("{}: new files have stripes of {stripe} over {count} object{plural}\n", path.display());
+    plan.targets.iter().for_each(|target| text.push_str(&format!("       {}\n", target.display())));
+    text
+}
+
+fn plan_to_json(path: &Path, plan: &Plan) -> Value {
+    json!({
+        "path": path.to_string_lossy(),
+        "default": true,
+        "stripe_bytes": plan.stripe,
+        "stripe_count": plan.count.unwrap_or(plan.targets.len()),
+        "targets": plan.targets.iter().map(|target| target.to_string_lossy()).collect::<Vec<_>>(),
+    })
+}
+
+pub(super) fn words(state: &ObjectState) -> String {
+    match state {
+        ObjectState::Sound => "sound".to_owned(),
+        ObjectState::Missing => "is missing".to_owned(),
+        ObjectState::Wrong(what) => what.clone(),
+    }
+}
+
+fn to_json(path: &Path, report: &Report) -> Value {
+    let layout = &report.descriptor.layout;
+    let objects: Vec<Value> = report
+        .objects
+        .iter()
+        .map(|object| {
+            json!({
+                "path": object.path.to_string_lossy(),
+                "state": words(&object.state),
+                "sound": object.state == ObjectState::Sound,
+                "bytes": object.size.saturating_sub(layout.start()),
+                "expected_bytes": object.share.saturating_sub(layout.start()),
+                "allocated_bytes": object.allocated,
+            })
+        })
+        .collect();
+    json!({
+        "path": path.to_string_lossy(),
+        "id": report.descriptor.id.to_string(),
+        "bytes": report.size,
+        "stripe_bytes": layout.stripe(),
+        "stripe_count": layout.objects(),
+        "copy": report.copy,
+        "sound": report.is_sound(),
+        "surplus": report.has_surplus(),
+        "objects": objects,
+    })
+}

@@ -1,0 +1,191 @@
+//! `dio synctest`: methods of making writes durable, and the honesty of the disk.
+
+mod args;
+
+use std::cell::Cell;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use dio_bench::synctest::witness::{Event, Server, Source, check, write};
+use dio_bench::synctest::{self, Progress, SyncError};
+use serde_json::json;
+
+use crate::stop::Stop;
+pub use args::SynctestArgs;
+
+/// The disk lied.
+const LIED: u8 = 3;
+
+/// The command line makes no sense.
+const USAGE: u8 = 2;
+
+/// Measures, writes for a witness, checks or is the witness; the exit status.
+pub fn run(args: SynctestArgs) -> ExitCode {
+    let stop = Stop::on_signals();
+    let outcome = match (&args.serve, &args.witness) {
+        (Some(address), _) => serve(address, args.path.as_deref(), stop),
+        _ if args.check => checked(&args),
+        (None, Some(address)) => match args.writer(address) {
+            Ok(plan) => written(&plan, &args, stop),
+            Err(words) => {
+                eprintln!("dio: {words}");
+                return ExitCode::from(USAGE);
+            }
+        },
+        (None, None) => measured(&args, stop),
+    };
+    let status = outcome.unwrap_or_else(|error| {
+        eprintln!("dio: {error}");
+        1
+    });
+    // After everything is printed and put away.
+    stop.die_if_asked();
+    ExitCode::from(status)
+}
+
+/// A reader that went away is no failure of the test.
+fn print(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), SyncError> {
+    let text = serde_json::to_string_pretty(value);
+    print(&(text.map_err(|error| SyncError::Asked(format!("cannot write the report: {error}")))? + "\n"));
+    Ok(())
+}
+
+fn measured(args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
+    let plan = args.plan();
+    let line = Line::new(args.quiet);
+    let report = synctest::run(&plan, &|progress| line.show(&position(&progress)), &|| stop.asked());
+    line.clear();
+    let report = report?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&report.text());
+    }
+    Ok(match &report.honesty {
+        Some(honesty) if honesty.is_a_lie() => LIED,
+        _ if report.has_failed() => 1,
+        _ => 0,
+    })
+}
+
+/// Where a run is, for the progress line.
+fn position(progress: &Progress<'_>) -> String {
+    let what = match progress.case {
+        Some(case) => format!(
+            "{}{}, {}, {} × {}, threads: {}",
+            case.method.name(),
+            if case.direct { " direct" } else { "" },
+            case.pattern.name(),
+            case.writes,
+            dio_bench::units::size(case.size),
+            case.threads
+        ),
+        None => "what flushes cost".to_owned(),
+    };
+    let left = dio_bench::units::seconds(progress.left.as_secs_f64());
+    format!("[{}/{}] {what}; about {left} left", progress.done + 1, progress.all)
+}
+
+/// One line on the terminal that is written over.
+struct Line {
+    shown: bool,
+}
+
+impl Line {
+    fn new(quiet: bool) -> Line {
+        Line { shown: !quiet && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, text: &str) {
+        if self.shown {
+            eprint!("\r\x1b[K{text}");
+        }
+    }
+
+    fn clear(&self) {
+        self.show("");
+    }
+}
+
+fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
+    let line = Line::new(args.quiet);
+    let (begun, last) = (Instant::now(), Cell::new(0));
+    let progress = |session: &dio_bench::synctest::witness::protocol::Session, number: u64| {
+        if number == 0 && !args.json {
+            print(&format!(
+                "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} '{}'\n",
+                session.path, session.identity, session.slots, session.size, plan.address, session.path
+            ));
+        }
+        last.set(number);
+        line.show(&format!("{number} writes acknowledged, {:.0} s", begun.elapsed().as_secs_f64()));
+    };
+    let outcome = write(plan, &progress, &|| stop.asked());
+    line.clear();
+    let written = outcome?;
+    let (session, seconds) = (&written.session, written.time.as_secs_f64());
+    if args.json {
+        print_json(&json!({
+            "session": session.identity.to_string(),
+            "path": session.path,
+            "acknowledged": written.durable,
+            "kept_by_witness": written.confirmed,
+            "seconds": seconds,
+        }))?;
+    } else {
+        print(&format!(
+            "{} writes acknowledged in {}, {:.0}/s; the witness has {}. The file stays, to be checked or removed.\n",
+            written.durable,
+            dio_bench::units::seconds(seconds),
+            written.durable as f64 / seconds.max(1e-9),
+            written.confirmed
+        ));
+    }
+    Ok(0)
+}
+
+fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
+    let source = match (&args.record, &args.witness) {
+        (Some(record), _) => Source::Record(record.clone()),
+        (None, Some(address)) => Source::Witness(address.clone(), args.timeout),
+        (None, None) => return Err(SyncError::Asked("--check needs --witness or --record".to_owned())),
+    };
+    let identity = args.session.as_deref().map(str::parse).transpose().map_err(SyncError::Asked)?;
+    let path = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
+    let found = check(&path, &source, identity)?;
+    if args.json {
+        print_json(&found)?;
+    } else {
+        print(&found.text());
+    }
+    Ok(if found.lied() { LIED } else { 0 })
+}
+
+fn serve(address: &str, path: Option<&Path>, stop: &Stop) -> Result<u8, SyncError> {
+    let directory = path.unwrap_or_else(|| Path::new("dio-synctest-witness"));
+    // A port alone is open to this machine only.
+    let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
+    let server = Server::bind(&address, directory)?;
+    let bound = server.address().map_or(address, |bound| bound.to_string());
+    print(&format!("listening on {bound}, keeping sessions in {}\n", directory.display()));
+    let tell = |event: Event| {
+        print(&match event {
+            Event::Begun(from, session, number) => format!(
+                "{}: begun from {from}, {} on {}, known: {number}\n",
+                session.identity, session.path, session.host
+            ),
+            Event::Ended(identity, number) => format!("{identity}: the writer stopped after {number}\n"),
+            Event::Lost(identity, number) => format!("{identity}: the connection is gone after {number}\n"),
+            Event::Refused(from, words) => format!("{from}: {words}\n"),
+        });
+    };
+    server.run(&tell, &|| stop.asked());
+    Ok(0)
+}

@@ -1,0 +1,84 @@
+//! `dio wal dump`: the records of a log.
+
+use dio_wal::{Lsn, Reader, WalError};
+
+use super::show::{Form, Printer};
+use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
+
+/// Print the records of a log: place, length, checksum
+///
+/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next record would be; a
+/// program that writes to the log may append more meanwhile.
+#[derive(Debug, clap::Args)]
+pub(super) struct DumpArgs {
+    #[command(flatten)]
+    source: Source,
+
+    /// Begin with the record at this LSN, or the next one behind it
+    #[arg(long, value_name = "LSN", default_value = "0", value_parser = parse_lsn)]
+    from: Lsn,
+
+    /// Leave out records that begin at this LSN or behind it
+    #[arg(long, value_name = "LSN", value_parser = parse_lsn)]
+    to: Option<Lsn>,
+
+    /// Print at most so many records
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+
+    /// Print the marks too that the log writes for itself
+    #[arg(long)]
+    marks: bool,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Prints; the status says whether all could be read.
+pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
+    let failed = args.source.failed();
+    let mut reader = Reader::open_on(args.source.storage()?, args.from).map_err(&failed)?;
+    let mut printer = Printer::new(args.form, reader.layout());
+    let (mut left, mut status) = (args.count.unwrap_or(u64::MAX), SOUND);
+    while left > 0 {
+        match reader.next_entry().map_err(&failed)? {
+            Some(entry) if args.to.is_some_and(|to| entry.lsn >= to) => break,
+            Some(entry) => {
+                if entry.mark.is_none() || args.marks {
+                    printer.entry(&entry)?;
+                    left -= u64::from(entry.mark.is_none());
+                }
+            }
+            None => match pass(args, &mut reader, &mut printer)? {
+                true => status = DAMAGED,
+                false => break,
+            },
+        }
+    }
+    printer.flush()?;
+    Ok(status)
+}
+
+/// Where nothing more can be read: tells damage and passes over it; `false` at the end.
+fn pass(args: &DumpArgs, reader: &mut Reader, printer: &mut Printer) -> Result<bool, CommandError> {
+    let failed = args.source.failed();
+    if args.to.is_some_and(|to| reader.position() >= to) {
+        return Ok(false);
+    }
+    let error = match reader.check_end() {
+        Ok(()) => return Ok(false),
+        Err(error) if is_damage(&error) => error,
+        Err(error) => return Err(failed(error)),
+    };
+    let reason = reader.diagnose().map_or_else(|error| error.to_string(), |fault| fault.to_string());
+    printer.flush()?;
+    eprintln!("dio: {}", explain(&args.source.directory, &error));
+    match reader.pass_damage().map_err(&failed)? {
+        Some(gap) => {
+            printer.gap(&gap, &reason)?;
+            Ok(true)
+        }
+        // Nothing sound is behind it.
+        None => Err(failed(WalError::clone(&error))),
+    }
+}

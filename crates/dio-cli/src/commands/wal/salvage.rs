@@ -1,0 +1,217 @@
+//! `dio wal salvage`: what is sound of a damaged log.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use dio_wal::{Gap, Log, Lsn, Options, Record, Salvage, Unreadable, WalError};
+use serde_json::{Value, json};
+
+use super::{CommandError, DAMAGED, SOUND, Source};
+
+/// Appended records are committed every so many bytes.
+const COMMIT: u64 = 64 << 20;
+
+/// Take what is sound out of a damaged log, into a new one or as bytes
+///
+/// The log itself is not changed. Told is which ranges of LSNs are lost. The new log is another one: it has an identity of its
+/// own, and its records have new LSNs; --map writes down which is which. Blocks that the disk cannot read are passed over, and
+/// told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could not be done.
+#[derive(Debug, clap::Args)]
+pub(super) struct SalvageArgs {
+    #[command(flatten)]
+    source: Source,
+
+    /// Directory of the new log: it is created, or empty
+    #[arg(value_name = "DEST", required_unless_present_any = ["raw", "dry_run"])]
+    destination: Option<PathBuf>,
+
+    /// Write the bytes of the sound records to standard output instead, and nothing else
+    #[arg(long, conflicts_with_all = ["destination", "json", "dry_run"])]
+    raw: bool,
+
+    /// Only tell what is lost
+    #[arg(long, conflicts_with = "destination")]
+    dry_run: bool,
+
+    /// Write a line of old and new LSN to this file for each record
+    #[arg(long, value_name = "FILE", requires = "destination")]
+    map: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Salvages; the status says whether anything is lost.
+pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
+    let storage = args.source.storage()?;
+    // Twice: where the log starts is known when all of it was read.
+    let found = dio_wal::salvage::<WalError>(storage.clone(), |_| Ok(())).map_err(args.source.failed())?;
+    let mut taken = match &args.destination {
+        Some(path) => Taken::Log(Box::new(NewLog::create(path, args.map.as_ref())?)),
+        None if args.raw => Taken::Raw(BufWriter::with_capacity(1 << 20, std::io::stdout())),
+        None => Taken::Nothing,
+    };
+    if !matches!(taken, Taken::Nothing) {
+        let take = |record: Record<'_>| {
+            if record.lsn < found.start {
+                return Ok(());
+            }
+            taken.take(record).map_err(Failure::Own)
+        };
+        dio_wal::salvage::<Failure>(storage, take).map_err(|failure| match failure {
+            Failure::Log(error) => args.source.failed()(error),
+            Failure::Own(error) => error,
+        })?;
+    }
+    taken.finish()?;
+    report(args, &found)?;
+    Ok(if found.gaps.is_empty() && found.unreadable.is_empty() { SOUND } else { DAMAGED })
+}
+
+/// A failure of the log that is read, or of what is done with it.
+enum Failure {
+    Log(WalError),
+    Own(CommandError),
+}
+
+impl From<WalError> for Failure {
+    fn from(error: WalError) -> Failure {
+        Failure::Log(error)
+    }
+}
+
+/// Where sound records go.
+enum Taken {
+    Log(Box<NewLog>),
+    Raw(BufWriter<std::io::Stdout>),
+    Nothing,
+}
+
+impl Taken {
+    fn take(&mut self, record: Record<'_>) -> Result<(), CommandError> {
+        match self {
+            Taken::Log(log) => log.take(record),
+            Taken::Raw(out) => out.write_all(record.data).map_err(CommandError::Standard),
+            Taken::Nothing => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<(), CommandError> {
+        match self {
+            Taken::Log(log) => log.finish(),
+            Taken::Raw(mut out) => out.flush().map_err(CommandError::Standard),
+            Taken::Nothing => Ok(()),
+        }
+    }
+}
+
+/// The log that sound records go into.
+struct NewLog {
+    log: Log,
+    path: PathBuf,
+    map: Option<(PathBuf, BufWriter<File>)>,
+    since_commit: u64,
+}
+
+impl NewLog {
+    fn create(path: &PathBuf, map: Option<&PathBuf>) -> Result<NewLog, CommandError> {
+        match std::fs::create_dir(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                let mut names = std::fs::read_dir(path).map_err(CommandError::system("read", path))?;
+                if names.next().is_some() {
+                    let path = path.display();
+                    return Err(CommandError::Other(format!(
+                        "'{path}' is not empty: a new log needs a directory of its own"
+                    )));
+                }
+            }
+            other => other.map_err(CommandError::system("create", path))?,
+        }
+        let log = Log::open(path, &Options::new());
+        let log = log.map_err(|source| CommandError::Log { directory: path.clone(), source })?;
+        let map = match map {
+            Some(path) => {
+                let file = File::create(path).map_err(CommandError::system("create", path))?;
+                Some((path.clone(), BufWriter::new(file)))
+            }
+            None => None,
+        };
+        Ok(NewLog { log, path: path.clone(), map, since_commit: 0 })
+    }
+
+    fn failed(&self) -> impl Fn(WalError) -> CommandError + use<> {
+        let directory = self.path.clone();
+        move |source| CommandError::Log { directory: directory.clone(), source }
+    }
+
+    fn take(&mut self, record: Record<'_>) -> Result<(), CommandError> {
+        let lsn = self.log.append(record.data).map_err(self.failed())?;
+        self.since_commit += record.data.len() as u64;
+        if self.since_commit > COMMIT {
+            self.log.commit(lsn).map_err(self.failed())?;
+            self.since_commit = 0;
+        }
+        match &mut self.map {
+            Some((path, out)) => writeln!(out, "{} {lsn}", record.lsn).map_err(CommandError::system("write", path)),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self) -> Result<(), CommandError> {
+        let failed = self.failed();
+        if let Some((path, mut out)) = self.map {
+            out.flush().and_then(|()| out.get_ref().sync_all()).map_err(CommandError::system("write", &path))?;
+        }
+        self.log.close().map_err(failed)
+    }
+}
+
+fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
+    let Salvage { start, records, bytes, to, gaps, unreadable, .. } = found;
+    for Unreadable { segment, offset, length } in unreadable {
+        let path = args.source.directory.join(segment);
+        eprintln!("dio: unreadable: {length} bytes at byte {offset} of '{}'", path.display());
+    }
+    for Gap { from, to, segment, offset } in gaps {
+        let path = args.source.directory.join(segment);
+        eprintln!("dio: lost: LSN {from} to {to}, from byte {offset} of '{}' on", path.display());
+    }
+    let text = match (args.raw, args.json) {
+        (true, _) => return Ok(()),
+        (_, true) => format!("{:#}\n", to_json(found)),
+        _ => {
+            let lost = match (gaps.len(), unreadable.is_empty()) {
+                (0, true) => "nothing is lost".to_owned(),
+                (0, false) => format!("nothing before LSN {to} is lost, what was behind it may be"),
+                (gaps, _) => format!("{gaps} gaps"),
+            };
+            format!("{records} records of {bytes} bytes are sound, LSN {start} to {to}; {lost}\n")
+        }
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Standard)
+}
+
+fn to_json(found: &Salvage) -> Value {
+    let lsn = |Lsn(lsn): Lsn| lsn;
+    let gaps: Vec<Value> = found
+        .gaps
+        .iter()
+        .map(|gap| json!({"from": lsn(gap.from), "to": lsn(gap.to), "segment": gap.segment, "offset": gap.offset}))
+        .collect();
+    let unreadable: Vec<Value> = found
+        .unreadable
+        .iter()
+        .map(|place| json!({"segment": place.segment, "offset": place.offset, "length": place.length}))
+        .collect();
+    json!({
+        "records": found.records,
+        "bytes": found.bytes,
+        "start": lsn(found.start),
+        "end": lsn(found.to),
+        "known_durable": lsn(found.known_durable),
+        "lost": gaps,
+        "unreadable": unreadable,
+    })
+}

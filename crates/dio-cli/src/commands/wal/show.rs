@@ -1,0 +1,157 @@
+//! Records on standard output: as lines, as JSON, as they are.
+
+use std::io::{self, BufWriter, Stdout, Write};
+
+use dio_wal::{Entry, Gap, Layout};
+use serde_json::{Value, json};
+
+use super::CommandError;
+
+/// Bytes of a record on one line of hexadecimal digits.
+const HEX_LINE: usize = 16;
+
+/// How records are shown.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct Form {
+    /// Show the bytes of each record too, in hexadecimal and as text
+    #[arg(long)]
+    hex: bool,
+
+    /// Write the bytes of the records and nothing else
+    #[arg(long, conflicts_with_all = ["hex", "json"])]
+    raw: bool,
+
+    /// Print each record as one JSON object on one line; with --hex its bytes too
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints records.
+pub(super) struct Printer {
+    form: Form,
+    layout: Layout,
+    headed: bool,
+    out: BufWriter<Stdout>,
+}
+
+impl Printer {
+    pub(super) fn new(form: Form, layout: Layout) -> Printer {
+        Printer { form, layout, headed: false, out: BufWriter::with_capacity(1 << 16, io::stdout()) }
+    }
+
+    pub(super) fn entry(&mut self, entry: &Entry<'_>) -> Result<(), CommandError> {
+        let written = match self.form {
+            Form { raw: true, .. } if entry.mark.is_some() => Ok(()),
+            Form { raw: true, .. } => self.out.write_all(entry.payload),
+            Form { json: true, .. } => {
+                let value = self.to_json(entry);
+                writeln!(self.out, "{value}")
+            }
+            _ => self.line(entry),
+        };
+        written.map_err(CommandError::Standard)
+    }
+
+    fn line(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        if !std::mem::replace(&mut self.headed, true) {
+            let segment = "segment";
+            writeln!(self.out, "{:>14}  {segment:<16}  {:>10}  {:>9}  checksum", "LSN", "offset", "bytes")?;
+        }
+        let (number, offset) = self.layout.locate(entry.lsn.0);
+        write!(
+            self.out,
+            "{:>14}  {number:016x}  {offset:>10}  {:>9}  {:08x} good",
+            entry.lsn.0, entry.length, entry.crc
+        )?;
+        match entry.mark {
+            Some(mark) => {
+                writeln!(
+                    self.out,
+                    "  mark: durable {}, start {}, opening {:016x}",
+                    mark.durable, mark.start, mark.incarnation
+                )?;
+            }
+            None => writeln!(self.out)?,
+        }
+        if self.form.hex && entry.mark.is_none() {
+            hex(&mut self.out, entry.payload)?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self, entry: &Entry<'_>) -> Value {
+        let (number, offset) = self.layout.locate(entry.lsn.0);
+        let mut value = json!({
+            "type": if entry.mark.is_some() { "mark" } else { "record" },
+            "lsn": entry.lsn.0,
+            "end": entry.end.0,
+            "bytes": entry.length,
+            "segment": dio_wal::format::segment_name(number),
+            "offset": offset,
+            "crc32c": format!("{:08x}", entry.crc),
+            "checksum": "good",
+        });
+        if let Some(mark) = entry.mark {
+            value["durable"] = mark.durable.into();
+            value["start"] = mark.start.into();
+            value["opening"] = format!("{:016x}", mark.incarnation).into();
+        } else if self.form.hex {
+            let digits: String = entry.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+            value["data"] = digits.into();
+        }
+        value
+    }
+
+    /// A part of the log that cannot be read, and why.
+    pub(super) fn gap(&mut self, gap: &Gap, reason: &str) -> Result<(), CommandError> {
+        let Gap { from, to, segment, offset } = gap;
+        let written = match self.form {
+            // Between bytes there is no place for it; it is told on standard error.
+            Form { raw: true, .. } => Ok(()),
+            Form { json: true, .. } => {
+                let value = json!({
+                    "type": "damage", "lsn": from.0, "end": to.0, "segment": segment, "offset": offset, "reason": reason,
+                });
+                writeln!(self.out, "{value}")
+            }
+            _ => {
+                let number = segment.trim_end_matches(".wal");
+                let bytes = to.0 - from.0;
+                writeln!(self.out, "{:>14}  {number}  {offset:>10}  {bytes:>9}  DAMAGED: {reason}", from.0)
+            }
+        };
+        written.map_err(CommandError::Standard)
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), CommandError> {
+        self.out.flush().map_err(CommandError::Standard)
+    }
+}
+
+/// Bytes as `hexdump -C` shows them.
+fn hex(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+    for (number, line) in bytes.chunks(HEX_LINE).enumerate() {
+        let digits: String = line.iter().map(|byte| format!(" {byte:02x}")).collect();
+        let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
+        let text: String = line.iter().map(shown).collect();
+        writeln!(out, "    {:08x} {digits:<48}  |{text}|", number * HEX_LINE)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_lines_of_sixteen() {
+        let mut out = Vec::new();
+        hex(&mut out, b"0123456789abcdef\n").unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "    00000000  30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66  |0123456789abcdef|\n    \
+             00000010  0a                                               |.|\n"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! `dio wal tail`: the last records of a log, and those to come.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dio_wal::storage::Storage;
+use dio_wal::{Lsn, Reader, WalError};
+
+use super::show::{Form, Printer};
+use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
+
+/// Where the last records are looked for first, in bytes before the end; then eight times as far, and so on.
+const FIRST_LOOK: u64 = 64 << 10;
+/// Nothing new for so long, and the end is looked at more closely; then after twice as long, and so on.
+const DOUBT: Duration = Duration::from_secs(2);
+
+/// Print the last records of a log, and with --follow those that are appended from then on
+///
+/// Records are printed when they are whole. The last ones may not be durable yet: a power cut may still take them, and
+/// others may come in their place. A reader that truncation overtakes says so and goes on with what is there.
+#[derive(Debug, clap::Args)]
+pub(super) struct TailArgs {
+    #[command(flatten)]
+    source: Source,
+
+    /// Go on with the records that are appended from then on, until interrupted
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Begin with the last N records
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, conflicts_with = "from")]
+    count: u64,
+
+    /// Begin with the record at this LSN, or the next one behind it
+    #[arg(long, value_name = "LSN", value_parser = parse_lsn)]
+    from: Option<Lsn>,
+
+    /// With --follow, look for new records so many times a second
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Prints; with `--follow` for ever.
+pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
+    let failed = args.source.failed();
+    let storage = args.source.storage()?;
+    let from = match args.from {
+        Some(from) => from,
+        None => last_records(&storage, args.count).map_err(&failed)?,
+    };
+    let mut reader = Reader::open_on(Arc::clone(&storage), from).map_err(&failed)?;
+    let mut printer = Printer::new(args.form, reader.layout());
+    print(&mut reader, &mut printer).map_err(|error| error.told(args))?;
+    if !args.follow {
+        return end(args, &mut reader);
+    }
+    let mut status = SOUND;
+    loop {
+        match follow(args, &mut reader, &mut printer) {
+            Err(Trouble::Log(error @ WalError::Truncated { .. })) => {
+                eprintln!("dio: overtaken: {}", explain(&args.source.directory, &error));
+                status = status.max(DAMAGED);
+                let position = reader.position();
+                reader = Reader::open_on(Arc::clone(&storage), position).map_err(&failed)?;
+            }
+            Err(trouble) => return Err(trouble.told(args)),
+            Ok(()) => return Ok(status),
+        }
+    }
+}
+
+/// What ends the following.
+enum Trouble {
+    Log(WalError),
+    Output(CommandError),
+}
+
+impl Trouble {
+    fn told(self, args: &TailArgs) -> CommandError {
+        match self {
+            Trouble::Log(error) => args.source.failed()(error),
+            Trouble::Output(error) => error,
+        }
+    }
+}
+
+/// Prints what is there; whether anything was.
+fn print(reader: &mut Reader, printer: &mut Printer) -> Result<bool, Trouble> {
+    let mut any = false;
+    while let Some(entry) = reader.next_entry().map_err(Trouble::Log)? {
+        any = true;
+        if entry.mark.is_none() {
+            printer.entry(&entry).map_err(Trouble::Output)?;
+        }
+    }
+    printer.flush().map_err(Trouble::Output)?;
+    Ok(any)
+}
+
+fn follow(args: &TailArgs, reader: &mut Reader, printer: &mut Printer) -> Result<(), Trouble> {
+    let (mut quiet, mut doubt) = (Instant::now(), DOUBT);
+    loop {
+        if print(reader, printer)? {
+            (quiet, doubt) = (Instant::now(), DOUBT);
+        } else if quiet.elapsed() > doubt {
+            // It reads what is behind, so it is done seldom.
+            reader.check_end().map_err(Trouble::Log)?;
+            (quiet, doubt) = (Instant::now(), doubt * 2);
+        }
+        std::thread::sleep(Duration::from_secs(1) / args.rate);
+    }
+}
+
+/// At the end of what was read: damage is an error.
+fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
+    match reader.check_end() {
+        Err(error) if is_damage(&error) => Err(args.source.failed()(error)),
+        // What is there now was not asked for.
+        _ => Ok(SOUND),
+    }
+}
+
+/// Where the last so many records begin.
+fn last_records(storage: &Arc<dyn Storage>, count: u64) -> Result<Lsn, WalError> {
+    let mut reader = Reader::open_on(Arc::clone(storage), Lsn(u64::MAX))?;
+    while reader.next()?.is_some() {}
+    let end = reader.position();
+    if count == 0 {
+        return Ok(end);
+    }
+    let mut look = FIRST_LOOK;
+    loop {
+        let from = Lsn(end.0.saturating_sub(look));
+        let mut reader = Reader::open_on(Arc::clone(storage), from)?;
+        let mut last = std::collections::VecDeque::new();
+        while let Some(record) = reader.next()?.filter(|record| record.lsn < end) {
+            last.push_back(record.lsn);
+            if last.len() as u64 > count {
+                last.pop_front();
+            }
+        }
+        if last.len() as u64 == count || from == Lsn(0) {
+            return Ok(last.front().copied().unwrap_or(from));
+        }
+        look = look.saturating_mul(8);
+    }
+}

@@ -1,0 +1,551 @@
+//! Every tool on a striped file against the same on a plain one: output, status and contents, byte for byte.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dio_test::{Output, TestFs, file_systems};
+use serde_json::Value;
+
+/// Two directories, each with a file called `file`: plain in one, striped in the other.
+struct Pair {
+    _scratch: Box<dyn std::any::Any>,
+    dir: PathBuf,
+}
+
+fn dio(dir: &Path, args: &[&str]) -> Output {
+    dio_test::run(Command::new(env!("CARGO_BIN_EXE_dio")).args(args).current_dir(dir).env("LC_ALL", "C.UTF-8"))
+}
+
+#[track_caller]
+fn good(dir: &Path, args: &[&str]) -> Output {
+    let output = dio(dir, args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    output
+}
+
+/// Runs a script in which each tool is that of dio; output and status.
+fn script(dir: &Path, text: &str) -> (Vec<u8>, Option<i32>, Vec<u8>) {
+    let names =
+        ["cp", "cat", "dd", "tee", "split", "sort", "uniq", "tar", "gzip", "zstd", "cksum", "md5sum", "sha256sum"];
+    let functions: String =
+        names.iter().map(|name| format!("{name}() {{ {} {name} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio"))).collect();
+    let mut shell = Command::new("bash");
+    shell.arg("-c").arg(format!("set -o pipefail; {functions}{text}")).current_dir(dir).env("LC_ALL", "C.UTF-8");
+    let output = shell.output().unwrap();
+    (output.stdout, output.status.code(), output.stderr)
+}
+
+impl Pair {
+    /// With `contents` in both.
+    fn on(fs: &TestFs, contents: &[u8]) -> Pair {
+        let scratch = fs.dir();
+        let dir = scratch.path().to_owned();
+        ["a", "b", "c", "plain", "striped"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        fs::write(dir.join("contents"), contents).unwrap();
+        let pair = Pair { _scratch: Box::new(scratch), dir };
+        pair.again();
+        pair
+    }
+
+    fn again(&self) {
+        let (plain, striped) = (self.dir.join("plain"), self.dir.join("striped"));
+        for dir in [&plain, &striped] {
+            fs::remove_dir_all(dir).unwrap();
+            fs::create_dir(dir).unwrap();
+        }
+        fs::copy(self.dir.join("contents"), plain.join("file")).unwrap();
+        good(&self.dir, &["stripe", "set", "-S", "64K", "-t", "a,b,c", "striped/file"]);
+        good(&self.dir, &["cp", "contents", "striped/file"]);
+    }
+
+    /// The script does the same in both directories.
+    #[track_caller]
+    fn same(&self, text: &str) {
+        let [plain, striped] = ["plain", "striped"].map(|name| script(&self.dir.join(name), text));
+        assert_eq!(plain.1, Some(0), "{text}: {}", String::from_utf8_lossy(&plain.2));
+        assert_eq!(plain.1, striped.1, "status of {text}: {}", String::from_utf8_lossy(&striped.2));
+        assert!(plain.0 == striped.0, "output of {text}: {} and {} bytes", plain.0.len(), striped.0.len());
+        let plain = fs::read(self.dir.join("plain/file")).unwrap();
+        good(&self.dir, &["cp", "striped/file", "back"]);
+        let striped = fs::read(self.dir.join("back")).unwrap();
+        assert!(plain == striped, "contents after {text}: {} and {} bytes", plain.len(), striped.len());
+        let descriptor = fs::read(self.dir.join("striped/file")).unwrap();
+        assert!(descriptor.starts_with(b"dio striped file"), "{text}: it is not striped any more");
+        good(&self.dir, &["stripe", "check", "striped/file"]);
+    }
+}
+
+/// Lines of text, with repetitions, that no stripe fits evenly.
+fn lines(bytes: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    for number in 0u64.. {
+        if text.len() >= bytes {
+            break;
+        }
+        let line = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (number % 50);
+        text.extend_from_slice(format!("{line:x} line {}\n", number / 3).as_bytes());
+        if number % 4 == 0 {
+            text.extend_from_slice(b"again\nagain\n");
+        }
+    }
+    text.extend_from_slice(b"no newline at the end");
+    text
+}
+
+/// Runs scripts on all file systems, each on one of them.
+fn by_turns(size: usize, scripts: &[&str]) {
+    let pairs: Vec<Pair> = file_systems().iter().map(|fs| Pair::on(fs, &lines(size))).collect();
+    scripts.iter().zip(pairs.iter().cycle()).for_each(|(text, pair)| pair.same(text));
+}
+
+#[test]
+fn every_tool_reads_a_striped_file_as_a_plain_one() {
+    by_turns(
+        700_000,
+        &[
+            "cat file",
+            "cat -n file file | md5sum",
+            "cat <file",
+            "cksum file; md5sum file; sha256sum file; cksum -a sysv file",
+            "md5sum file >sums; md5sum -c sums",
+            "dd if=file bs=64K status=none",
+            "dd if=file bs=1000 skip=17 count=33 status=none",
+            "dd if=file iflag=skip_bytes,count_bytes skip=5001 count=100000 status=none | cat",
+            "dd if=file ibs=777 obs=10000 conv=ucase status=none",
+            "dd status=none <file",
+            "tee copy <file | md5sum; cat copy",
+            "split -b 100K file part.; cat part.* | md5sum",
+            "split -n 3 file third.; cksum third.*",
+            "split -l 1000 file lines.; cksum lines.*",
+            "sort file",
+            "sort -u -k2 file",
+            "uniq -c file",
+            "gzip -c file | gzip -d",
+            "zstd -q -c file | zstd -d -c",
+            "tar -cf - file | tar -xOf -",
+            "tar -cf out.tar file; tar -df out.tar; tar -tf out.tar",
+            "tar -Scf - file | tar -xOf -",
+            "tar -czf - file | tar -xzOf -",
+            "cp file copy; cat copy",
+            "cp --verify file copy; cat copy",
+            "cp --sparse=always file copy; cat copy",
+            "cp -r . ../tree; cat ../tree/file; rm -r ../tree",
+        ],
+    );
+}
+
+#[test]
+fn every_tool_writes_a_striped_file_as_a_plain_one() {
+    by_turns(
+        500_000,
+        &[
+            "cp ../contents file",
+            "cp --verify ../contents file",
+            "cp --mode direct ../contents file; cp --mode uncached ../contents file",
+            "cp /etc/passwd file",
+            "cp /dev/null file",
+            "cat ../contents >|file.new; dd if=file.new of=file bs=64K status=none",
+            "dd if=../contents of=file bs=100K status=none",
+            "dd if=../contents of=file bs=1000 seek=333 conv=notrunc status=none",
+            "dd if=../contents of=file bs=5000 seek=3 count=2 status=none",
+            "dd if=/dev/zero of=file bs=4K seek=1000 count=0 status=none",
+            "dd if=../contents of=file bs=64K oflag=append conv=notrunc status=none",
+            "dd if=../contents of=file bs=64K conv=sparse,fsync status=none",
+            "tee file <../contents | md5sum",
+            "tee -a file <../contents | md5sum",
+            "tee file file <../contents | wc -c",
+            "cat ../contents >>file",
+            "sort -o file ../contents",
+            "sort -o file file",
+            "uniq ../contents file",
+            "tar -cf file -C .. contents; tar -rf file -C .. contents; tar -tf file; tar -xOf file",
+            "cp ../contents file.c; split -b 10M --additional-suffix= file.c x; cp xaa file",
+        ],
+    );
+}
+
+#[test]
+fn a_compressed_source_goes_with_all_of_its_objects() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let objects = || fs::read_dir(pair.dir.join("a")).unwrap().count();
+    let before = objects();
+    for (pack, unpack, packed) in [("gzip", "gunzip", "file.gz"), ("zstd", "unzstd", "file.zst")] {
+        let striped = pair.dir.join("striped");
+        script(&striped, if pack == "zstd" { "zstd -q --rm file" } else { "gzip file" });
+        assert!(objects() < before && !striped.join("file").exists());
+        good(&striped, &[unpack, packed]);
+        assert!(fs::read(striped.join("file")).unwrap() == fs::read(pair.dir.join("contents")).unwrap());
+        fs::remove_file(striped.join("file")).unwrap();
+        pair.again();
+    }
+}
+
+#[test]
+fn stripes_are_set_shown_checked_and_removed() {
+    for fs in file_systems() {
+        let pair = Pair::on(&fs, &lines(500_000));
+        let dir = &pair.dir;
+        let shown = good(dir, &["stripe", "show", "--json", "striped/file"]);
+        let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+        let size = fs::metadata(dir.join("contents")).unwrap().len();
+        assert_eq!(shown[0]["bytes"], size);
+        assert_eq!((&shown[0]["stripe_bytes"], &shown[0]["stripe_count"]), (&(64 << 10).into(), &3.into()));
+        let objects = shown[0]["objects"].as_array().unwrap();
+        assert_eq!(objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(), size);
+        let text = good(dir, &["stripe", "show", "striped/file"]).stdout;
+        assert!(text.contains("stripes of 64 KiB over 3 objects"), "{text}");
+
+        good(dir, &["stripe", "set", "-c", "5", "-t", "a", "-t", "b", "one", "two"]);
+        let five: Value = serde_json::from_str(&good(dir, &["stripe", "show", "--json", "one", "two"]).stdout).unwrap();
+        assert_eq!(five[1]["objects"].as_array().unwrap().len(), 5);
+        let object = PathBuf::from(five[1]["objects"][3]["path"].as_str().unwrap());
+        fs::remove_file(&object).unwrap();
+        let checked = dio(dir, &["stripe", "check", "one", "two"]);
+        assert_eq!(checked.status.code(), Some(1));
+        assert!(checked.stdout.contains("one: OK") && !checked.stdout.contains("two"), "{checked:?}");
+        assert!(checked.stderr.contains("is missing") && checked.stderr.contains(object.to_str().unwrap()));
+        let refused = dio(dir, &["cat", "two"]);
+        assert!(!refused.status.success() && refused.stderr.contains(object.to_str().unwrap()), "{refused:?}");
+        assert!(refused.stdout.is_empty());
+        good(dir, &["stripe", "rm", "one", "two", "striped/file"]);
+        assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0; 3]);
+
+        for wrong in [
+            &["stripe", "show", "contents"][..],
+            &["stripe", "rm", "contents"],
+            &["stripe", "set", "-t", "a", "contents"],
+            &["stripe", "set", "-t", "nowhere", "new"],
+            &["stripe", "set", "-S", "5000", "-t", "a", "new"],
+        ] {
+            let output = dio(dir, wrong);
+            assert_eq!(output.status.code(), Some(1), "{wrong:?}: {output:?}");
+            assert!(output.stderr.starts_with("dio stripe: "), "{output:?}");
+        }
+        assert_eq!(dio(dir, &["stripe", "set", "new"]).status.code(), Some(2));
+        assert!(!dir.join("new").exists());
+    }
+}
+
+/// Owner, permissions and times that a copy keeps are those of the objects too: who may read the one may read the other.
+#[test]
+fn a_copy_with_all_attributes_gives_them_to_the_objects() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let pair = Pair::on(&file_systems()[0], &lines(50_000));
+    let dir = &pair.dir;
+    let source = dir.join("contents");
+    fs::set_permissions(&source, fs::Permissions::from_mode(0o640)).unwrap();
+    let other = rustix::process::geteuid().is_root();
+    if other {
+        chown(&source, Some(65_534), Some(65_534)).unwrap();
+    }
+    fs::File::options().write(true).open(&source).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    good(dir, &["cp", "-p", "contents", "striped/file"]);
+    for name in ["a", "b", "c"] {
+        for object in fs::read_dir(dir.join(name)).unwrap() {
+            let found = object.unwrap().metadata().unwrap();
+            assert_eq!((found.mode() & 0o7777, found.mtime()), (0o640, 0));
+            assert!(!other || found.uid() == 65_534);
+        }
+    }
+    pair.same("md5sum file");
+}
+
+/// A copy that appears as a whole takes the place of a striped file with the same stripes; the old bytes go.
+#[test]
+fn an_atomic_copy_replaces_a_striped_file_by_one() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    let before = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
+    fs::write(dir.join("other"), lines(333_333)).unwrap();
+    fs::write(dir.join("contents"), lines(333_333)).unwrap();
+    good(dir, &["cp", "other", "plain/file"]);
+    good(dir, &["cp", "--atomic", "other", "striped/file"]);
+    pair.same("md5sum file");
+    let after = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
+    assert!(before.layout == after.layout && before.targets == after.targets && before.id != after.id);
+    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
+    assert_eq!(fs::read_dir(dir.join("striped")).unwrap().count(), 1);
+    // What fails when its target is there already leaves nothing.
+    good(dir, &["stripe", "set", "-t", "striped", "bad"]);
+    let object = &dio::stripe::inspect(dir.join("bad")).unwrap().unwrap().objects[0].path;
+    fs::write(object, lines(5000)).unwrap();
+    assert_eq!(dio(dir, &["cp", "--atomic", "bad", "striped/file"]).status.code(), Some(1));
+    fs::remove_file(object).unwrap();
+    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
+    pair.same("md5sum file");
+}
+
+/// Archives are unpacked over striped files, and added to them, without harm to the descriptor.
+#[test]
+fn archives_over_and_in_striped_files() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    good(dir, &["tar", "-cf", "out.tar", "-C", "plain", "file"]);
+    pair.same("tar --overwrite -xf ../out.tar; md5sum file");
+    pair.same("tar -cf file -C .. contents; tar -rf file -C .. contents; ! tar -rf file nowhere 2>&-; tar -tf file");
+    let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    assert_eq!(objects(), [1; 3]);
+    good(dir, &["tar", "-xf", "out.tar", "-C", "striped"]);
+    assert_eq!(objects(), [0; 3], "it was replaced");
+    assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
+}
+
+/// What the page cache holds of a striped file is what it holds of its objects.
+#[test]
+fn pages_of_all_objects_are_counted_and_dropped() {
+    let systems = file_systems();
+    let Some(system) = systems.iter().find(|fs| fs.name == "ext4") else { return };
+    let pair = Pair::on(system, &lines(3_000_000));
+    let dir = &pair.dir;
+    good(dir, &["cat", "--mode", "cached", "striped/file"]);
+    let shown = |more: &[&str]| -> Value {
+        let args = [&["cache", "--json", "striped/file"][..], more].concat();
+        serde_json::from_str(&good(dir, &args).stdout).unwrap()
+    };
+    let size = fs::metadata(dir.join("contents")).unwrap().len();
+    let before = shown(&[]);
+    assert!(before["files"][0]["resident_pages"].as_u64().unwrap() >= size / 4096, "{before}");
+    assert!(before["files"][0]["bytes"].as_u64().unwrap() >= size);
+    let after = shown(&["--evict"]);
+    assert_eq!(after["files"][0]["resident_pages"], 0, "{after}");
+}
+
+/// Digests of objects find what their headers cannot tell.
+#[test]
+fn digests_tell_changed_bytes_by_the_object() {
+    let pair = Pair::on(&file_systems()[0], &lines(700_000));
+    let dir = &pair.dir;
+    good(dir, &["stripe", "check", "--record", "list", "striped/file"]);
+    assert_eq!(fs::read_to_string(dir.join("list")).unwrap().lines().count(), 3);
+    let checked = good(dir, &["stripe", "check", "--digests", "list", "striped/file"]);
+    assert_eq!(checked.stdout, "striped/file: OK\n");
+    let object = &dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().objects[1].path;
+    let changed = fs::OpenOptions::new().write(true).open(object).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&changed, b"~", 100_000).unwrap();
+    good(dir, &["stripe", "check", "striped/file"]);
+    let checked = dio(dir, &["stripe", "check", "--digests", "list", "striped/file"]);
+    assert!(checked.status.code() == Some(1) && checked.stdout.is_empty(), "{checked:?}");
+    let told = format!("object 1, '{}' does not hold the bytes that were recorded", object.display());
+    assert!(checked.stderr.contains(&told) && checked.stderr.lines().count() == 1, "{checked:?}");
+    fs::write(dir.join("list"), "").unwrap();
+    let checked = dio(dir, &["stripe", "check", "--digests", "list", "striped/file"]);
+    assert!(checked.status.code() == Some(1) && checked.stderr.contains("not in the list"), "{checked:?}");
+}
+
+/// Objects whose file is gone are found and removed; those of files that are there, moved or not, are not among them.
+#[test]
+fn objects_without_a_file_are_found() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    good(dir, &["stripe", "set", "-t", "a,b", "gone", "moved", "renamed"]);
+    good(dir, &["cp", "contents", "gone"]);
+    fs::create_dir_all(dir.join("far/away")).unwrap();
+    fs::rename(dir.join("moved"), dir.join("far/away/moved")).unwrap();
+    fs::rename(dir.join("renamed"), dir.join("another")).unwrap();
+    assert!(dio(dir, &["stripe", "orphans", "--heads", "far", "a", "b", "c"]).status.success());
+    fs::remove_file(dir.join("gone")).unwrap();
+    let found = dio(dir, &["stripe", "orphans", "--heads", "far", "a", "b", "c"]);
+    assert!(found.status.code() == Some(1) && found.stdout.lines().count() == 3, "{found:?}");
+    assert!(found.stdout.contains("/gone'") && found.stdout.contains("/b/.dio-"), "{found:?}");
+    // Nobody says yes.
+    let mut asked = Command::new(env!("CARGO_BIN_EXE_dio"));
+    asked.args(["stripe", "orphans", "--heads", "far", "--rm", "a", "b"]).current_dir(dir);
+    let refused = dio_test::run(asked.stdin(std::process::Stdio::null()));
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("really gone"), "{refused:?}");
+    good(dir, &["stripe", "orphans", "--heads", "far", "--rm", "--yes", "a", "b", "c"]);
+    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [3, 3, 1]);
+    good(dir, &["stripe", "check", "far/away/moved", "another", "striped/file"]);
+}
+
+/// Making a striped file is killed at any moment: the name is free, that of the empty file, or that of the whole striped file, and
+/// objects that are left are found.
+#[test]
+fn a_killed_creation_leaves_the_name_as_it_was_or_the_file() {
+    let pair = Pair::on(&file_systems()[0], b"");
+    let dir = &pair.dir;
+    for round in 0..16u64 {
+        let empty = round % 2 == 0;
+        if empty {
+            fs::write(dir.join("new"), "").unwrap();
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+        let mut running = command.args(["stripe", "set", "-t", "a,b,c", "new"]).current_dir(dir).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(400 * round * (1 + round / 4)));
+        running.kill().unwrap();
+        running.wait().unwrap();
+        match fs::metadata(dir.join("new")) {
+            Err(_) => assert!(!empty, "round {round}: the empty file is gone"),
+            Ok(found) if found.len() == 0 => fs::remove_file(dir.join("new")).unwrap(),
+            Ok(_) => {
+                good(dir, &["stripe", "check", "new"]);
+                good(dir, &["stripe", "rm", "new"]);
+            }
+        }
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()).for_each(|entry| {
+            if entry.file_name().as_encoded_bytes().ends_with(b".new") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        });
+    }
+    let left = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    dio(dir, &["stripe", "orphans", "--rm", "--yes", "a", "b", "c"]);
+    // The one of the file of the pair; one whose header had not been written yet may be left.
+    let headless = |name: &str| {
+        let sizes = fs::read_dir(dir.join(name)).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+        sizes.filter(|size| *size == 0).count()
+    };
+    assert_eq!(left(), ["a", "b", "c"].map(|name| 1 + headless(name)));
+}
+
+#[test]
+fn a_directory_gives_stripes_to_new_files() {
+    for fs in file_systems() {
+        let pair = Pair::on(&fs, &lines(300_000));
+        let (dir, new) = (&pair.dir, pair.dir.join("new"));
+        fs::create_dir(&new).unwrap();
+        fs::write(new.join("old"), "old").unwrap();
+        good(dir, &["stripe", "set", "-S", "8K", "-c", "3", "-t", "a,b", "new"]);
+        let shown = good(dir, &["stripe", "show", "new"]).stdout;
+        assert!(shown.contains("stripes of 8.0 KiB over 3 objects") || shown.contains("8 KiB over 3"), "{shown}");
+        let made = "cp ../contents copied; cp ../contents . ; tee teed <../contents >../out; cp ../contents old
+            dd if=../contents of=written bs=64K status=none; sort -o sorted ../contents; cp -r ../plain tree
+            cp --atomic ../contents atomic; uniq ../contents unique; split -n 1 ../contents piece.
+            cp ../contents packed; gzip packed; cp ../contents zpacked; zstd -q --rm zpacked; tar -cf archive ../contents 2>&-
+            tar -cf ../in.tar -C .. contents --transform s/contents/extracted/ 2>&- || tar -cf ../in.tar -C ../plain file
+            tar -xf ../in.tar";
+        let (_, status, told) = script(&new, made);
+        assert_eq!((status, told), (Some(0), Vec::new()));
+        for name in ["sorted", "unique", "packed.gz", "zpacked.zst", "archive"] {
+            let report = dio::stripe::inspect(new.join(name)).unwrap();
+            assert!(report.is_some_and(|report| report.is_sound() && !report.copy), "{name}");
+        }
+        good(&new, &["gunzip", "packed.gz"]);
+        good(&new, &["unzstd", "-q", "--rm", "zpacked.zst"]);
+        let extracted = if new.join("extracted").exists() { "extracted" } else { "file" };
+        for name in ["copied", "contents", "teed", "written", "atomic", "piece.aa", "packed", "zpacked", extracted] {
+            let report = dio::stripe::inspect(new.join(name)).unwrap();
+            assert!(
+                report.is_some_and(|report| report.is_sound() && report.descriptor.layout.stripe() == 8192),
+                "{name}"
+            );
+            good(dir, &["cp", &format!("new/{name}"), "back"]);
+            assert!(fs::read(dir.join("back")).unwrap() == fs::read(dir.join("contents")).unwrap(), "{name}");
+        }
+        for name in ["old", "tree/file"] {
+            assert!(fs::read(new.join(name)).unwrap() == fs::read(dir.join("contents")).unwrap(), "{name} is ordinary");
+        }
+        good(dir, &["stripe", "rm", "new"]);
+        good(dir, &["cp", "contents", "new/plain"]);
+        assert!(dio::stripe::inspect(new.join("plain")).unwrap().is_none());
+        assert_eq!(dio(dir, &["stripe", "show", "new"]).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn files_are_migrated_under_their_name() {
+    let pair = Pair::on(&file_systems()[0], &lines(1_000_000));
+    let dir = &pair.dir;
+    let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    let whole = fs::read(dir.join("contents")).unwrap();
+    let shown = || {
+        let shown = good(dir, &["stripe", "show", "--json", "striped/file"]).stdout;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        (shown[0]["stripe_bytes"].as_u64().unwrap(), shown[0]["stripe_count"].as_u64().unwrap())
+    };
+    let modified = |name: &str| fs::metadata(dir.join(name)).unwrap().modified().unwrap();
+    let before = modified("striped/file");
+    good(dir, &["stripe", "migrate", "-S", "8K", "-c", "4", "-t", "b,c", "striped/file"]);
+    assert_eq!((shown(), objects()), ((8192, 4), [0, 2, 2]));
+    assert_eq!(modified("striped/file"), before);
+    pair.same("md5sum file");
+
+    // What an interrupted attempt has left is taken away.
+    good(dir, &["stripe", "set", "-t", "a,b", "striped/.file.dio-migrate"]);
+    good(dir, &["cp", "contents", "striped/.file.dio-migrate"]);
+    good(dir, &["stripe", "migrate", "-t", "a", "striped/file"]);
+    assert_eq!((shown(), objects()), ((1 << 20, 1), [1, 0, 0]));
+    pair.same("md5sum file");
+
+    // An ordinary file becomes striped, and keeps its permissions.
+    good(dir, &["stripe", "migrate", "-S", "4K", "-t", "a,b", "plain/file"]);
+    good(dir, &["cp", "plain/file", "back"]);
+    assert!(fs::read(dir.join("back")).unwrap() == whole);
+    assert_eq!(fs::read_dir(dir.join("plain")).unwrap().count(), 1);
+    good(dir, &["stripe", "rm", "plain/file"]);
+
+    // Nobody may write meanwhile; a failure leaves everything as it was.
+    let writer = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap();
+    let refused = dio(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("open for writing"), "{refused:?}");
+    drop(writer);
+    fs::hard_link(dir.join("striped/file"), dir.join("striped/link")).unwrap();
+    let refused = dio(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("other names"), "{refused:?}");
+    fs::remove_file(dir.join("striped/link")).unwrap();
+    let refused = dio(dir, &["stripe", "migrate", "-t", "nowhere", "striped/file"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!((objects(), fs::read_dir(dir.join("striped")).unwrap().count()), ([1, 0, 0], 1));
+    let held = dio::stripe::inspect(dir.join("striped/file")).unwrap().unwrap().descriptor;
+    let alone = dio::stripe::alone(Path::new("file"), &held).unwrap();
+    let error = dio::OpenOptions::new().write(true).open(dir.join("striped/file")).unwrap_err();
+    assert!(error.to_string().contains("being migrated"), "{error}");
+    drop(alone);
+    good(dir, &["cp", "striped/file", "back"]);
+    assert!(fs::read(dir.join("back")).unwrap() == whole);
+}
+
+/// A file that somebody has open for writing is not moved, although he does nothing; nor a copy of a descriptor.
+#[test]
+fn a_file_that_somebody_may_write_to_is_not_migrated() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    fs::create_dir(dir.join("other")).unwrap();
+    fs::copy(dir.join("contents"), dir.join("other/file")).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(dir.join("other/file")).unwrap();
+    let refused = dio(dir, &["stripe", "migrate", "-t", "a", "other/file"]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("open for writing"), "{refused:?}");
+    drop(writer);
+    let reader = fs::File::open(dir.join("other/file")).unwrap();
+    good(dir, &["stripe", "migrate", "-t", "a", "other/file"]);
+    drop(reader);
+    assert_eq!(fs::read_dir(dir.join("other")).unwrap().count(), 1);
+
+    fs::copy(dir.join("striped/file"), dir.join("copy")).unwrap();
+    for refused in [&["stripe", "migrate", "-t", "a", "copy"][..], &["cp", "contents", "copy"]] {
+        let output = dio(dir, refused);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    let checked = good(dir, &["stripe", "check", "copy"]).stdout;
+    assert!(checked.contains("copy of a descriptor"), "{checked}");
+    let removed = good(dir, &["stripe", "rm", "copy"]);
+    assert!(removed.stderr.contains("was a copy"), "{removed:?}");
+    pair.same("md5sum file");
+    fs::copy(dir.join("striped/file"), dir.join("copy")).unwrap();
+    fs::remove_file(dir.join("striped/file")).unwrap();
+    good(dir, &["stripe", "adopt", "copy"]);
+    fs::rename(dir.join("copy"), dir.join("striped/file")).unwrap();
+    pair.same("dd if=../contents of=file bs=64K status=none");
+}
+
+/// A migration that is killed at any moment leaves the whole file under its name.
+#[test]
+fn a_killed_migration_loses_nothing() {
+    let pair = Pair::on(&file_systems()[0], &lines(20_000_000));
+    let dir = &pair.dir;
+    let whole = fs::read(dir.join("contents")).unwrap();
+    for round in 0..8u64 {
+        let (stripe, target) = if round % 2 == 0 { ("4K", "a,b") } else { ("64K", "c") };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+        command.args(["stripe", "migrate", "-S", stripe, "-t", target, "striped/file"]).current_dir(dir);
+        let mut running = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(7 * round * round));
+        running.kill().unwrap();
+        running.wait().unwrap();
+        good(dir, &["cp", "striped/file", "back"]);
+        assert!(fs::read(dir.join("back")).unwrap() == whole, "round {round}");
+    }
+    good(dir, &["stripe", "migrate", "-t", "b", "striped/file"]);
+    good(dir, &["cp", "striped/file", "back"]);
+    assert!(fs::read(dir.join("back")).unwrap() == whole);
+}

@@ -1,0 +1,155 @@
+//! Striped files below a mount: what every program sees is an ordinary file of its full size.
+
+mod mount_support;
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
+
+use dio_test::{MODES, Mounted, Rng, file_systems, run};
+use mount_support::Scene;
+
+/// Runs a script of the system's own tools.
+#[track_caller]
+fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String {
+    let mut shell = Command::new("bash");
+    let output = run(shell.args(["-ec", text]).env("S", source).env("M", at).env("DIO", env!("CARGO_BIN_EXE_dio")));
+    assert!(output.status.success(), "{text}: {output:?}");
+    output.stdout
+}
+
+#[test]
+fn programs_see_striped_files_as_ordinary_ones() {
+    if Scene::new().is_none() {
+        return;
+    }
+    // In native mode the kernel would use the source itself for who asks for direct I/O.
+    for mode in MODES.into_iter().chain(["cio,native"]) {
+        let scratch = file_systems()[0].dir();
+        let (dir, source) = (scratch.path(), scratch.path().join("source"));
+        ["a", "b", "c", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        let bytes = Rng::new(7).bytes(1_234_567);
+        fs::write(dir.join("bytes"), &bytes).unwrap();
+        let set = r#"cd $S/..; $DIO stripe set -S 64K -t a,b,c source/file source/new"#;
+        script(set, &source, &source);
+        let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        let (at, file) = (mounted.path(), mounted.path().join("file"));
+        assert_eq!(fs::metadata(&file).unwrap().len(), 0);
+        script("cat $S/../bytes > $M/file; sync -d $M/file; cmp $M/file $S/../bytes", &source, at);
+        assert_eq!(fs::metadata(&file).unwrap().len(), bytes.len() as u64);
+        script("dd if=$M/file iflag=direct bs=64K status=none | cmp - $S/../bytes", &source, at);
+        script("dd if=$S/../bytes of=$M/file oflag=direct conv=notrunc bs=64K count=3 status=none", &source, at);
+        script("cmp $M/file $S/../bytes", &source, at);
+        script("touch -d 2001-02-03 $M/file; chmod 640 $M/file", &source, at);
+        assert_eq!(script("stat -c '%a %.10y' $M/file; stat -c %a $S/../*/.dio-*.0 | sort -u", &source, at), {
+            "640 2001-02-03\n640\n644\n".to_owned()
+        });
+        assert!(fs::metadata(&file).unwrap().blocks() * 512 >= bytes.len() as u64);
+        script("$DIO cp $S/file $S/../back; cmp $S/../back $S/../bytes; $DIO stripe check -q $S/file", &source, at);
+        let text = r#"cp $S/../bytes $M/new; cmp $M/new $M/file; ls -l $M/new | grep -q 1234567
+            tail -c 1000 $M/file | cmp - <(tail -c 1000 $S/../bytes)
+            echo more >> $M/new; truncate -s 1234000 $M/file; cp $M/file $M/plain; cmp -n 1234000 $M/plain $S/../bytes
+            dd if=$S/../bytes of=$M/file bs=1000 seek=2000 conv=notrunc status=none; stat -c %s $M/file"#;
+        assert_eq!(script(text, &source, at), format!("{}\n", 2_000_000 + bytes.len()));
+        let expected = [&bytes[..1_234_000], &[0; 766_000], &bytes].concat();
+        assert!(fs::read(&file).unwrap() == expected, "{mode}");
+        // In pieces, at random, read and written, and by a mapping's way of reading.
+        let open = File::options().read(true).write(true).open(&file).unwrap();
+        open.write_all_at(&bytes[..100_001], 777_777).unwrap();
+        let mut found = vec![0; 200_000];
+        open.read_exact_at(&mut found, 700_000).unwrap();
+        assert!(found[77_777..177_778] == bytes[..100_001], "{mode}");
+        open.set_len(50_000).unwrap();
+        let mut open = open;
+        open.seek(SeekFrom::End(0)).unwrap();
+        open.write_all(b"end").unwrap();
+        open.sync_all().unwrap();
+        assert_eq!(open.metadata().unwrap().len(), 50_003);
+        // Whoever has it open keeps it; then everything is gone.
+        fs::remove_file(&file).unwrap();
+        found.clear();
+        open.seek(SeekFrom::Start(49_990)).unwrap();
+        open.read_to_end(&mut found).unwrap();
+        assert!(found == [&bytes[49_990..50_000], b"end"].concat(), "{mode}: {found:?}");
+        drop(open);
+        fs::rename(at.join("plain"), at.join("new")).unwrap();
+        let left: usize = ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()).iter().sum();
+        assert_eq!(left, 0, "{mode}: objects are left");
+        mounted.unmount();
+    }
+}
+
+/// What is wrong with an object, whoever opens the file is told; its name can be listed and removed all the same.
+#[test]
+fn a_missing_object_is_an_error_of_opening() {
+    let Some(_scene) = Scene::new() else { return };
+    let scratch = file_systems()[0].dir();
+    let (dir, source) = (scratch.path(), scratch.path().join("source"));
+    ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+    script("cd $S/..; $DIO stripe set -t a,b source/file; rm b/.dio-*", &source, &source);
+    let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, "dio");
+    let file = mounted.path().join("file");
+    assert!(file.metadata().is_ok());
+    let error = File::options().read(true).write(true).open(&file).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(fs::read_dir(dir.join("a")).unwrap().count(), 0);
+    mounted.unmount();
+}
+
+/// Objects that lie below the mount: the server reaches them without asking itself, however many of its threads are busy.
+#[test]
+fn objects_below_the_mount_are_reached_without_it() {
+    let Some(_scene) = Scene::new() else { return };
+    let scratch = file_systems()[0].dir();
+    let (dir, source) = (scratch.path(), scratch.path().join("source"));
+    ["source", "source/a", "source/b"].iter().for_each(|name| fs::create_dir_all(dir.join(name)).unwrap());
+    let bytes = Rng::new(7).bytes(300_000);
+    fs::write(dir.join("bytes"), &bytes).unwrap();
+    script("cd $S; $DIO stripe set -S 64K -t a,b one two; $DIO cp ../bytes one", &source, &source);
+    // Over itself: names below it are names of the mount from then on.
+    let serve = ["mount", "-f", "-o", "cio", source.to_str().unwrap(), source.to_str().unwrap()];
+    let mut server = Command::new(env!("CARGO_BIN_EXE_dio")).args(serve).spawn().unwrap();
+    let mounted = || fs::metadata(source.join("one")).is_ok_and(|found| found.len() == 300_000);
+    while !mounted() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(server.try_wait().unwrap().is_none());
+    }
+    let text = r#"for n in $(seq 40); do timeout 20 cmp $S/one $S/../bytes & done; wait
+        timeout 20 cp $S/one $S/two; timeout 20 cmp $S/two $S/../bytes; timeout 20 rm $S/two
+        timeout 20 $DIO stripe set -t $S/a,$S/b $S/a
+        for n in $(seq 20); do timeout 20 cp $S/../bytes $S/a/new$n & done; wait
+        for n in $(seq 20); do timeout 20 cmp $S/a/new$n $S/../bytes; done; ls -A $S/a $S/b | grep -c '^\.dio-.*\.[01]$'"#;
+    let said = script(text, &source, &source);
+    assert!(Command::new("umount").arg(&source).status().unwrap().success());
+    assert!(server.wait().unwrap().success());
+    assert_eq!(said, "42\n", "two objects of each file that is left");
+    script("for n in $(seq 20); do $DIO stripe check -q $S/a/new$n; $DIO stripe rm $S/a/new$n; done", &source, &source);
+}
+
+/// What is made through the mount has the stripes that the directory gives.
+#[test]
+fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
+    if Scene::new().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let scratch = file_systems()[0].dir();
+        let (dir, source) = (scratch.path(), scratch.path().join("source"));
+        ["a", "b", "source", "source/dir"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        fs::write(dir.join("bytes"), Rng::new(7).bytes(300_000)).unwrap();
+        script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
+        let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        let text = r#"cp $S/../bytes $M/dir/one; cat $S/../bytes > $M/dir/two; touch $M/dir/three; cp $S/../bytes $M/plain
+            cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link; mv $M/dir/one $M/dir/moved
+            echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved; rm $M/dir/link
+            ! $DIO stripe check -q $S/plain 2>/dev/null; cp -p $S/dir/two $S/dir/copy; rm $M/dir/copy; cmp $M/dir/two $S/../bytes
+            ( umask 077; set -C; echo text > $M/dir/private ); stat -c %a $M/dir/private; cat $M/dir/private"#;
+        assert_eq!(script(text, &source, mounted.path()), "600\ntext\n", "{mode}");
+        script("rm $M/dir/[a-z]*", &source, mounted.path());
+        let left: usize = ["a", "b"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()).iter().sum();
+        assert_eq!(left, 0, "{mode}: objects are left");
+        mounted.unmount();
+    }
+}

@@ -1,0 +1,279 @@
+//! `dio synctest --witness`: a writer that is killed, a disk that lies, one that does not, and a witness that goes away for a while.
+//!
+//! The power cut is the shutdown ioctl of ext4 and xfs without a flush of the log, which loses exactly what was not durable. The
+//! lie is told by strace(1), which answers the writer's `fdatasync` with 0 and keeps it from the kernel.
+
+#[allow(unused_imports, reason = "each test uses its part")]
+mod own;
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const DIO: &str = env!("CARGO_BIN_EXE_dio");
+
+/// A witness on this machine; killed when dropped.
+struct Witness {
+    child: Child,
+    /// Kept, so that what it says has somewhere to go.
+    _said: BufReader<ChildStdout>,
+    address: String,
+    place: PathBuf,
+}
+
+impl Witness {
+    #[track_caller]
+    fn start(address: &str, place: &Path) -> Witness {
+        let mut command = Command::new(DIO);
+        command.args(["synctest", "--serve", address]).arg(place).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+        let address = address.unwrap_or_else(|| panic!("the witness says {line:?}")).to_owned();
+        Witness { child, _said: said, address, place: place.to_owned() }
+    }
+
+    /// The file of the only session.
+    fn record(&self) -> Option<PathBuf> {
+        let mut names = names(&self.place);
+        names.retain(|name| name.ends_with(".session"));
+        assert!(names.len() < 2, "{names:?}");
+        names.pop().map(|name| self.place.join(name))
+    }
+
+    /// The highest number that is kept.
+    fn highest(&self) -> u64 {
+        let text = self.record().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        let done = text.lines().rev().find_map(|line| line.strip_prefix("done "));
+        done.and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    #[track_caller]
+    fn until_kept(&self, enough: u64) {
+        until("the witness has kept enough", || self.highest() >= enough);
+    }
+
+    fn check(&self, more: &[&str], path: &Path) -> (Option<i32>, Value, Output) {
+        let mut command = Command::new(DIO);
+        command.args(["synctest", "--check", "--json", "--timeout", "20"]).args(more);
+        if !more.contains(&"--record") {
+            command.args(["--witness", &self.address]);
+        }
+        let output = dio_test::run(command.arg(path));
+        let found = if output.stdout.is_empty() { Value::Null } else { json(&output.stdout) };
+        (output.status.code(), found, output)
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn writer(command: &mut Command, witness: &Witness, flags: &str, path: &Path) -> Running {
+    let flags = format!("--json --file-size 1M {flags}");
+    Running::spawn(command.args(["synctest", "--witness", &witness.address]).args(flags.split_whitespace()).arg(path))
+}
+
+fn scratch() -> TempDir {
+    file_systems()[0].dir()
+}
+
+#[test]
+fn a_killed_writer_has_lost_nothing_and_damage_is_found() {
+    let ways =
+        ["", "--method open_datasync", "--method rwf_dsync --pattern append --direct off", "--method fsync --size 512"];
+    for (fs, way) in file_systems().iter().zip(ways.iter().cycle()) {
+        let (dir, kept) = (fs.dir(), scratch());
+        let witness = Witness::start("127.0.0.1:0", kept.path());
+        let path = dir.path().join("blocks");
+        // Where blocks of 512 bytes cannot be direct.
+        let way = if way.contains("512") { format!("{way} --direct off") } else { (*way).to_owned() };
+        let running = writer(&mut Command::new(DIO), &witness, &way, &path);
+        witness.until_kept(40);
+        running.signal(Signal::KILL);
+        running.end();
+
+        let (status, found, output) = witness.check(&[], &path);
+        assert_eq!(status, Some(0), "{}: {output:?}", fs.name);
+        let acknowledged = number(&found, "acknowledged");
+        assert!(acknowledged >= 40 && number(&found, "contiguous") == acknowledged, "{}: {found}", fs.name);
+        assert!(number(&found, "highest") >= acknowledged && found["lost"] == 0, "{}: {found}", fs.name);
+        // Nobody pulled a plug.
+        assert_eq!(found["restarted"], false);
+        let record = witness.record().unwrap();
+        let (status, again, _) = witness.check(&["--record", record.to_str().unwrap()], &path);
+        assert_eq!((status, again), (Some(0), found.clone()), "{}", fs.name);
+
+        damage(&witness, &path, &found);
+    }
+}
+
+/// Damages what must be there, in several ways, each of which is found.
+#[track_caller]
+fn damage(witness: &Witness, path: &Path, found: &Value) {
+    let acknowledged = number(found, "acknowledged");
+    let header = fs::read(path).unwrap();
+    let text = String::from_utf8_lossy(&header[..200]).into_owned();
+    let words: Vec<u64> = text.split(' ').skip(2).take(2).map(|word| word.parse().unwrap()).collect();
+    let (size, slots) = (words[0], words[1]);
+    let offset = 4096 + (acknowledged - 1) % slots * size;
+    let file = File::options().write(true).open(path).unwrap();
+    // One byte of the last block that was acknowledged.
+    file.write_all_at(&[!header[offset as usize + 100]], offset + 100).unwrap();
+    let (status, found, output) = witness.check(&[], path);
+    assert_eq!(status, Some(3), "{output:?}");
+    assert_eq!((&found["lost"], number(&found, "contiguous")), (&1.into(), acknowledged - 1), "{found}");
+    assert_eq!((&found["losses"][0]["number"], &found["losses"][0]["offset"]), (&acknowledged.into(), &offset.into()));
+    // The header too: the session is found by the path, or by its name.
+    file.write_all_at(&[0; 64], 0).unwrap();
+    for more in [&[][..], &["--session", found["session"].as_str().unwrap()]] {
+        assert_eq!(witness.check(more, path).0, Some(3), "{more:?}");
+    }
+    // The whole file.
+    file.set_len(0).unwrap();
+    fs::remove_file(path).unwrap();
+    let (status, found, output) = witness.check(&[], path);
+    assert_eq!((status, &found["file_found"], &found["highest"]), (Some(3), &false.into(), &0.into()), "{output:?}");
+}
+
+fn volumes() -> impl Iterator<Item = Volume> {
+    [Volume::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB), Volume::new(&["mkfs.xfs", "-q", "-f"], 320 * MIB)]
+        .into_iter()
+        .flatten()
+}
+
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    for volume in volumes() {
+        let kept = scratch();
+        let witness = Witness::start("127.0.0.1:0", kept.path());
+        let path = volume.path.join("blocks");
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "inject=fdatasync:retval=0", DIO]);
+        let running = writer(&mut strace, &witness, "--method fdatasync --direct off", &path);
+        witness.until_kept(20);
+        volume.shut_down();
+        // Its writes fail from here on.
+        let output = running.end();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            output.stderr.contains("cannot write to") && output.stderr.contains("Input/output error"),
+            "{output:?}"
+        );
+        volume.come_back();
+        let (status, found, output) = witness.check(&[], &path);
+        assert_eq!(status, Some(3), "{output:?}");
+        assert!(number(&found, "acknowledged") >= 20 && number(&found, "lost") > 0, "{found}");
+        let losses = found["losses"].as_array().unwrap();
+        assert!(losses[0]["found"].as_str().unwrap().contains("nothing (zeros"), "{found}");
+        let mut people = Command::new(DIO);
+        people.args(["synctest", "--check", "--witness", &witness.address]).arg(&path);
+        let output = dio_test::run(&mut people);
+        assert!(output.status.code() == Some(3) && output.stdout.contains("THE DISK LIED"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_disk_that_keeps_its_word_is_not_accused() {
+    for (volume, way) in volumes().zip(["--method fdatasync", "--method open_datasync --direct off --pattern append"]) {
+        let kept = scratch();
+        let witness = Witness::start("127.0.0.1:0", kept.path());
+        let path = volume.path.join("blocks");
+        let running = writer(&mut Command::new(DIO), &witness, way, &path);
+        witness.until_kept(50);
+        // A sync that is under way while the file system is shut down may be answered well in spite of it, which no power cut
+        // would leave time for. So none is.
+        running.signal(Signal::STOP);
+        let tasks = PathBuf::from(format!("/proc/{}/task", running.pid().as_raw_nonzero()));
+        let stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        };
+        until("every thread has stopped", || fs::read_dir(&tasks).unwrap().flatten().all(stopped));
+        volume.shut_down();
+        running.signal(Signal::KILL);
+        running.end();
+        volume.come_back();
+        let (status, found, output) = witness.check(&[], &path);
+        assert_eq!(status, Some(0), "{way}: {output:?}");
+        assert!(number(&found, "acknowledged") >= 50 && found["lost"] == 0, "{found}");
+    }
+}
+
+#[test]
+fn a_witness_that_goes_away_for_a_while_misses_nothing() {
+    let (dir, kept) = (scratch(), scratch());
+    let mut witness = Witness::start("127.0.0.1:0", kept.path());
+    let path = dir.path().join("blocks");
+    let running = writer(&mut Command::new(DIO), &witness, "", &path);
+    for round in 1..=2 {
+        witness.until_kept(round * 50);
+        let (address, before) = (witness.address.clone(), witness.highest());
+        drop(witness);
+        // Its writer goes on for half a ring, and then waits.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        witness = Witness::start(&address, kept.path());
+        assert!(witness.highest() >= before);
+        witness.until_kept(before + 1);
+    }
+    running.signal(Signal::INT);
+    let output = running.end();
+    assert_eq!(own::signal_of(&output), Some(2), "{output:?}");
+    let written = json(&output.stdout);
+    assert_eq!(written["acknowledged"], written["kept_by_witness"], "{written}");
+    assert_eq!(number(&written, "acknowledged"), witness.highest());
+    let (status, found, _) = witness.check(&[], &path);
+    assert_eq!((status, &found["highest"]), (Some(0), &written["acknowledged"]), "{found}");
+}
+
+#[test]
+fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() {
+    let (dir, kept) = (scratch(), scratch());
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    let path = dir.path().join("blocks");
+    let running = writer(&mut Command::new(DIO), &witness, "--timeout 2", &path);
+    witness.until_kept(5);
+
+    for (words, answer) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "error not understood"),
+        (b"done 7\n", "error the session has not begun"),
+        (b"ask 00000000000000000000000000000000\n", "error no session"),
+        (b"\xff\xfe\n", "error not understood"),
+        (&[b'x'; 40_000], "error a line is too long"),
+    ] {
+        let mut stranger = TcpStream::connect(&witness.address).unwrap();
+        // It may be closed before all of it is taken.
+        let _ = stranger.write_all(words);
+        let _ = stranger.shutdown(std::net::Shutdown::Write);
+        let mut said = String::new();
+        let _ = stranger.read_to_string(&mut said);
+        let (greeting, rest) = said.split_once('\n').unwrap_or_default();
+        // A connection that is closed with bytes not read is reset, and its last words may be lost.
+        assert!(rest.starts_with(answer) || words.len() > 16384, "{answer}: {said:?}");
+        assert!(greeting == "dio-synctest 1" || words.len() > 16384, "{said:?}");
+    }
+
+    let address = witness.address.clone();
+    drop(witness);
+    let output = running.end();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stderr.contains(&format!("the witness {address}: ")), "{output:?}");
+    // What exists is not written over for a witness either.
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    let running = writer(&mut Command::new(DIO), &witness, "", &path);
+    let output = running.end();
+    assert!(output.status.code() == Some(1) && output.stderr.contains("exists"), "{output:?}");
+}

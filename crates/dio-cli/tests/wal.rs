@@ -1,0 +1,270 @@
+//! `dio wal`, as a user meets it: on logs that are sound, damaged, being written, and none at all.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use dio_test::{Output, Rng};
+use dio_wal::{Log, Lsn, Options};
+use serde_json::Value;
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+    command.arg("wal").env("LC_ALL", "C.UTF-8").env("RUST_BACKTRACE", "0");
+    command
+}
+
+fn wal(words: &str, paths: &[&Path]) -> Output {
+    dio_test::run(command().args(words.split_whitespace()).args(paths))
+}
+
+#[track_caller]
+fn status(output: &Output, status: i32) -> &Output {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    output
+}
+
+fn options() -> Options {
+    let mut options = Options::new();
+    options.segment(64 << 10).chunk(16 << 10).block(512).idle_mark(None);
+    options
+}
+
+fn record(number: u64) -> Vec<u8> {
+    let mut random = Rng::new(number);
+    let length = random.range_usize(0..5000);
+    let mut bytes = format!("record {number} ").into_bytes();
+    bytes.extend(random.bytes(length));
+    bytes
+}
+
+/// Appends records with these numbers and commits each.
+fn fill(path: &Path, numbers: std::ops::Range<u64>) -> Vec<Lsn> {
+    let log = Log::open(path, &options()).unwrap();
+    let lsns = numbers.map(|number| log.append(&record(number)).inspect(|lsn| log.commit(*lsn).unwrap()).unwrap());
+    let lsns = lsns.collect();
+    log.close().unwrap();
+    lsns
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Changes a byte of a record.
+fn damage(path: &Path, lsn: Lsn) -> String {
+    let layout = dio_wal::Layout::new(512, 64 << 10).unwrap();
+    let (number, offset) = layout.locate(lsn.0 + 30);
+    let name = dio_wal::format::segment_name(number);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path.join(&name)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[!byte[0]], offset).unwrap();
+    name
+}
+
+#[test]
+fn dump_shows_what_it_is_asked_for() {
+    let dir = dio_test::file_systems()[0].dir();
+    let lsns = fill(dir.path(), 0..60);
+    let all = wal("dump --json", &[dir.path()]);
+    let found: Vec<u64> = lines(status(&all, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
+    assert_eq!(found, lsns.iter().map(|lsn| lsn.0).collect::<Vec<_>>());
+    let some = wal(&format!("dump --json --hex --from {} --to {}", lsns[20], lsns[23]), &[dir.path()]);
+    let some = lines(status(&some, 0));
+    assert_eq!(some.len(), 3);
+    for (line, number) in some.iter().zip(20..) {
+        let digits: String = record(number).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((line["data"].as_str(), line["checksum"].as_str()), (Some(&digits[..]), Some("good")));
+    }
+    let raw = command().args(["dump", "--raw", "-n", "5"]).arg(dir.path()).output().unwrap();
+    assert!(raw.stdout == (0..5).flat_map(record).collect::<Vec<u8>>());
+    let marks = wal("dump --json --marks -n 3", &[dir.path()]);
+    assert!(lines(&marks).iter().any(|line| line["type"] == "mark" && line["durable"] == 0));
+    let text = wal("dump -n 1 --hex", &[dir.path()]);
+    assert!(text.stdout.starts_with("           LSN  segment"), "{text:?}");
+    assert!(text.stdout.contains("72 65 63 6f 72 64 20 30"), "{text:?}");
+}
+
+#[test]
+fn verify_tells_sound_from_damaged_and_from_no_log() {
+    let dir = dio_test::file_systems()[0].dir();
+    let lsns = fill(dir.path(), 0..60);
+    let sound = wal("verify", &[dir.path()]);
+    assert!(status(&sound, 0).stdout.ends_with("verdict   sound\n"), "{sound:?}");
+    assert!(sound.stdout.contains("durable   all: the log ends with a mark that says so"), "{sound:?}");
+    let name = damage(dir.path(), lsns[30]);
+    let bad = wal("verify --json", &[dir.path()]);
+    let found: Value = serde_json::from_str(&status(&bad, 1).stdout).unwrap();
+    assert_eq!((&found["sound"], &found["records"]), (&Value::from(false), &Value::from(30)));
+    let words = found["damage"].as_str().unwrap();
+    assert!(words.contains(&format!("{}/{name}' at byte ", dir.path().display())), "{words}");
+    assert!(words.contains(&format!("LSN {} cannot be read", lsns[30])), "{words}");
+    let quiet = wal("verify -q", &[dir.path()]);
+    assert_eq!((status(&quiet, 1).stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+
+    let dump = wal("dump --json", &[dir.path()]);
+    let dumped = lines(status(&dump, 1));
+    let gap = dumped.iter().find(|line| line["type"] == "damage").unwrap();
+    assert_eq!((&gap["lsn"], dumped.len()), (&Value::from(lsns[30].0), 60));
+    assert!(gap["reason"].as_str().unwrap().starts_with("a record whose checksum is"), "{gap}");
+
+    let empty = dio_test::file_systems()[0].dir();
+    let none = wal("verify", &[empty.path()]);
+    assert!(status(&none, 2).stderr.contains("holds no log: there are no segments in it"), "{none:?}");
+    let nowhere = wal("verify", &[&empty.path().join("x")]);
+    assert!(status(&nowhere, 2).stderr.ends_with("x': No such file or directory\n"), "{nowhere:?}");
+}
+
+#[test]
+fn salvage_takes_all_but_what_is_damaged() {
+    let dir = dio_test::file_systems()[0].dir();
+    let lsns = fill(dir.path(), 0..60);
+    let (new, map) = (dir.path().join("new"), dir.path().join("map"));
+    let sound = wal("salvage --dry-run", &[dir.path()]);
+    assert!(status(&sound, 0).stdout.starts_with("60 records of "), "{sound:?}");
+    damage(dir.path(), lsns[30]);
+    let words = ["salvage", "--json", "--map"];
+    let output = dio_test::run(command().args(words).arg(&map).args([dir.path(), &new]));
+    let told: Value = serde_json::from_str(&status(&output, 1).stdout).unwrap();
+    assert_eq!((&told["records"], &told["lost"][0]["from"]), (&Value::from(59), &Value::from(lsns[30].0)));
+    assert!(output.stderr.contains(&format!("lost: LSN {} to ", lsns[30])), "{output:?}");
+    assert_eq!(std::fs::read_to_string(map).unwrap().lines().count(), 59);
+    status(&wal("verify", &[&new]), 0);
+    let raw = command().args(["dump", "--raw"]).arg(&new).output().unwrap().stdout;
+    let expected: Vec<u8> = (0..60).filter(|number| *number != 30).flat_map(record).collect();
+    assert!(raw == expected);
+    let raw = command().args(["salvage", "--raw"]).arg(dir.path()).output().unwrap();
+    assert!(raw.stdout == expected && raw.status.code() == Some(1));
+    let again = wal("salvage", &[dir.path(), &new]);
+    assert!(status(&again, 2).stderr.contains("is not empty"), "{again:?}");
+}
+
+/// A command that runs until it is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(words: &str, paths: &[&Path]) -> Running {
+        let mut command = command();
+        command.args(words.split_whitespace()).args(paths).stdin(Stdio::null()).stdout(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = Value> + use<> {
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn tail_follows_a_log_that_is_being_written() {
+    let dir = dio_test::file_systems()[0].dir();
+    let before = fill(dir.path(), 0..30);
+    let last = wal("tail -n 3 --json", &[dir.path()]);
+    let found: Vec<u64> = lines(status(&last, 0)).iter().map(|line| line["lsn"].as_u64().unwrap()).collect();
+    assert_eq!(found, before[27..].iter().map(|lsn| lsn.0).collect::<Vec<_>>());
+    assert_eq!(lines(&wal("tail -n 1000 --json", &[dir.path()])).len(), 30);
+
+    let mut tail = Running::start("tail -f -n 1 --json --rate 200", &[dir.path()]);
+    let mut told = tail.lines();
+    assert_eq!(told.next().unwrap()["lsn"], before[29].0);
+    let log = Log::open(dir.path(), &options()).unwrap();
+    for number in 30..130 {
+        let lsn = log.append(&record(number)).unwrap();
+        log.commit(lsn).unwrap();
+        if number % 10 == 0 {
+            // Each is printed while the writer goes on.
+            while told.next().unwrap()["lsn"] != lsn.0 {}
+        }
+    }
+}
+
+#[test]
+fn archive_copies_finished_segments_for_good() {
+    let dir = dio_test::file_systems()[0].dir();
+    let (log, to) = (dir.path().join("log"), dir.path().join("archive"));
+    std::fs::create_dir(&log).unwrap();
+    std::fs::create_dir(&to).unwrap();
+    let lsns = fill(&log, 0..120);
+    let finished = lsns[119].0 / (63 << 10 | 512);
+    let first = wal("archive --json", &[&log, &to]);
+    let told = lines(status(&first, 0));
+    assert_eq!(told.len() as u64, finished + 1);
+    assert_eq!(told[finished as usize]["copied"], finished);
+    let again = wal("archive --json", &[&log, &to]);
+    assert_eq!(lines(status(&again, 0))[0]["copied"], 0);
+    // What was interrupted is begun again.
+    let name = dio_wal::format::segment_name(2);
+    std::fs::rename(to.join(&name), to.join(format!("{name}.part"))).unwrap();
+    for number in 3..finished {
+        std::fs::remove_file(to.join(dio_wal::format::segment_name(number))).unwrap();
+    }
+    std::fs::write(to.join(format!("{name}.part")), b"half").unwrap();
+    status(&wal("archive", &[&log, &to]), 0);
+    for number in 0..finished {
+        let name = dio_wal::format::segment_name(number);
+        dio_test::same_bytes(log.join(&name), to.join(&name));
+    }
+    assert_eq!(std::fs::read_dir(&to).unwrap().count() as u64, finished);
+    // A log in itself, as far as it goes.
+    status(&wal("verify", &[&to]), 0);
+
+    // Of what is damaged no copy gets a name.
+    let other = dir.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let name = damage(&log, lsns[60]);
+    let bad = wal("archive", &[&log, &other]);
+    assert!(status(&bad, 1).stderr.contains(&format!("{name}' at byte ")), "{bad:?}");
+    assert!(!other.join(&name).exists());
+    // Copies of two logs are not mixed.
+    let third = dir.path().join("third");
+    std::fs::create_dir(&third).unwrap();
+    fill(&third, 0..60);
+    let mixed = wal("archive", &[&third, &to]);
+    assert!(status(&mixed, 2).stderr.contains("archive it elsewhere"), "{mixed:?}");
+}
+
+#[test]
+fn archive_follows_a_writer_and_may_be_killed() {
+    let dir = dio_test::file_systems()[0].dir();
+    let (path, to) = (dir.path().join("log"), dir.path().join("archive"));
+    std::fs::create_dir(&path).unwrap();
+    std::fs::create_dir(&to).unwrap();
+    let log = Log::open(&path, options().spares(2)).unwrap();
+    log.commit(log.append(b"first").unwrap()).unwrap();
+    let (mut next, mut archived) = (0, 0);
+    for _ in 0..4 {
+        let mut archiver = Running::start("archive --follow --json --rate 500", &[&path, &to]);
+        let mut told = archiver.lines();
+        for _ in 0..3 {
+            let lsn = loop {
+                let lsn = log.append(&record(next)).unwrap();
+                log.commit(lsn).unwrap();
+                next += 1;
+                if lsn.0 > archived + (200 << 10) {
+                    break lsn;
+                }
+            };
+            // One behind the other, while the log goes on and gives up what is archived.
+            archived = told.next().unwrap()["to"].as_u64().unwrap();
+            assert!(archived <= lsn.0);
+            log.truncate_before(Lsn(archived - (10 << 10))).unwrap();
+        }
+        drop(archiver);
+    }
+    log.close().unwrap();
+    status(&wal("archive", &[&path, &to]), 0);
+    let whole = wal("verify --json", &[&to]);
+    let whole: Value = serde_json::from_str(&status(&whole, 0).stdout).unwrap();
+    assert_eq!(whole["segments"][0]["number"], 0);
+    assert!(whole["segments"].as_array().unwrap().iter().all(|segment| segment["bytes"] == 64 << 10));
+    assert!(whole["records"].as_u64().unwrap() > 100, "{whole}");
+}
