@@ -14,6 +14,7 @@ mod readme;
 mod report;
 mod rounds;
 mod stats;
+mod stores;
 mod tool;
 mod units;
 
@@ -23,7 +24,7 @@ use clap::Parser;
 
 use compare::{
     copy, gzip, hotset, increments, looped, mount, names, random as random_reads, reader, sort, streams, tar,
-    threshold, tools, tree, uniq,
+    threshold, tools, tree, uniq, wal,
 };
 use lab::Lab;
 use options::{Cli, Options, What};
@@ -47,6 +48,9 @@ fn run(what: &What, options: &Options) -> Result<()> {
     match what {
         What::HotReader { file } => return reader::serve(file),
         What::Readme => return readme::update(),
+        What::Commits { store, place, clients, bytes } => {
+            return stores::run(store, place, *clients, *bytes, options.seconds.unwrap_or(2));
+        }
         _ => {}
     }
     let lab = Lab::prepare(options)?;
@@ -75,7 +79,8 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Mount => mount::compare(lab)?,
         What::MountNames => names::compare(lab)?,
         What::Sort => sort::compare(lab)?,
-        What::All | What::HotReader { .. } | What::Readme => return Ok(()),
+        What::Wal => wal::compare(lab)?,
+        What::Commits { .. } | What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
     report.publish(lab.options.record)
 }
@@ -100,6 +105,7 @@ fn all(lab: &Lab) -> Result<()> {
         (What::Sort, "sort"),
         (What::Mount, "mount"),
         (What::MountNames, "mount-names"),
+        (What::Wal, "wal"),
     ];
     for (what, name) in whats {
         if let Err(e) = one(&what, lab) {

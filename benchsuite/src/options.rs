@@ -102,11 +102,25 @@ pub(crate) enum What {
     Mount,
     /// Names below a mount: git status, tar x and find, beside the file system itself and bindfs
     MountNames,
+    /// Durable commits: dio's log, pg_test_fsync, SQLite, RocksDB, redb, a plain flush; appending in large steps, and recovery
+    Wal,
     /// All of them
     All,
     /// The rest of `loop`, in a mount namespace of its own
     #[command(hide = true)]
     LoopInside,
+    /// The load of `wal` on one of the stores: prints JSON
+    #[command(hide = true)]
+    Commits {
+        /// sqlite, rocksdb, redb, or flush: one block overwritten and synced
+        store: String,
+        /// An empty directory
+        place: PathBuf,
+        /// Threads that commit
+        clients: usize,
+        /// Bytes of a record
+        bytes: usize,
+    },
     /// The reader of `hotset`: reads FILE at random until standard input ends
     #[command(hide = true)]
     HotReader { file: PathBuf },

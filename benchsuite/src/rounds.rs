@@ -93,6 +93,12 @@ impl Group {
         self.ratios.iter().find(|r| r.peer == peer && r.metric == metric).map(|r| r.spread.median)
     }
 
+    /// A quantity of one contender divided by another quantity of another one, round by round.
+    pub(crate) fn quotient(&self, (ours, of): (&str, &str), (peer, by): (&str, &str)) -> Option<Spread> {
+        let column = |name: &str, key: &str| Some(self.contenders.iter().find(|c| c.name == name)?.column(key));
+        Spread::of_ratios(&column(ours, of)?, &column(peer, by)?)
+    }
+
     /// The spread of one quantity of one contender.
     pub(crate) fn spread(&self, name: &str, metric: &str) -> Option<Spread> {
         self.contenders.iter().find(|c| c.name == name)?.summary.get(metric).copied()
@@ -183,6 +189,9 @@ mod tests {
         assert_eq!(group.ratio("peer", "wall_seconds"), Some(0.5));
         assert_eq!(group.spread("ours", "wall_seconds").map(|s| s.median), Some(3.0));
         assert_eq!(group.ratio("peer", "cpu_seconds"), None);
+        let quotient = group.quotient(("peer", "wall_seconds"), ("ours", "wall_seconds"));
+        assert_eq!(quotient.map(|spread| (spread.median, spread.min)), Some((2.0, 2.0)));
+        assert_eq!(group.quotient(("ours", "wall_seconds"), ("nobody", "wall_seconds")), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(crate) mod threshold;
 pub(crate) mod tools;
 pub(crate) mod tree;
 pub(crate) mod uniq;
+pub(crate) mod wal;
 
 /// What ratios are taken of, where both sides have it.
 const COSTS: &[&str] = &["wall_seconds", "cpu_seconds", "machine_cpu_seconds"];
