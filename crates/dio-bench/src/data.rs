@@ -14,6 +14,8 @@ use crate::BenchError;
 
 /// Bytes per write while a file is made.
 const CHUNK: usize = 4 << 20;
+/// How long a disk may go on discarding what was removed.
+const REST: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// A directory of one benchmark, removed with everything in it when dropped.
 #[derive(Debug)]
@@ -70,6 +72,18 @@ impl Scratch {
     pub fn text_file(&self, name: &str, bytes: u64) -> Result<PathBuf, BenchError> {
         let mut text = Text::new(bytes ^ 0x7e87);
         self.file(name, bytes, |part| text.fill(part))
+    }
+
+    /// Removes it, and lets the file system and the disk finish with that: blocks that were freed are discarded behind the
+    /// commit of the journal (`-o discard`, ext4(5)), in the background, and would slow down what is measured next.
+    pub(crate) fn remove_quietly(self) {
+        let parent = self.0.parent().map(Path::to_owned);
+        drop(self);
+        if let Some(parent) = parent.and_then(|parent| std::fs::File::open(parent).ok()) {
+            // Where it cannot be synced the next run is slower, nothing else.
+            let _ = rustix::fs::syncfs(&parent);
+            std::thread::sleep(REST);
+        }
     }
 
     fn file(&self, name: &str, bytes: u64, mut fill: impl FnMut(&mut [u8])) -> Result<PathBuf, BenchError> {

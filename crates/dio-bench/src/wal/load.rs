@@ -47,6 +47,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
         for (way, samples) in &mut flushes {
             samples.extend(limit::flush(plan, &scratch.path(""), *way, block_bytes));
         }
+        scratch.remove_quietly();
     }
     let median = |values: &[f64]| Summary::of(values.iter().copied()).median;
     let rows = ways.into_iter().zip(sums).map(|((_, way), sum)| Commits {
@@ -118,7 +119,10 @@ fn run(plan: &Plan, method: Method, way: Way, sum: &mut Sum) -> Result<u64, Benc
     sum.cpu.push(cpu / commits as f64);
     sum.log.push((log.end().0 - from) as f64 / commits as f64);
     sum.resident = sum.resident.max(resident_pages(&directory)?);
-    Ok(log.layout().block())
+    let block = log.layout().block();
+    drop(log);
+    scratch.remove_quietly();
+    Ok(block)
 }
 
 /// A client of a number.

@@ -47,6 +47,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
                 drop(log);
                 disk_read.push(read_alone(&directory)?);
             }
+            scratch.remove_quietly();
         }
         disk.push(bytes as f64 / write_alone(plan, records)?);
     }
@@ -138,7 +139,10 @@ fn write_alone(plan: &Plan, records: u64) -> Result<f64, BenchError> {
             .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     file.sync_data()?;
-    Ok(begin.elapsed().as_secs_f64())
+    let seconds = begin.elapsed().as_secs_f64();
+    drop(file);
+    scratch.remove_quietly();
+    Ok(seconds)
 }
 
 /// Bytes per second when the files of a log are only read.
