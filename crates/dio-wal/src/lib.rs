@@ -90,6 +90,6 @@ pub use options::{Options, TornWrites};
 pub use reader::{Entry, Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};
-pub use segments::Unreadable;
+pub use segments::{BadHeader, Unreadable};
 pub use storage::Method;
 pub use verify::{SegmentFound, Verdict, verify};

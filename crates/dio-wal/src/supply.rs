@@ -73,7 +73,7 @@ impl Supply {
         if !self.has(number) {
             self.make_up_to(number)?;
         }
-        let missing = || WalError::Missing { segment: segment_name(number) };
+        let missing = || WalError::missing(&self.segments.layout, number);
         self.segments.get(number)?.ok_or_else(missing)
     }
 

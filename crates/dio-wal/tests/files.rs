@@ -229,14 +229,20 @@ fn damage_is_not_taken_for_the_end() {
 
     // The last commit too, since the log was closed.
     file_with(&path, offset, &[9; 6]);
-    let (segment, offset) = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout().locate(lsns[19].0 + 40);
+    let layout = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout();
+    let (segment, offset) = layout.locate(lsns[19].0 + 40);
     file_with(&dir.path().join(dio_wal::format::segment_name(segment)), offset, b"damage");
     assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. }) if lsn == lsns[19]));
 
     // A segment that is gone is named.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
-    let Err(WalError::Missing { segment }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
-    assert_eq!(segment, dio_wal::format::segment_name(1));
+    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else {
+        panic!("not noticed")
+    };
+    let (name, block) = (dio_wal::format::segment_name(1), layout.block());
+    let first = layout.first(1);
+    let words = format!("segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on");
+    assert!(error.to_string().starts_with(&words) && error.to_string().contains("dio wal salvage"), "{error}");
     let found = dio_wal::salvage::<WalError>(storage, |_| Ok(())).unwrap();
     assert!(found.records > 5 && found.records < 20, "{found:?}");
 }
