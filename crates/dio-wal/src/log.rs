@@ -91,7 +91,7 @@ impl Log {
         let count = listing.segments.last().map_or(0, |last| last + 1);
         let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares);
         supply.segment(found.first)?;
-        supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first))?;
+        supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first), &mut 0)?;
         let log = Log::assemble(segments, Arc::new(supply), found, options)?;
         Ok(log)
     }
@@ -262,8 +262,8 @@ impl Log {
     /// that is still needed.
     ///
     /// # Errors
-    /// [`WalError::NotAppended`]; [`WalError::Failed`]; the storage's, when only the removal of segments failed, which the
-    /// next truncation tries again.
+    /// [`WalError::NotAppended`]; [`WalError::Failed`]; the storage's, when only the removal of segments failed, with the rest
+    /// of which the next truncation goes on.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError> {
         let shared = &*self.shared;
         let mut oldest = shared.oldest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -284,13 +284,13 @@ impl Log {
         };
         shared.group.commit(mark, || shared.flush())?;
         let needed = shared.tail().first_needed();
-        if needed > *oldest {
-            shared.supply.retire(*oldest..needed)?;
-            shared.supply.forget_below(needed);
-            shared.tail().forget_below(needed);
-            *oldest = needed;
+        if needed <= *oldest {
+            return Ok(());
         }
-        Ok(())
+        let retired = shared.supply.retire(*oldest..needed, &mut oldest);
+        shared.supply.forget_below(*oldest);
+        shared.tail().forget_below(*oldest);
+        retired
     }
 
     /// Makes everything durable and ends the log with a mark that says so.

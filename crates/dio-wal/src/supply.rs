@@ -248,31 +248,50 @@ impl Supply {
     }
 
     /// Gives up segments, oldest first: as many as may be become spares, the others are removed. Their records must have
-    /// been given up durably.
+    /// been given up durably. `oldest` becomes the number behind each that is done, whatever happens to the next.
     ///
     /// # Errors
-    /// The storage's. What was given up stays so; the next truncation or opening tries the rest again.
-    pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>) -> Result<(), WalError> {
+    /// The storage's. What was given up stays so; the next truncation or opening goes on with the rest.
+    pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>, oldest: &mut u64) -> Result<(), WalError> {
         let storage = &self.segments.storage;
         let mut spares = Vec::new();
         let had = self.lock().spares.len();
+        let mut failed = None;
         for number in numbers {
             self.segments.forget_below(number + 1);
-            let name = segment_name(number);
-            if had + spares.len() < self.most_spares {
-                let spare = spare_name(number);
-                storage.rename(&name, &spare).map_err(|error| WalError::io("rename", &name, None, error))?;
-                spares.push(spare);
-            } else {
-                storage.delete(&name).map_err(|error| WalError::io("remove", &name, None, error))?;
+            match self.retire_one(number, had + spares.len() < self.most_spares) {
+                Ok(spare) => spares.extend(spare),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
+            *oldest = number + 1;
         }
-        // A spare whose new name is lost would come back under its old one, with a new header.
+        // A spare whose new name is lost would come back under its old one, with a new header: where this fails, it is none in
+        // this opening.
         storage.sync().map_err(|error| WalError::io("sync", ".", None, error))?;
         let mut state = self.lock();
         state.spares.extend(spares);
         state.refused = None;
-        Ok(())
+        drop(state);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives up one segment; its new name if it becomes a spare. One that is gone already is done.
+    fn retire_one(&self, number: u64, keep: bool) -> Result<Option<String>, WalError> {
+        let (name, spare) = (segment_name(number), spare_name(number));
+        let (operation, outcome) = match keep {
+            true => ("rename", self.segments.storage.rename(&name, &spare)),
+            false => ("remove", self.segments.storage.delete(&name)),
+        };
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            outcome => {
+                outcome.map_err(|error| WalError::io(operation, &name, None, error))?;
+                Ok(keep.then_some(spare))
+            }
+        }
     }
 
     /// Forgets what is known of segments below `number`.

@@ -69,6 +69,8 @@ pub(crate) struct Faults {
     pub(crate) full: (u64, u64),
     /// Names cannot be synced.
     pub(crate) names: bool,
+    /// From the first of these attempts to rename or remove a file to the last they fail.
+    pub(crate) moves: (u64, u64),
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,
     /// Writes take their time, each another, so that they overtake each other.
@@ -105,6 +107,8 @@ struct World {
     syncs: u64,
     writes: u64,
     allocations: u64,
+    /// Attempts to rename or remove files since faults were set.
+    moves: u64,
     /// Bytes read so far.
     read: u64,
     locked: bool,
@@ -160,6 +164,7 @@ impl Disk {
             syncs: 0,
             writes: 0,
             allocations: 0,
+            moves: 0,
             read: 0,
             locked: false,
         };
@@ -167,7 +172,8 @@ impl Disk {
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.lock().faults = faults;
+        let mut world = self.lock();
+        (world.faults, world.moves) = (faults, 0);
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -217,6 +223,18 @@ struct File {
     number: usize,
 }
 
+impl World {
+    /// One more attempt to rename or remove a file.
+    fn moves(&mut self) -> io::Result<()> {
+        let number = self.moves;
+        self.moves += 1;
+        match (self.faults.moves.0..self.faults.moves.1).contains(&number) {
+            true => Err(io::Error::from_raw_os_error(5)),
+            false => Ok(()),
+        }
+    }
+}
+
 fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
@@ -250,6 +268,7 @@ impl Storage for Directory {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.disk.lock();
+        world.moves()?;
         let file = world.names.remove(from).ok_or_else(not_found)?;
         world.names.insert(to.to_owned(), file);
         world.events.push(Event::Renamed { from: from.to_owned(), to: to.to_owned(), file });
@@ -258,6 +277,7 @@ impl Storage for Directory {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         let mut world = self.disk.lock();
+        world.moves()?;
         world.names.remove(name).ok_or_else(not_found)?;
         world.events.push(Event::Removed { name: name.to_owned() });
         Ok(())

@@ -252,7 +252,11 @@ pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
 
 /// Faults by chance.
 pub(crate) fn random_faults(random: &mut Rng) -> Faults {
-    match random.range(0..7) {
+    match random.range(0..8) {
+        3 => {
+            let from = random.range(0..8);
+            Faults { moves: (from, from + random.range(1..4)), ..Faults::default() }
+        }
         2 => {
             let from = random.range(0..4);
             Faults { full: (from, from + random.range(1..4)), ..Faults::default() }

@@ -142,6 +142,47 @@ fn a_segment_whose_name_may_be_lost_is_not_used() {
     }
 }
 
+/// A truncation that could give up only some of its segments is gone on with by the next one; those that somebody has removed
+/// are done.
+#[test]
+fn a_truncation_that_failed_half_way_is_gone_on_with() {
+    for spares in [0, 2, 8] {
+        for fails in 0..5 {
+            let disk = disk();
+            let mut options = options();
+            let log = Log::open_on(disk.storage(), options.segment(8 * BLOCK).spares(spares)).unwrap();
+            let mut last = Lsn(0);
+            while log.end().0 < 45 * BLOCK {
+                last = log.append(&[1; 700]).unwrap();
+                log.commit(last).unwrap();
+            }
+            let segments = || disk.live().names.into_keys().filter(|name| name.ends_with(".wal")).collect::<Vec<_>>();
+            let before = segments();
+            assert!(before.len() > 6, "{before:?}");
+            disk.set_faults(Faults { moves: (fails, fails + 1), ..Faults::default() });
+            let error = log.truncate_before(last).unwrap_err();
+            assert!(matches!(error, WalError::Io { .. }), "{error}");
+            assert_eq!((log.start(), segments()), (last, before[fails as usize..].to_vec()));
+            // One of the rest is removed by somebody else.
+            disk.storage().delete(&before[4]).unwrap();
+            for _ in 0..2 {
+                log.truncate_before(last).unwrap();
+                assert!(segments().iter().all(|name| *name > before[4]), "{spares} {fails}: {:?}", segments());
+            }
+            let kept = disk.live().names.into_keys().filter(|name| name.ends_with(".spare")).count();
+            assert!(kept <= spares, "{kept}");
+            for number in 0..40 {
+                last = log.append(&[number; 700]).unwrap();
+                log.commit(last).unwrap();
+                log.truncate_before(last).unwrap();
+            }
+            drop(log);
+            let log = Log::open_on(disk.storage(), &options).unwrap();
+            assert_eq!(crate::read(&log).unwrap().1, [(last.0, vec![39; 700])]);
+        }
+    }
+}
+
 /// A reader from the middle of a segment reads what it returns and little more.
 #[test]
 fn reading_begins_where_it_is_asked_to() {
