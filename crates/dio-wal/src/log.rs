@@ -36,6 +36,17 @@ pub struct Log {
     shared: Arc<Shared>,
     recovery: Recovery,
     threads: Vec<JoinHandle<()>>,
+    /// Given back after the threads have ended, although a reader may still hold the storage.
+    _lock: Lock,
+}
+
+/// The lock of a storage.
+struct Lock(Arc<dyn Storage>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
 }
 
 /// What the threads of a log share.
@@ -78,6 +89,7 @@ impl Log {
         if !storage.lock().map_err(failed("lock"))? {
             return Err(WalError::InUse);
         }
+        let lock = Lock(Arc::clone(&storage));
         let listing = Listing::of(&*storage)?;
         let (segments, found) = match listing.segments.last() {
             Some(last) => open_existing(&storage, *last, &listing)?,
@@ -92,8 +104,7 @@ impl Log {
         let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares);
         supply.segment(found.first)?;
         supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first), &mut 0)?;
-        let log = Log::assemble(segments, Arc::new(supply), found, options)?;
-        Ok(log)
+        Log::assemble(segments, Arc::new(supply), found, options, lock)
     }
 
     fn assemble(
@@ -101,6 +112,7 @@ impl Log {
         supply: Arc<Supply>,
         found: Found,
         options: &Options,
+        lock: Lock,
     ) -> Result<Log, WalError> {
         let layout = segments.layout;
         let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block());
@@ -130,7 +142,7 @@ impl Log {
             closed: Condvar::new(),
             flusher: Mutex::default(),
         };
-        let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new() };
+        let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new(), _lock: lock };
         for _ in 0..options.write_behind.min(MOST_BEHIND) {
             log.start_thread(|shared| shared.writer.work());
         }
@@ -250,7 +262,8 @@ impl Log {
         Lsn(self.shared.tail().start())
     }
 
-    /// A reader of the durable records from `from` on. It sees those that become durable later too.
+    /// A reader of the durable records from `from` on. It sees those that become durable later too. It may outlive the log, and
+    /// then reads what was durable at last, as far as another opening does not truncate that.
     ///
     /// # Errors
     /// [`WalError::Truncated`]; no memory.
@@ -378,6 +391,11 @@ impl Shared {
                 let _ = self.end_with_a_mark();
             }
         }
+    }
+
+    /// Whether this opening is over, or about to be.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All records below this place are durable.

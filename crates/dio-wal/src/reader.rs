@@ -200,7 +200,11 @@ impl Reader {
         }
         match (&self.live, durable) {
             (Some(shared), Some(durable)) if self.cursor.position() < durable => {
-                let (lsn, start) = (Lsn(self.cursor.position()), Lsn(shared.tail().start()));
+                let (lsn, mut start) = (Lsn(self.cursor.position()), Lsn(shared.tail().start()));
+                if shared.is_closed() {
+                    // Another opening may have truncated it since.
+                    start = start.max(self.first()?);
+                }
                 Err(if lsn < start { WalError::Truncated { lsn, start } } else { self.cursor.damaged(lsn.0, durable) })
             }
             _ => Ok(None),
@@ -214,10 +218,8 @@ impl Reader {
     /// [`WalError::Damaged`]: it is not. [`WalError::Truncated`]: the reader was overtaken, and goes on only from a later place.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
-        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
-        let first = listing.first_of_run().unwrap_or(0);
-        if self.segments.layout.locate(end).0 < first {
-            let start = Lsn(self.segments.layout.first(first));
+        let start = self.first()?;
+        if end < start.0 {
             return Err(WalError::Truncated { lsn: Lsn(end), start });
         }
         let outcome = check_end(&mut self.cursor, end);
@@ -228,6 +230,12 @@ impl Reader {
         let goes_on = self.cursor.next()?.is_some();
         self.cursor.seek(end, chain);
         if goes_on { Ok(()) } else { outcome }
+    }
+
+    /// Where the first segment begins that is there.
+    fn first(&self) -> Result<Lsn, WalError> {
+        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
+        Ok(Lsn(self.segments.layout.first(listing.first_of_run().unwrap_or(0))))
     }
 
     /// Why [`Reader::next`] found nothing at [`Reader::position`].

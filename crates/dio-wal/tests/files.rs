@@ -280,6 +280,57 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     }
 }
 
+/// A reader that outlives its log does not keep others from opening it, and reads on as long as what it reads is there.
+#[test]
+fn a_reader_keeps_no_lock() {
+    for close in [true, false] {
+        let dir = dio_test::file_systems()[0].dir();
+        let options = small(Method::Fdatasync, true);
+        let log = Log::open(dir.path(), &options).unwrap();
+        let lsns: Vec<Lsn> = (0..20u8)
+            .map(|number| {
+                let lsn = log.append(&vec![number; 30_000]).unwrap();
+                log.commit(lsn).unwrap();
+                lsn
+            })
+            .collect();
+        let mut reader = log.reader(Lsn(0)).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().lsn, lsns[0]);
+        assert!(matches!(Log::open(dir.path(), &options), Err(WalError::InUse)));
+        if close {
+            log.close().unwrap();
+        } else {
+            drop(log);
+        }
+        let log = Log::open(dir.path(), &options).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().lsn, lsns[1]);
+        // Segments of the reader's log are used again.
+        for number in 0..40 {
+            let lsn = log.append(&vec![number; 30_000]).unwrap();
+            log.truncate_before(lsn).unwrap();
+        }
+        // What was read ahead may still be returned.
+        let error = loop {
+            match reader.next() {
+                Ok(record) => assert!(record.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, WalError::Truncated { .. }), "{error}");
+    }
+}
+
+/// An opening that fails gives the lock back, although its storage is still there.
+#[test]
+fn a_failed_opening_keeps_no_lock() {
+    let dir = dio_test::file_systems()[0].dir();
+    let storage = Arc::new(Directory::open(dir.path(), true, Method::Fdatasync).unwrap());
+    let wrong = Log::open_on(storage.clone(), Options::new().segment(1000)).map(|_| ());
+    assert!(matches!(wrong, Err(WalError::Options(_))), "{wrong:?}");
+    Log::open(dir.path(), &Options::new()).unwrap().close().unwrap();
+    drop(storage);
+}
+
 /// A reader in another process that is overtaken by truncation is told so, and not that the log is damaged.
 #[test]
 fn a_reader_that_was_overtaken_is_told() {

@@ -212,9 +212,7 @@ struct Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if *self.locked.lock().unwrap() {
-            self.disk.lock().locked = false;
-        }
+        self.unlock();
     }
 }
 
@@ -246,6 +244,12 @@ impl Storage for Directory {
         world.locked = true;
         *self.locked.lock().unwrap() |= free;
         Ok(free)
+    }
+
+    fn unlock(&self) {
+        if std::mem::take(&mut *self.locked.lock().unwrap()) {
+            self.disk.lock().locked = false;
+        }
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -22,6 +22,8 @@ impl Storage for Overlay {
         refused()
     }
 
+    fn unlock(&self) {}
+
     fn list(&self) -> io::Result<Vec<String>> {
         self.log.list()
     }
