@@ -147,6 +147,12 @@ pub enum WalError {
 const CURE: &str = "'dio wal salvage' takes what is sound";
 
 impl WalError {
+    /// The failure of a log one of whose threads has panicked amidst I/O, and has printed why.
+    pub(crate) fn panicked(durable: u64) -> WalError {
+        let cause = WalError::io("finish what was begun in", ".", None, io::Error::other("a thread panicked"));
+        WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) }
+    }
+
     pub(crate) fn missing(layout: &Layout, number: u64) -> WalError {
         let first = layout.first(number);
         WalError::Missing { segment: segment_name(number), offset: layout.locate(first).1, lsn: Lsn(first) }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -121,7 +122,7 @@ impl Log {
         let mut incarnation = [0; 8];
         let random = segments.storage.random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
-        let group = Arc::new(Group::new(found.ending.end));
+        let group = Arc::new(Group::new(found.ending.end, WalError::panicked));
         let ahead = Ahead { background: options.ahead, zeros: options.zeros };
         let untorn = goes_on(&segments, &supply, found.ending.end, options.torn)?;
         let shared = Shared {
@@ -222,7 +223,8 @@ impl Log {
     }
 
     /// Calls `callback` when the record at `lsn`, and all before it, are durable, or when it is known that they will not be.
-    /// It runs in a thread of the log or of one who commits: it should be short, and must neither commit nor drop the log.
+    /// It runs in a thread of the log or of one who commits: it should be short, and must neither commit nor drop the log. A panic
+    /// in it ends there.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].
@@ -233,7 +235,9 @@ impl Log {
     ) -> Result<(), WalError> {
         self.shared.check_appended(lsn)?;
         Shared::start_flusher(&self.shared)?;
-        self.shared.group.later(lsn.0, Box::new(callback));
+        // One that panics has printed why. Neither the others nor those who wait for a commit must suffer for it.
+        let alone = |outcome| drop(catch_unwind(AssertUnwindSafe(|| callback(outcome))));
+        self.shared.group.later(lsn.0, Box::new(alone));
         Ok(())
     }
 

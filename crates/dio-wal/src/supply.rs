@@ -110,13 +110,13 @@ impl Supply {
             state.making = true;
             let (next, spare) = (state.count, state.spares.pop());
             drop(state);
+            let making = Making(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
                 // Whose name is not durable is not used: a power cut would take what was acknowledged in it.
                 self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
             });
-            state = self.lock();
-            state.making = false;
+            state = making.end();
             if let Some(Err(error)) = &named {
                 state.broken = Some(error.clone());
             } else if let Ok(written) = made {
@@ -302,5 +302,28 @@ impl Supply {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A segment that is being made. One whose making ends by a panic is nobody's any more, and nor is any behind it.
+struct Making<'a>(&'a Supply);
+
+impl<'a> Making<'a> {
+    fn end(self) -> MutexGuard<'a, State> {
+        let mut state = self.0.lock();
+        state.making = false;
+        std::mem::forget(self);
+        state
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.making = false;
+        let panicked = || WalError::io("make a segment in", ".", None, io::Error::other("a thread panicked"));
+        state.broken.get_or_insert_with(panicked);
+        drop(state);
+        self.0.changed.notify_all();
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Faults {
     pub(crate) names: bool,
     /// From the first of these attempts to rename or remove a file to the last they fail.
     pub(crate) moves: (u64, u64),
+    /// The next write, sync or attempt to make a segment panics, by its name, and so do all behind it.
+    pub(crate) panics: Option<&'static str>,
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,
     /// Writes take their time, each another, so that they overtake each other.
@@ -309,7 +311,13 @@ impl Storage for Directory {
 }
 
 impl File {
+    fn panic_if_asked(&self, what: &str) {
+        let asked = self.disk.lock().faults.panics;
+        assert!(asked != Some(what), "a {what} that panics, as it was asked to");
+    }
+
     fn sync_file(&self) -> io::Result<()> {
+        self.panic_if_asked("sync");
         let mut world = self.disk.lock();
         let number = world.syncs;
         world.syncs += 1;
@@ -331,6 +339,7 @@ impl File {
     }
 
     fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Written> {
+        self.panic_if_asked("write");
         let block = self.disk.block as usize;
         assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
         assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
@@ -382,6 +391,7 @@ impl SegmentFile for File {
     }
 
     fn allocate(&self, size: u64) -> io::Result<bool> {
+        self.panic_if_asked("segment");
         let mut world = self.disk.lock();
         let number = world.allocations;
         world.allocations += 1;
