@@ -141,9 +141,10 @@ fn by_mount(facts: &Facts) -> Option<Decision> {
     }
 }
 
-/// Whether syncs reach the disk as flushes at all.
+/// Whether syncs reach the disk as flushes at all: what is made of other devices gets none that are counted, whatever it does.
 fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
-    let none = place.flushes == Some(0) && place.syncs >= 8;
+    let counts = disk.queued && disk.unreal() != Some(Unreal::Composed);
+    let none = counts && place.flushes == Some(0) && place.syncs >= 8;
     (none && disk.volatile_cache == Some(true)).then(|| {
         let words = format!(
             "{} says that its cache is volatile, and during {} syncs it got no flush: something above it leaves them out",

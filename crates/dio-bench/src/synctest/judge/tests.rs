@@ -12,6 +12,7 @@ fn disk(rotational: bool, volatile: bool) -> Facts {
             rotational: Some(rotational),
             volatile_cache: Some(volatile),
             fua: Some(true),
+            queued: true,
             ..Disk::default()
         }),
         virtual_machine: false,
@@ -118,6 +119,25 @@ fn what_is_above_the_disk() {
     lost.same_place.as_mut().unwrap().flushes = None;
     judged(&disk(false, true), &lost, NothingAgainst, Medium);
     judged(&disk(false, true), &Measured::default(), Unknown, High);
+}
+
+#[test]
+fn what_counts_no_flushes_is_not_accused_of_leaving_them_out() {
+    let mut uncounted = measured(0.0011, 0.0003, 0.02);
+    uncounted.same_place.as_mut().unwrap().flushes = Some(0);
+    for (name, queued, verdict, confidence) in [
+        ("dm-0", false, Verdict::Unknown, Confidence::High),
+        ("dm-0", true, Verdict::Unknown, Confidence::High),
+        ("md127", false, Verdict::Unknown, Confidence::High),
+        ("bcache0", false, Verdict::Unknown, Confidence::High),
+        // The head of several paths, and a plain disk.
+        ("nvme0n1", false, Verdict::NothingAgainst, Confidence::Medium),
+        ("nvme0n1", true, Verdict::NotDurable, Confidence::Medium),
+    ] {
+        let mut facts = disk(false, true);
+        facts.disk = facts.disk.map(|disk| Disk { name: name.into(), queued, ..disk });
+        judged(&facts, &uncounted, verdict, confidence);
+    }
 }
 
 #[test]
