@@ -16,7 +16,7 @@ use crate::size::parse_size;
 /// --size, --writes, --threads, --sharing) measure every combination of these instead.
 ///
 /// The exit status is 0 when all was measured, 1 when something failed, 2 for a command line that makes no sense, and 3 when
-/// the disk lied. Only a power cut can prove that it does not: see --witness.
+/// the disk lied; storage that is suspicious, or that nobody calls durable, is only told. Only a power cut can prove that it does not: see --witness.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("matrix").multiple(true), group = clap::ArgGroup::new("knowing").multiple(true))]
 pub struct SynctestArgs {
