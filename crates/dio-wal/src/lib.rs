@@ -37,6 +37,10 @@
 //!    tried when the log is opened. Then a block that is not full is gone on with, as long as a record fits into it.
 //! 2. Every flush begins a new block, and no write ever touches a block that holds what was acknowledged.
 //!
+//! "Block" is the log's, and both hold only if it is no smaller than what the disk writes at once, its physical block: of a larger one
+//! the disk would write again what stands beside the log's block. The default, the file system's block, is large enough on all
+//! common disks; [`Options::block`] says when 512 is.
+//!
 //! The second costs no write and no time, only space: half a block for each flush on average. A single client that commits records
 //! of 100 bytes one by one spends a block on each; with 64 clients one flush takes some 8 KiB, and the waste is a few per
 //! cent with blocks of 512 bytes and a third with 4096. File systems that do the first in software (xfs on any disk) write

@@ -74,6 +74,11 @@ impl Options {
 
     /// Block size of a new log, a power of two of 512 to 65536; that of the file system when not said. A log that exists
     /// keeps its own.
+    ///
+    /// Nothing less than the disk's physical block (`queue/physical_block_size`) is safe where a power cut tears writes: the disk
+    /// reads the whole block, changes a part of it and writes it again, and with it what earlier commits made durable beside it.
+    /// Unless it writes that much whole or not at all (`queue/atomic_write_unit_max_bytes`). `dio synctest` looks at both before
+    /// it advises 512.
     pub fn block(&mut self, bytes: u32) -> &mut Self {
         self.block = Some(bytes);
         self

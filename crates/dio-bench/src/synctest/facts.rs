@@ -37,6 +37,10 @@ pub struct Disk {
     pub volatile_cache: Option<bool>,
     /// `queue/fua`.
     pub fua: Option<bool>,
+    /// `queue/physical_block_size`, in bytes: what it writes at once at least.
+    pub physical_block: Option<u64>,
+    /// `queue/atomic_write_unit_max_bytes`: the most that it writes whole or not at all when the power fails (NVMe's AWUPF).
+    pub atomic: Option<u64>,
     /// Whether its requests pass the block layer's queues, which count its flushes; dm, md, bcache and NVMe's multipath pass
     /// them on below, uncounted.
     pub queued: bool,
@@ -127,12 +131,21 @@ fn disk_of(sysfs: &Path, device: &Device) -> Disk {
         rotational: device.rotational,
         volatile_cache: device.volatile_write_cache,
         fua: device.fua,
+        physical_block: device.physical_block,
+        atomic: device.atomic_write_max,
         queued: place.join("mq").exists(),
         stat: place.join("stat"),
     }
 }
 
 impl Disk {
+    /// Whether a write of 512 bytes leaves what stands beside them alone, whenever the power fails. A disk with larger blocks reads
+    /// the whole one, changes a part and writes it again, which only an atomic write makes safe.
+    pub(crate) fn keeps_neighbours(&self) -> bool {
+        let Some(physical) = self.physical_block else { return false };
+        physical <= 512 || self.atomic.is_some_and(|atomic| atomic >= physical.max(4096))
+    }
+
     /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5); `None` where
     /// nobody counts them.
     pub(crate) fn flushes(&self) -> Option<u64> {
