@@ -186,6 +186,28 @@ fn a_damaged_header_is_passed_over_and_told() {
     assert!(status(&none, 2).stderr.contains("holds no log"), "{none:?}");
 }
 
+/// The names of what salvage makes are durable: their directories are synced after they are made.
+#[test]
+fn salvage_syncs_the_directories_of_what_it_makes() {
+    let dir = dio_test::file_systems()[0].dir();
+    fill(dir.path(), 0..3);
+    let (new, map, trace) = (dir.path().join("to/new"), dir.path().join("maps/map"), dir.path().join("trace"));
+    std::fs::create_dir(dir.path().join("to")).unwrap();
+    std::fs::create_dir(dir.path().join("maps")).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-e", "trace=mkdir,openat,fsync", "-o"]).arg(&trace).arg(env!("CARGO_BIN_EXE_dio"));
+    let output = dio_test::run(strace.args(["wal", "salvage", "--map"]).arg(&map).args([dir.path(), &new]));
+    status(&output, 0);
+    let trace = std::fs::read_to_string(trace).unwrap();
+    for (made, parent) in [(&new, dir.path().join("to")), (&map, dir.path().join("maps"))] {
+        let wants = |line: &&str| line.contains(made.to_str().unwrap()) && (line.contains("mkdir") || line.contains("O_CREAT"));
+        let mut lines = trace.lines().skip_while(|line| !wants(line));
+        assert!(lines.next().is_some(), "{} is not made in {trace}", made.display());
+        let synced = format!("<{}>)", std::fs::canonicalize(parent).unwrap().display());
+        assert!(lines.any(|line| line.contains("fsync(") && line.contains(&synced)), "{synced}: {trace}");
+    }
+}
+
 fn fill_count(path: &Path) -> usize {
     lines(status(&wal("dump --json", &[path]), 0)).len()
 }

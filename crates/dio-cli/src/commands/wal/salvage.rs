@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, Unreadable, WalError};
 use serde_json::{Value, json};
@@ -128,13 +128,15 @@ impl NewLog {
                     )));
                 }
             }
-            other => other.map_err(CommandError::system("create", path))?,
+            // Else a power cut may take the directory, and the log with it.
+            other => other.map_err(CommandError::system("create", path)).and_then(|()| sync_directory_of(path))?,
         }
         let log = Log::open(path, &Options::new());
         let log = log.map_err(|source| CommandError::Log { directory: path.clone(), source })?;
         let map = match map {
             Some(path) => {
                 let file = File::create(path).map_err(CommandError::system("create", path))?;
+                sync_directory_of(path)?;
                 Some((path.clone(), BufWriter::new(file)))
             }
             None => None,
@@ -167,6 +169,13 @@ impl NewLog {
         }
         self.log.close().map_err(failed)
     }
+}
+
+/// Makes the name of a file or directory durable.
+fn sync_directory_of(path: &Path) -> Result<(), CommandError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(parent).and_then(|parent| parent.sync_all());
+    synced.map_err(CommandError::system("sync", parent))
 }
 
 fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
