@@ -57,6 +57,9 @@ pub const LARGE: usize = 1 << 20;
 /// It is committed every so many bytes.
 pub const COMMIT: u64 = 64 << 20;
 
+/// Large writes in flight, of the log in the background and of the disk alone beside it.
+pub const IN_FLIGHT: usize = 8;
+
 /// Who commits, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Way {
@@ -95,6 +98,10 @@ pub struct Commits {
 /// Appending in large steps, and reading it again: bytes per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stream {
+    /// Sync method of the log.
+    pub method: &'static str,
+    /// Whether the log is written and read past the page cache; the disk always is.
+    pub direct: bool,
     /// Bytes appended.
     pub bytes: u64,
     /// Bytes of each record.
@@ -105,12 +112,12 @@ pub struct Stream {
     pub waiting: Summary,
     /// It waits for the one before, while it appends.
     pub asynchronous: Summary,
-    /// The disk: the same bytes in requests of the same size, four in flight, into a file whose space was allocated, synced
+    /// The disk: the same bytes in requests of the same size, [`IN_FLIGHT`] at a time, into a file whose space was allocated, synced
     /// once.
     pub disk: Summary,
     /// The better of the two, by the disk, in the same round: medians.
     pub of_disk: Summary,
-    /// Opening the log that was not closed.
+    /// Opening the log that was not closed, none of it in the page cache.
     pub recovery: Summary,
     /// Reading the same files from the disk in large steps.
     pub disk_read: Summary,
@@ -145,7 +152,7 @@ pub struct Report {
 impl Plan {
     fn options(&self, method: Method, direct: bool) -> Options {
         let mut options = Options::new();
-        options.method(method).direct(direct).idle_mark(None);
+        options.method(method).direct(direct).idle_mark(None).write_behind(IN_FLIGHT);
         if let Some(block) = self.block {
             options.block(block);
         }
@@ -255,6 +262,7 @@ pub(crate) mod tests {
         assert!(stream.waiting.median > 0.0 && stream.recovery.median > 0.0 && stream.disk_read.median > 0.0);
         let text = report.text();
         assert!(text.contains("open_datasync") && text.contains("of the disk"), "{text}");
+        assert!(text.contains("by fdatasync, direct; 4 MiB in records of 1 MiB"), "{text}");
         assert_eq!(report.flushes.len(), 4);
         let limits: Vec<Limit> = report.commits.iter().filter_map(|row| row.limit).collect();
         assert_eq!(limits.len(), 12, "{:?}", report.flushes);

@@ -176,7 +176,9 @@ impl Stream {
             ]);
         }
         format!(
-            "{} in records of {}, a commit every {}; pages in the cache afterwards: {}\n\n{}\n",
+            "by {}, {}; {} in records of {}, a commit every {}; pages in the cache afterwards: {}\n\n{}\n",
+            self.method,
+            if self.direct { "direct" } else { "cached" },
             size(self.bytes),
             size(self.record_bytes),
             size(self.commit_bytes),
