@@ -52,7 +52,8 @@
 //! A segment exists before a record is given a place in it. It is only allocated at first; a sync makes durable that its
 //! space is written, as `fdatasync(2)` must, so a commit into it is as durable as any. It costs the file system a record of
 //! its own, though, so where groups are small, zeros are written ahead of them in the background, and the sync of a commit
-//! then changes no metadata. Large groups are written once. Segments that truncation gave back are used again as they are.
+//! then changes no metadata. Large groups are written once. With [`Preallocate::Zeros`] all of a segment is written when it is
+//! made instead. Segments that truncation gave back are used again as they are: written all over.
 //!
 //! # Failures
 //!
@@ -90,7 +91,7 @@ pub use cursor::Fault;
 pub use error::{HeaderFault, WalError};
 pub use format::{Identity, Layout, Lsn};
 pub use log::Log;
-pub use options::{Options, TornWrites};
+pub use options::{Options, Preallocate, TornWrites};
 pub use reader::{Entry, Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};

@@ -102,7 +102,7 @@ impl Log {
         // Names of spares may be known to the running system only.
         storage.sync().map_err(failed("sync"))?;
         let count = listing.segments.last().map_or(0, |last| last + 1);
-        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares);
+        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options);
         supply.segment(found.first)?;
         supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first), &mut 0)?;
         Log::assemble(segments, Arc::new(supply), found, options, lock)

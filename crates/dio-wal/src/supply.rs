@@ -12,6 +12,7 @@ use dio::block::{Block, Pool};
 
 use crate::error::WalError;
 use crate::format::{SegmentHeader, segment_name};
+use crate::options::{Options, Preallocate};
 use crate::segments::{Segments, spare_name, unfinished_name};
 use crate::storage::SegmentFile;
 
@@ -23,6 +24,8 @@ pub(crate) struct Supply {
     segments: Arc<Segments>,
     /// Most spare files kept.
     most_spares: usize,
+    /// All of a new segment is written with zeros, also where its space can be set aside.
+    fill: bool,
     /// A copy of `State::count`, for a look without the lock.
     count: AtomicU64,
     state: Mutex<State>,
@@ -50,7 +53,7 @@ struct State {
 
 impl Supply {
     /// The supply of a log with `count` segments.
-    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, most_spares: usize) -> Supply {
+    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, options: &Options) -> Supply {
         let state = State {
             count,
             making: false,
@@ -62,7 +65,8 @@ impl Supply {
             closed: false,
         };
         let (count, changed) = (AtomicU64::new(count), Condvar::new());
-        Supply { segments, most_spares, count, state: Mutex::new(state), changed }
+        let (most_spares, fill) = (options.spares, options.preallocate == Preallocate::Zeros);
+        Supply { segments, most_spares, fill, count, state: Mutex::new(state), changed }
     }
 
     /// The segment of a number, which is made if need be.
@@ -211,15 +215,17 @@ impl Supply {
         Ok(true)
     }
 
-    /// Makes a segment of which no space was written but the header's, where room can be set aside without; `true` if all was.
+    /// Makes a segment of which no space was written but the header's, where room can be set aside without and nothing else is
+    /// wanted; `true` if all was.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let layout = self.segments.layout;
         let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
         let set_aside = file.allocate(layout.segment()).map_err(failed("allocate space for"))?;
         let block = layout.block();
-        let mut memory = self.memory(if set_aside { block as usize } else { ZEROS.max(block as usize) })?;
-        if !set_aside {
+        let fill = self.fill || !set_aside;
+        let mut memory = self.memory(if fill { ZEROS.max(block as usize) } else { block as usize })?;
+        if fill {
             let step = memory.capacity() as u64 / block * block;
             let mut at = 0;
             while at < layout.segment() {
@@ -230,7 +236,7 @@ impl Supply {
         }
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
-        Ok(!set_aside)
+        Ok(fill)
     }
 
     fn write_header(&self, file: &dyn SegmentFile, number: u64, memory: &mut Block) -> io::Result<()> {

@@ -11,7 +11,7 @@ mod stream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dio_wal::{Method, Options};
+use dio_wal::{Method, Options, Preallocate};
 use serde::Serialize;
 
 use crate::BenchError;
@@ -46,6 +46,8 @@ pub struct Plan {
     pub runs: usize,
     /// Block size of the logs; that of the file system when `None`.
     pub block: Option<u32>,
+    /// What is done about the space of new segments.
+    pub preallocate: Preallocate,
     /// PostgreSQL by `wal_sync_method`, after that.
     pub postgresql: Option<LogPlan>,
     /// Leave dio's log out: PostgreSQL alone.
@@ -141,6 +143,8 @@ pub struct Report {
     pub postgresql: Option<LogReport>,
     /// Block size of the logs in bytes.
     pub block_bytes: u64,
+    /// What is done about the space of new segments: `ahead` or `zeros`.
+    pub preallocate: &'static str,
     /// Runs of each row.
     pub runs: usize,
     /// Seconds of each run of commits.
@@ -153,6 +157,7 @@ impl Plan {
     fn options(&self, method: Method, direct: bool) -> Options {
         let mut options = Options::new();
         options.method(method).direct(direct).idle_mark(None).write_behind(IN_FLIGHT);
+        options.preallocate(self.preallocate);
         if let Some(block) = self.block {
             options.block(block);
         }
@@ -212,6 +217,10 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         stream,
         postgresql,
         block_bytes,
+        preallocate: match plan.preallocate {
+            Preallocate::Ahead => "ahead",
+            Preallocate::Zeros => "zeros",
+        },
         runs: plan.runs,
         seconds: plan.time.as_secs_f64(),
         environment,
@@ -247,6 +256,7 @@ pub(crate) mod tests {
             size: 4 << 20,
             runs: 1,
             block: None,
+            preallocate: Preallocate::Ahead,
             postgresql: None,
             without_log: false,
         }
@@ -272,6 +282,15 @@ pub(crate) mod tests {
             assert!(limit.reached > 0.0 && limit.processors > 0.0, "{row:?}");
         }
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing is left");
+    }
+
+    #[test]
+    fn segments_may_be_filled_when_they_are_made() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let plan = Plan { preallocate: Preallocate::Zeros, clients: vec![1], size: 0, ..plan(directory.path()) };
+        let report = run(&plan).unwrap();
+        assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0));
+        assert!(report.text().contains("segments of written zeros"), "{}", report.text());
     }
 
     #[test]
