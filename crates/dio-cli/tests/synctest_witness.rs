@@ -149,6 +149,65 @@ fn damage(witness: &Witness, path: &Path, found: &Value) {
     assert_eq!((status, &found["file_found"], &found["highest"]), (Some(3), &false.into(), &0.into()), "{output:?}");
 }
 
+/// What is not where it was written to is no lie: another file system is mounted there, or none, or the name is another.
+#[test]
+fn what_is_elsewhere_is_not_lost() {
+    for volume in volumes() {
+        let (dir, kept) = (scratch(), scratch());
+        let witness = Witness::start("127.0.0.1:0", kept.path());
+        let path = volume.path.join("blocks");
+        let running = writer(&mut Command::new(DIO), &witness, "", &path);
+        witness.until_kept(5);
+        running.signal(Signal::KILL);
+        running.end();
+        let record = witness.record().unwrap();
+        let more = ["--record", record.to_str().unwrap()];
+        assert_eq!(witness.check(&more, &path).0, Some(0));
+        let other = dir.path().join("blocks");
+        fs::write(dir.path().join("text"), "neither header nor blocks").unwrap();
+        fs::create_dir(volume.path.join("below")).unwrap();
+        fs::write(volume.path.join("text"), [7; 10_000]).unwrap();
+        for (wrong, words) in [
+            (other.clone(), "the file system"),
+            (dir.path().join("text"), "the file system"),
+            (dir.path().join("none/blocks"), "is its file system mounted?"),
+            (volume.path.join("block"), "is the name right?"),
+            (volume.path.join("text"), "is the name right?"),
+            (volume.path.join("below/blocks"), "is the name right?"),
+        ] {
+            let (status, _, output) = witness.check(&more, &wrong);
+            assert!(status == Some(1) && output.stderr.contains(words), "{}: {output:?}", wrong.display());
+        }
+        // A copy is as good as the file.
+        fs::copy(&path, &other).unwrap();
+        assert_eq!(witness.check(&more, &other).0, Some(0));
+        // What another session has written since is of that one.
+        let (dir, kept) = (scratch(), scratch());
+        let second = Witness::start("127.0.0.1:0", kept.path());
+        let running = writer(&mut Command::new(DIO), &second, "", &dir.path().join("blocks"));
+        second.until_kept(2);
+        running.signal(Signal::KILL);
+        running.end();
+        let (status, _, output) = witness.check(&more, &dir.path().join("blocks"));
+        assert!(status == Some(1) && output.stderr.contains("of session"), "{output:?}");
+        fs::remove_file(&path).unwrap();
+        let (status, found, output) = witness.check(&more, &path);
+        assert_eq!((status, &found["file_found"]), (Some(3), &false.into()), "{output:?}");
+    }
+}
+
+#[test]
+fn what_is_not_durable_is_not_witnessed() {
+    let (dir, kept) = (scratch(), scratch());
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    for method in ["none", "sync_file_range"] {
+        let path = dir.path().join("blocks");
+        let output = writer(&mut Command::new(DIO), &witness, &format!("--method {method}"), &path).end();
+        assert!(output.status.code() == Some(2) && output.stderr.contains("that is durable"), "{output:?}");
+        assert!(!path.exists());
+    }
+}
+
 fn volumes() -> impl Iterator<Item = Volume> {
     [Volume::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB), Volume::new(&["mkfs.xfs", "-q", "-f"], 320 * MIB)]
         .into_iter()
@@ -263,7 +322,7 @@ fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() 
         let (greeting, rest) = said.split_once('\n').unwrap_or_default();
         // A connection that is closed with bytes not read is reset, and its last words may be lost.
         assert!(rest.starts_with(answer) || words.len() > 16384, "{answer}: {said:?}");
-        assert!(greeting == "dio-synctest 1" || words.len() > 16384, "{said:?}");
+        assert!(greeting == "dio-synctest 2" || words.len() > 16384, "{said:?}");
     }
 
     let address = witness.address.clone();

@@ -141,6 +141,77 @@ fn salvage_takes_all_but_what_is_damaged() {
     assert!(status(&again, 2).stderr.contains("is not empty"), "{again:?}");
 }
 
+/// Changes a byte of the header of segment `number`.
+fn damage_header(path: &Path, number: u64) {
+    let name = dio_wal::format::segment_name(number);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path.join(name)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 30).unwrap();
+    file.write_all_at(&[!byte[0]], 30).unwrap();
+}
+
+#[test]
+fn a_damaged_header_is_passed_over_and_told() {
+    for place in [0, 1, 2] {
+        let dir = dio_test::file_systems()[0].dir();
+        let lsns = fill(dir.path(), 0..60);
+        let layout = dio_wal::Layout::new(512, 64 << 10).unwrap();
+        let number = [0, 1, layout.locate(lsns[59].0).0][place];
+        damage_header(dir.path(), number);
+        let path = dir.path().join(dio_wal::format::segment_name(number));
+        let told = format!("dio: '{}' is not a segment of this log: the checksum of its header is wrong", path.display());
+        let dump = wal("dump --json", &[dir.path()]);
+        let lines = lines(status(&dump, 1));
+        assert!(dump.stderr.starts_with(&told) && dump.stderr.contains("dio wal salvage"), "{dump:?}");
+        assert_eq!(lines.len(), 61);
+        let at = lines.iter().position(|line| line["type"] == "damage").unwrap();
+        assert_eq!(lines[at]["lsn"], layout.first(number));
+        assert_eq!(lines[at]["reason"], "the checksum of its header is wrong");
+        assert!(at == 0 || lines[at - 1]["lsn"].as_u64().unwrap() < layout.first(number));
+        let tail = wal("tail --raw -n 1000", &[dir.path()]);
+        assert!(status(&tail, 1).stderr.starts_with(&told), "{tail:?}");
+        let verify = wal("verify --json", &[dir.path()]);
+        let found: Value = serde_json::from_str(&status(&verify, 1).stdout).unwrap();
+        assert_eq!(found["records"], 60);
+        assert!(found["damage"].as_str().unwrap().contains("header is wrong"), "{found}");
+        let new = dir.path().join("new");
+        let salvage = wal("salvage --json", &[dir.path(), &new]);
+        let found: Value = serde_json::from_str(&status(&salvage, 1).stdout).unwrap();
+        assert_eq!((&found["records"], &found["lost"]), (&Value::from(60), &Value::Array(vec![])));
+        assert_eq!(found["headers"][0]["first_lsn"], layout.first(number));
+        assert_eq!(lsns.len(), fill_count(&new));
+    }
+    let empty = dio_test::file_systems()[0].dir();
+    let none = wal("salvage --dry-run", &[empty.path()]);
+    assert!(status(&none, 2).stderr.contains("holds no log"), "{none:?}");
+}
+
+/// The names of what salvage makes are durable: their directories are synced after they are made.
+#[test]
+fn salvage_syncs_the_directories_of_what_it_makes() {
+    let dir = dio_test::file_systems()[0].dir();
+    fill(dir.path(), 0..3);
+    let (new, map, trace) = (dir.path().join("to/new"), dir.path().join("maps/map"), dir.path().join("trace"));
+    std::fs::create_dir(dir.path().join("to")).unwrap();
+    std::fs::create_dir(dir.path().join("maps")).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-e", "trace=mkdir,openat,fsync", "-o"]).arg(&trace).arg(env!("CARGO_BIN_EXE_dio"));
+    let output = dio_test::run(strace.args(["wal", "salvage", "--map"]).arg(&map).args([dir.path(), &new]));
+    status(&output, 0);
+    let trace = std::fs::read_to_string(trace).unwrap();
+    for (made, parent) in [(&new, dir.path().join("to")), (&map, dir.path().join("maps"))] {
+        let wants = |line: &&str| line.contains(made.to_str().unwrap()) && (line.contains("mkdir") || line.contains("O_CREAT"));
+        let mut lines = trace.lines().skip_while(|line| !wants(line));
+        assert!(lines.next().is_some(), "{} is not made in {trace}", made.display());
+        let synced = format!("<{}>)", std::fs::canonicalize(parent).unwrap().display());
+        assert!(lines.any(|line| line.contains("fsync(") && line.contains(&synced)), "{synced}: {trace}");
+    }
+}
+
+fn fill_count(path: &Path) -> usize {
+    lines(status(&wal("dump --json", &[path]), 0)).len()
+}
+
 /// A command that runs until it is dropped.
 struct Running(Child);
 

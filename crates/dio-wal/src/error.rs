@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::format::{Identity, Lsn};
+use crate::format::{Identity, Layout, Lsn, segment_name};
 
 /// What is wrong with a segment's header.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +46,23 @@ pub enum HeaderFault {
     Differs,
 }
 
-/// Why an operation on a log failed.
+impl HeaderFault {
+    /// Where in the segment's file what is wrong stands, in bytes.
+    pub fn offset(&self) -> u64 {
+        match self {
+            HeaderFault::Short | HeaderFault::Magic => 0,
+            HeaderFault::Version(_) => 8,
+            HeaderFault::Sizes { .. } | HeaderFault::Differs => 12,
+            HeaderFault::Foreign(_) => 24,
+            HeaderFault::Number(_) => 40,
+            HeaderFault::Place => 48,
+            HeaderFault::Checksum => 60,
+            HeaderFault::Length(bytes) => *bytes,
+        }
+    }
+}
+
+/// Why an operation on a log failed. Of a log that is damaged [`crate::salvage()`], and `dio wal salvage`, take what is sound.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalError {
@@ -75,17 +91,21 @@ pub enum WalError {
         durable: Lsn,
     },
     /// A segment between others is not there.
-    #[error("segment '{segment}' is missing")]
+    #[error("segment '{segment}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on ({})", CURE)]
     Missing {
         /// The name of the file.
         segment: String,
+        /// Where in it records begin, in bytes.
+        offset: u64,
+        /// The same place in the log.
+        lsn: Lsn,
     },
     /// A segment's header cannot be believed.
-    #[error("'{segment}' is not a segment of this log: {fault}")]
+    #[error("'{segment}' is not a segment of this log: {fault} (at byte {}; {})", .fault.offset(), CURE)]
     Header {
         /// The name of the file.
         segment: String,
-        /// What is wrong.
+        /// What is wrong, and where: [`HeaderFault::offset`].
         fault: HeaderFault,
     },
     /// A write or sync failed, now or earlier: nothing more can be made durable through this opening of the log.
@@ -123,7 +143,21 @@ pub enum WalError {
     Options(String),
 }
 
+/// What to do about damage.
+const CURE: &str = "'dio wal salvage' takes what is sound";
+
 impl WalError {
+    /// The failure of a log one of whose threads has panicked amidst I/O, and has printed why.
+    pub(crate) fn panicked(durable: u64) -> WalError {
+        let cause = WalError::io("finish what was begun in", ".", None, io::Error::other("a thread panicked"));
+        WalError::Failed { durable: Lsn(durable), cause: Arc::new(cause) }
+    }
+
+    pub(crate) fn missing(layout: &Layout, number: u64) -> WalError {
+        let first = layout.first(number);
+        WalError::Missing { segment: segment_name(number), offset: layout.locate(first).1, lsn: Lsn(first) }
+    }
+
     pub(crate) fn io(operation: &'static str, name: &str, offset: Option<u64>, source: io::Error) -> WalError {
         WalError::Io { operation, name: name.to_owned(), offset, source: Arc::new(source) }
     }
@@ -134,7 +168,7 @@ fn place(offset: Option<u64>) -> String {
 }
 
 fn lost(durable: Lsn) -> String {
-    format!("records up to LSN {durable} were durable and cannot be read")
+    format!("records up to LSN {durable} were durable and cannot be read ({CURE})")
 }
 
 impl From<WalError> for io::Error {

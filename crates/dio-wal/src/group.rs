@@ -19,6 +19,8 @@ pub(crate) type Callback<E> = Box<dyn FnOnce(Result<(), E>) + Send>;
 
 /// The commits of one log. `E` says why nothing can be made durable any more.
 pub(crate) struct Group<E> {
+    /// What a flush that panicked leaves as the failure; it is told what is durable.
+    panicked: fn(u64) -> E,
     state: Mutex<State<E>>,
     /// A flush of this turn ended, or one is to be led.
     turns: [Condvar; 2],
@@ -50,8 +52,8 @@ struct State<E> {
 }
 
 impl<E: Clone> Group<E> {
-    /// A log that is durable up to a place.
-    pub(crate) fn new(durable: u64) -> Group<E> {
+    /// A log that is durable up to a place. `panicked` makes the failure that a flush leaves which panicked.
+    pub(crate) fn new(durable: u64, panicked: fn(u64) -> E) -> Group<E> {
         let state = State {
             durable,
             leading: false,
@@ -64,7 +66,7 @@ impl<E: Clone> Group<E> {
             closed: false,
         };
         let turns = [Condvar::new(), Condvar::new()];
-        Group { state: Mutex::new(state), turns, asked: Condvar::new(), changed: Condvar::new() }
+        Group { panicked, state: Mutex::new(state), turns, asked: Condvar::new(), changed: Condvar::new() }
     }
 
     /// Everything below is durable.
@@ -102,8 +104,9 @@ impl<E: Clone> Group<E> {
             }
             state.leading = true;
             drop(state);
+            let leading = Leading { group: self, ended: false };
             let flushed = flush();
-            self.finish(flushed);
+            leading.end(flushed);
             state = self.lock();
         }
     }
@@ -223,5 +226,27 @@ impl<E: Clone> Group<E> {
 
     fn lock(&self) -> MutexGuard<'_, State<E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A flush under way. One that ends by a panic has failed: nobody knows how far it came, and others wait for it.
+struct Leading<'a, E: Clone> {
+    group: &'a Group<E>,
+    ended: bool,
+}
+
+impl<E: Clone> Leading<'_, E> {
+    fn end(mut self, flushed: Result<u64, E>) {
+        self.ended = true;
+        self.group.finish(flushed);
+    }
+}
+
+impl<E: Clone> Drop for Leading<'_, E> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let durable = self.group.durable();
+            self.group.finish(Err((self.group.panicked)(durable)));
+        }
     }
 }

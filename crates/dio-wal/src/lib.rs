@@ -37,6 +37,10 @@
 //!    tried when the log is opened. Then a block that is not full is gone on with, as long as a record fits into it.
 //! 2. Every flush begins a new block, and no write ever touches a block that holds what was acknowledged.
 //!
+//! "Block" is the log's, and both hold only if it is no smaller than what the disk writes at once, its physical block: of a larger one
+//! the disk would write again what stands beside the log's block. The default, the file system's block, is large enough on all
+//! common disks; [`Options::block`] says when 512 is.
+//!
 //! The second costs no write and no time, only space: half a block for each flush on average. A single client that commits records
 //! of 100 bytes one by one spends a block on each; with 64 clients one flush takes some 8 KiB, and the waste is a few per
 //! cent with blocks of 512 bytes and a third with 4096. File systems that do the first in software (xfs on any disk) write
@@ -48,7 +52,8 @@
 //! A segment exists before a record is given a place in it. It is only allocated at first; a sync makes durable that its
 //! space is written, as `fdatasync(2)` must, so a commit into it is as durable as any. It costs the file system a record of
 //! its own, though, so where groups are small, zeros are written ahead of them in the background, and the sync of a commit
-//! then changes no metadata. Large groups are written once. Segments that truncation gave back are used again as they are.
+//! then changes no metadata. Large groups are written once. With [`Preallocate::Zeros`] all of a segment is written when it is
+//! made instead. Segments that truncation gave back are used again as they are: written all over.
 //!
 //! # Failures
 //!
@@ -86,10 +91,10 @@ pub use cursor::Fault;
 pub use error::{HeaderFault, WalError};
 pub use format::{Identity, Layout, Lsn};
 pub use log::Log;
-pub use options::{Options, TornWrites};
+pub use options::{Options, Preallocate, TornWrites};
 pub use reader::{Entry, Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};
-pub use segments::Unreadable;
+pub use segments::{BadHeader, Unreadable};
 pub use storage::Method;
 pub use verify::{SegmentFound, Verdict, verify};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -36,6 +37,17 @@ pub struct Log {
     shared: Arc<Shared>,
     recovery: Recovery,
     threads: Vec<JoinHandle<()>>,
+    /// Given back after the threads have ended, although a reader may still hold the storage.
+    _lock: Lock,
+}
+
+/// The lock of a storage.
+struct Lock(Arc<dyn Storage>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
 }
 
 /// What the threads of a log share.
@@ -78,6 +90,7 @@ impl Log {
         if !storage.lock().map_err(failed("lock"))? {
             return Err(WalError::InUse);
         }
+        let lock = Lock(Arc::clone(&storage));
         let listing = Listing::of(&*storage)?;
         let (segments, found) = match listing.segments.last() {
             Some(last) => open_existing(&storage, *last, &listing)?,
@@ -89,11 +102,10 @@ impl Log {
         // Names of spares may be known to the running system only.
         storage.sync().map_err(failed("sync"))?;
         let count = listing.segments.last().map_or(0, |last| last + 1);
-        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options.spares);
+        let supply = Supply::new(Arc::clone(&segments), count, listing.spares, options);
         supply.segment(found.first)?;
-        supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first))?;
-        let log = Log::assemble(segments, Arc::new(supply), found, options)?;
-        Ok(log)
+        supply.retire(listing.segments.iter().copied().filter(|number| *number < found.first), &mut 0)?;
+        Log::assemble(segments, Arc::new(supply), found, options, lock)
     }
 
     fn assemble(
@@ -101,6 +113,7 @@ impl Log {
         supply: Arc<Supply>,
         found: Found,
         options: &Options,
+        lock: Lock,
     ) -> Result<Log, WalError> {
         let layout = segments.layout;
         let chunk = dio::geometry::align_up(options.chunk.clamp(1, 1 << 30) as u64, layout.block());
@@ -109,7 +122,7 @@ impl Log {
         let mut incarnation = [0; 8];
         let random = segments.storage.random(&mut incarnation);
         random.map_err(|error| WalError::io("get random numbers for", ".", None, error))?;
-        let group = Arc::new(Group::new(found.ending.end));
+        let group = Arc::new(Group::new(found.ending.end, WalError::panicked));
         let ahead = Ahead { background: options.ahead, zeros: options.zeros };
         let untorn = goes_on(&segments, &supply, found.ending.end, options.torn)?;
         let shared = Shared {
@@ -130,7 +143,7 @@ impl Log {
             closed: Condvar::new(),
             flusher: Mutex::default(),
         };
-        let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new() };
+        let mut log = Log { shared: Arc::new(shared), recovery: found.recovery, threads: Vec::new(), _lock: lock };
         for _ in 0..options.write_behind.min(MOST_BEHIND) {
             log.start_thread(|shared| shared.writer.work());
         }
@@ -210,7 +223,8 @@ impl Log {
     }
 
     /// Calls `callback` when the record at `lsn`, and all before it, are durable, or when it is known that they will not be.
-    /// It runs in a thread of the log or of one who commits: it should be short, and must neither commit nor drop the log.
+    /// It runs in a thread of the log or of one who commits: it should be short, and must neither commit nor drop the log. A panic
+    /// in it ends there.
     ///
     /// # Errors
     /// [`WalError::NotAppended`].
@@ -221,7 +235,9 @@ impl Log {
     ) -> Result<(), WalError> {
         self.shared.check_appended(lsn)?;
         Shared::start_flusher(&self.shared)?;
-        self.shared.group.later(lsn.0, Box::new(callback));
+        // One that panics has printed why. Neither the others nor those who wait for a commit must suffer for it.
+        let alone = |outcome| drop(catch_unwind(AssertUnwindSafe(|| callback(outcome))));
+        self.shared.group.later(lsn.0, Box::new(alone));
         Ok(())
     }
 
@@ -250,7 +266,8 @@ impl Log {
         Lsn(self.shared.tail().start())
     }
 
-    /// A reader of the durable records from `from` on. It sees those that become durable later too.
+    /// A reader of the durable records from `from` on. It sees those that become durable later too. It may outlive the log, and
+    /// then reads what was durable at last, as far as another opening does not truncate that.
     ///
     /// # Errors
     /// [`WalError::Truncated`]; no memory.
@@ -262,8 +279,8 @@ impl Log {
     /// that is still needed.
     ///
     /// # Errors
-    /// [`WalError::NotAppended`]; [`WalError::Failed`]; the storage's, when only the removal of segments failed, which the
-    /// next truncation tries again.
+    /// [`WalError::NotAppended`]; [`WalError::Failed`]; the storage's, when only the removal of segments failed, with the rest
+    /// of which the next truncation goes on.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError> {
         let shared = &*self.shared;
         let mut oldest = shared.oldest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -284,13 +301,13 @@ impl Log {
         };
         shared.group.commit(mark, || shared.flush())?;
         let needed = shared.tail().first_needed();
-        if needed > *oldest {
-            shared.supply.retire(*oldest..needed)?;
-            shared.supply.forget_below(needed);
-            shared.tail().forget_below(needed);
-            *oldest = needed;
+        if needed <= *oldest {
+            return Ok(());
         }
-        Ok(())
+        let retired = shared.supply.retire(*oldest..needed, &mut oldest);
+        shared.supply.forget_below(*oldest);
+        shared.tail().forget_below(*oldest);
+        retired
     }
 
     /// Makes everything durable and ends the log with a mark that says so.
@@ -378,6 +395,11 @@ impl Shared {
                 let _ = self.end_with_a_mark();
             }
         }
+    }
+
+    /// Whether this opening is over, or about to be.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All records below this place are durable.

@@ -17,6 +17,19 @@ pub enum TornWrites {
     Untorn,
 }
 
+/// What is done about the space of a new segment before records come. Segments that truncation gave back were written all over
+/// by the records they had, and are used as they are either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preallocate {
+    /// It is set aside, which takes no time; zeros are written ahead of small groups ([`Options::zeros`]), and large ones are
+    /// written once.
+    #[default]
+    Ahead,
+    /// All of it is written with zeros when the segment is made, so that no commit ever makes the file system record that space
+    /// is written. Everything is written twice for that, as long as no segments are given back.
+    Zeros,
+}
+
 /// Options of a log. Sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -28,6 +41,7 @@ pub struct Options {
     pub(crate) write_behind: usize,
     pub(crate) delay: Duration,
     pub(crate) zeros: bool,
+    pub(crate) preallocate: Preallocate,
     pub(crate) ahead: bool,
     pub(crate) spares: usize,
     pub(crate) torn: TornWrites,
@@ -53,6 +67,7 @@ impl Options {
             write_behind: 8,
             delay: Duration::ZERO,
             zeros: true,
+            preallocate: Preallocate::Ahead,
             ahead: true,
             spares: 4,
             torn: TornWrites::Auto,
@@ -74,6 +89,11 @@ impl Options {
 
     /// Block size of a new log, a power of two of 512 to 65536; that of the file system when not said. A log that exists
     /// keeps its own.
+    ///
+    /// Nothing less than the disk's physical block (`queue/physical_block_size`) is safe where a power cut tears writes: the disk
+    /// reads the whole block, changes a part of it and writes it again, and with it what earlier commits made durable beside it.
+    /// Unless it writes that much whole or not at all (`queue/atomic_write_unit_max_bytes`). `dio synctest` looks at both before
+    /// it advises 512.
     pub fn block(&mut self, bytes: u32) -> &mut Self {
         self.block = Some(bytes);
         self
@@ -108,6 +128,12 @@ impl Options {
     /// writes into blocks that exist and the file system has nothing to record for it. Larger groups are written once.
     pub fn zeros(&mut self, yes: bool) -> &mut Self {
         self.zeros = yes;
+        self
+    }
+
+    /// What is done about the space of new segments.
+    pub fn preallocate(&mut self, how: Preallocate) -> &mut Self {
+        self.preallocate = how;
         self
     }
 

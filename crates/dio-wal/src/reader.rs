@@ -9,7 +9,7 @@ use crate::format::{Identity, Layout, Lsn, Mark, RecordHeader};
 use crate::log::Shared;
 use crate::recovery::{REACH, begin, check_end};
 use crate::salvage::{Gap, next_sound};
-use crate::segments::{Listing, Segments, identify};
+use crate::segments::{BadHeader, Listing, Segments, identify, identify_most};
 use crate::storage::{Directory, Method, Storage};
 
 /// A record.
@@ -95,10 +95,23 @@ impl Reader {
     /// As [`Reader::open`].
     pub fn open_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let none = || WalError::io("find segments in", ".", None, std::io::ErrorKind::NotFound.into());
+        let header = identify(&*storage, *listing.segments.last().ok_or_else(none)?)?;
+        Reader::begin(Arc::new(Segments::new(storage, &header, false)), &listing, from)
+    }
+
+    /// As [`Reader::open_on`], of a log whose headers may be damaged, or of another log or place. They are passed over: the log
+    /// is that of most segments, what is sound in the others is read all the same, and [`Reader::bad_headers`] names them.
+    ///
+    /// # Errors
+    /// As [`Reader::open_on`]; [`WalError::Header`] only where no header and no mark can be believed.
+    pub fn open_damaged_on(storage: Arc<dyn Storage>, from: Lsn) -> Result<Reader, WalError> {
+        let listing = Listing::of(&*storage)?;
+        let (segments, listing) = lenient(storage, listing)?;
+        Reader::begin(segments, &listing, from)
+    }
+
+    fn begin(segments: Arc<Segments>, listing: &Listing, from: Lsn) -> Result<Reader, WalError> {
         let last = *listing.segments.last().ok_or_else(none)?;
-        let header = identify(&*storage, last)?;
-        let segments = Arc::new(Segments::new(storage, &header, false));
         let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
         begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
         let within = from.0.min(segments.layout.first(last + 1) - 1);
@@ -110,12 +123,11 @@ impl Reader {
         Ok(Reader { cursor, segments, live: None, from: from.0, known: 0 })
     }
 
-    /// A reader of a log whose first segment holds no mark, of which [`Reader::open_on`] says that one before it is missing.
+    /// As [`Reader::open_damaged_on`], of a log whose first segment holds no mark, of which that says that one before it is
+    /// missing.
     pub(crate) fn at_first_segment(storage: Arc<dyn Storage>) -> Result<Reader, WalError> {
         let listing = Listing::of(&*storage)?;
-        let none = || WalError::io("find segments in", ".", None, std::io::ErrorKind::NotFound.into());
-        let last = *listing.segments.last().ok_or_else(none)?;
-        let segments = Arc::new(Segments::new(Arc::clone(&storage), &identify(&*storage, last)?, false));
+        let (segments, listing) = lenient(storage, listing)?;
         let first = segments.layout.first(listing.first_of_run().ok_or_else(none)?);
         let cursor = Cursor::new(&segments, first, None, REACH)?;
         Ok(Reader { cursor, segments, live: None, from: 0, known: 0 })
@@ -140,6 +152,11 @@ impl Reader {
     /// that can be known: what is behind may not be there after a power cut.
     pub fn known_durable(&self) -> Lsn {
         Lsn(self.known)
+    }
+
+    /// Segments whose headers [`Reader::open_damaged_on`] has passed over so far, in order. What is read ahead is among them.
+    pub fn bad_headers(&self) -> Vec<BadHeader> {
+        self.segments.bad_headers()
     }
 
     /// The next record; `None` when there is none yet. It may be called again later.
@@ -183,7 +200,11 @@ impl Reader {
         }
         match (&self.live, durable) {
             (Some(shared), Some(durable)) if self.cursor.position() < durable => {
-                let (lsn, start) = (Lsn(self.cursor.position()), Lsn(shared.tail().start()));
+                let (lsn, mut start) = (Lsn(self.cursor.position()), Lsn(shared.tail().start()));
+                if shared.is_closed() {
+                    // Another opening may have truncated it since.
+                    start = start.max(self.first()?);
+                }
                 Err(if lsn < start { WalError::Truncated { lsn, start } } else { self.cursor.damaged(lsn.0, durable) })
             }
             _ => Ok(None),
@@ -197,9 +218,8 @@ impl Reader {
     /// [`WalError::Damaged`]: it is not. [`WalError::Truncated`]: the reader was overtaken, and goes on only from a later place.
     pub fn check_end(&mut self) -> Result<(), WalError> {
         let (end, chain) = (self.cursor.position(), self.cursor.chain());
-        let first = Listing::of(&*self.segments.storage)?.first_of_run().unwrap_or(0);
-        if self.segments.layout.locate(end).0 < first {
-            let start = Lsn(self.segments.layout.first(first));
+        let start = self.first()?;
+        if end < start.0 {
             return Err(WalError::Truncated { lsn: Lsn(end), start });
         }
         let outcome = check_end(&mut self.cursor, end);
@@ -210,6 +230,12 @@ impl Reader {
         let goes_on = self.cursor.next()?.is_some();
         self.cursor.seek(end, chain);
         if goes_on { Ok(()) } else { outcome }
+    }
+
+    /// Where the first segment begins that is there.
+    fn first(&self) -> Result<Lsn, WalError> {
+        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
+        Ok(Lsn(self.segments.layout.first(listing.first_of_run().unwrap_or(0))))
     }
 
     /// Why [`Reader::next`] found nothing at [`Reader::position`].
@@ -239,4 +265,15 @@ impl Reader {
         self.cursor.seek(to, None);
         Ok(Some(Gap::new(&self.segments.layout, at, to)))
     }
+}
+
+/// There is no log.
+fn none() -> WalError {
+    WalError::io("find segments in", ".", None, std::io::ErrorKind::NotFound.into())
+}
+
+/// The segments of the log that most of them belong to, whatever the headers of the others say.
+fn lenient(storage: Arc<dyn Storage>, listing: Listing) -> Result<(Arc<Segments>, Listing), WalError> {
+    let header = identify_most(&*storage, &listing)?;
+    Ok((Arc::new(Segments::lenient(storage, &header)), listing.within(&header.layout)))
 }

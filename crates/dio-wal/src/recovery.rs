@@ -54,7 +54,7 @@ pub(crate) fn begin(cursor: &mut Cursor, segments: &Segments, first: u64) -> Res
     }
     match cursor.find_mark(segments.layout.first(first), |_, _| true)? {
         Some((header, _)) => cursor.seek(header.lsn, None),
-        None => return Err(WalError::Missing { segment: segment_name(first - 1) }),
+        None => return Err(WalError::missing(&segments.layout, first - 1)),
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ pub(crate) fn recover(segments: &Arc<Segments>, listing: &Listing) -> Result<Fou
     scan.settle(&mut cursor, segments, first)?;
     if first > 0 && from > scan.at.start {
         // The mark that reading the first record begins with is always kept.
-        return Err(WalError::Missing { segment: segment_name(first - 1) });
+        return Err(WalError::missing(&segments.layout, first - 1));
     }
     check_end(&mut cursor, scan.at.end)?;
     let recovery = scan.at.recovery();

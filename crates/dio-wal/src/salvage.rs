@@ -7,7 +7,7 @@ use crate::error::WalError;
 use crate::format::{Layout, Lsn, segment_name};
 use crate::reader::Record;
 use crate::recovery::REACH;
-use crate::segments::{Listing, Segments, Unreadable, identify, is_lost};
+use crate::segments::{BadHeader, Listing, Segments, Unreadable, identify_most};
 use crate::storage::Storage;
 
 /// A part of the log that cannot be read.
@@ -50,21 +50,26 @@ pub struct Salvage {
     /// What the disk could not read and was passed over. It need not have held any record, and behind the last one that was
     /// read nobody knows.
     pub unreadable: Vec<Unreadable>,
+    /// Segments whose headers are damaged, or of another log or place, and were passed over: what was sound behind them was
+    /// taken. The file itself may be another one, so behind the last record that was read nobody knows what it was to hold.
+    pub headers: Vec<BadHeader>,
 }
 
-/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. Blocks that the disk cannot read are
-/// passed over. Records below `start`, of which the marks
-/// say that they were truncated, may be among them. `E` is the caller's own failure.
+/// Hands every sound record of a log to `take`, damaged or not; nothing is changed. Blocks that the disk cannot read and headers
+/// that cannot be believed are passed over. Records below `start`, of which the marks say that they were truncated, may be
+/// among them. `E` is the caller's own failure.
 ///
 /// # Errors
-/// The storage's, and `take`'s.
+/// The storage's, and `take`'s; [`std::io::ErrorKind::NotFound`] when there are no segments; [`WalError::Header`] when none of them
+/// tells whose it is.
 pub fn salvage<E: From<WalError>>(
     storage: Arc<dyn Storage>,
     mut take: impl FnMut(Record<'_>) -> Result<(), E>,
 ) -> Result<Salvage, E> {
     let mut found = Salvage::default();
     let listing = Listing::of(&*storage)?;
-    let Some(segments) = readable(&storage, &listing)? else { return Ok(found) };
+    let header = identify_most(&*storage, &listing)?;
+    let segments = Arc::new(Segments::patient(storage, &header));
     let listing = listing.within(&segments.layout);
     let Some(first) = listing.segments.first().copied() else { return Ok(found) };
     let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
@@ -93,6 +98,7 @@ pub fn salvage<E: From<WalError>>(
     }
     found.to = Lsn(at);
     found.unreadable = segments.unreadable();
+    found.headers = segments.bad_headers();
     // What lies before the first mark of a truncated log was given up with the segments before it.
     let start = found.start;
     if start < found.from {
@@ -103,19 +109,6 @@ pub fn salvage<E: From<WalError>>(
         *gap = Gap::new(&segments.layout, start.0, gap.to.0);
     }
     Ok(found)
-}
-
-/// The log of the newest segment whose header can be read.
-fn readable(storage: &Arc<dyn Storage>, listing: &Listing) -> Result<Option<Arc<Segments>>, WalError> {
-    for number in listing.segments.iter().rev() {
-        match identify(&**storage, *number) {
-            Ok(header) => return Ok(Some(Arc::new(Segments::patient(Arc::clone(storage), &header)))),
-            Err(WalError::Header { .. }) => {}
-            Err(WalError::Io { source, .. }) if is_lost(&source) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(None)
 }
 
 /// The next mark of what was durable, behind a place where the chain broke. What an earlier opening left behind the end of

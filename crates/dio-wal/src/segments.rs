@@ -5,10 +5,14 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::FileError;
+use dio::block::Pool;
 use rustix::io::Errno;
 
 use crate::error::{HeaderFault, WalError};
-use crate::format::{Identity, Layout, SEGMENT_HEADER, SegmentHeader, segment_name, segment_number};
+use crate::format::{
+    BLOCKS, Identity, Kind, Layout, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader, segment_name,
+    segment_number,
+};
 use crate::storage::{SegmentFile, Storage};
 
 /// Segments kept open at once; older ones are closed first.
@@ -28,6 +32,9 @@ pub(crate) struct Segments {
     write: bool,
     /// What the disk could not read is passed over, as zeros, and written down here: by name and offset, how many bytes.
     unreadable: Option<Mutex<BTreeMap<(String, u64), u64>>>,
+    /// Headers that cannot be believed are passed over, and written down here by number: what they should say is known, and
+    /// records say themselves of which log and place they are.
+    headers: Option<Mutex<BTreeMap<u64, HeaderFault>>>,
     open: Mutex<BTreeMap<u64, Arc<dyn SegmentFile>>>,
 }
 
@@ -41,13 +48,31 @@ impl Segments {
             tag: header.identity.tag(),
             write,
             unreadable: None,
+            headers: None,
             open: Mutex::default(),
         }
     }
 
-    /// The same for reading what can be read, whatever the disk has lost.
+    /// The same for reading, whatever headers say.
+    pub(crate) fn lenient(storage: Arc<dyn Storage>, header: &SegmentHeader) -> Segments {
+        Segments { headers: Some(Mutex::default()), ..Segments::new(storage, header, false) }
+    }
+
+    /// The same for reading what can be read, whatever headers say and the disk has lost.
     pub(crate) fn patient(storage: Arc<dyn Storage>, header: &SegmentHeader) -> Segments {
-        Segments { unreadable: Some(Mutex::default()), ..Segments::new(storage, header, false) }
+        Segments { unreadable: Some(Mutex::default()), ..Segments::lenient(storage, header) }
+    }
+
+    /// Headers that were passed over so far, in order.
+    pub(crate) fn bad_headers(&self) -> Vec<BadHeader> {
+        let Some(headers) = &self.headers else { return Vec::new() };
+        let headers = headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = headers.iter().map(|(number, fault)| BadHeader {
+            segment: segment_name(*number),
+            first: Lsn(self.layout.first(*number)),
+            fault: fault.clone(),
+        });
+        each.collect()
     }
 
     /// Places that the disk could not read, in order, none touching the next.
@@ -113,29 +138,24 @@ impl Segments {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(WalError::io("open", &name, None, error)),
         };
-        let header = match read_header(&*file, &name) {
-            Err(WalError::Io { source, .. }) if self.unreadable.is_some() && is_lost(&source) => {
-                self.pass_over(number, 0);
-                // Its records say themselves of which log and place they are.
-                SegmentHeader { layout: self.layout, identity: self.identity, number }
+        if let Some(fault) = self.fault(&*file, number)? {
+            // One that was truncated since it was opened may be another segment by now. Its name never comes back.
+            match self.storage.open(&name, false) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                _ => {}
             }
-            header => header?,
-        };
-        let fault = |fault| Err(WalError::Header { segment: name.clone(), fault });
-        if header.identity != self.identity {
-            return fault(HeaderFault::Foreign(header.identity));
-        }
-        if header.layout != self.layout {
-            return fault(HeaderFault::Differs);
-        }
-        if header.number != number {
-            return fault(HeaderFault::Number(header.number));
+            match &self.headers {
+                Some(headers) => {
+                    headers.lock().unwrap_or_else(PoisonError::into_inner).insert(number, fault);
+                }
+                None => return Err(WalError::Header { segment: name, fault }),
+            }
         }
         if self.write {
             // Written space is what commits rely on; no power cut leaves a segment without it.
             let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
             if size != self.layout.segment() {
-                return fault(HeaderFault::Length(size));
+                return Err(WalError::Header { segment: name, fault: HeaderFault::Length(size) });
             }
         }
         let mut open = self.lock();
@@ -144,6 +164,27 @@ impl Segments {
             open.pop_first();
         }
         Ok(Some(file))
+    }
+
+    /// What is wrong with the header of a segment, if anything is.
+    ///
+    /// # Errors
+    /// The storage's, but for what is passed over.
+    fn fault(&self, file: &dyn SegmentFile, number: u64) -> Result<Option<HeaderFault>, WalError> {
+        let header = match read_header(file, &segment_name(number)) {
+            Err(WalError::Io { source, .. }) if self.unreadable.is_some() && is_lost(&source) => {
+                self.pass_over(number, 0);
+                return Ok(None);
+            }
+            Err(WalError::Header { fault, .. }) => return Ok(Some(fault)),
+            header => header?,
+        };
+        Ok(match header {
+            SegmentHeader { identity, .. } if identity != self.identity => Some(HeaderFault::Foreign(identity)),
+            SegmentHeader { layout, .. } if layout != self.layout => Some(HeaderFault::Differs),
+            SegmentHeader { number: other, .. } if other != number => Some(HeaderFault::Number(other)),
+            _ => None,
+        })
     }
 
     /// Forgets open segments below `number`, whose names are about to go.
@@ -166,6 +207,17 @@ pub struct Unreadable {
     pub offset: u64,
     /// How many bytes, whole blocks of the log.
     pub length: u64,
+}
+
+/// A segment whose header cannot be believed, and was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadHeader {
+    /// The name of the segment.
+    pub segment: String,
+    /// The place in the log that a segment of this name begins with.
+    pub first: Lsn,
+    /// What is wrong.
+    pub fault: HeaderFault,
 }
 
 /// Whether an error says that bytes are lost: the numbers that a medium, its protection or its checksums answer with (kernel,
@@ -270,6 +322,91 @@ pub(crate) fn identify(storage: &dyn Storage, last: u64) -> Result<SegmentHeader
         return Err(WalError::Header { segment: name, fault: HeaderFault::Place });
     }
     Ok(header)
+}
+
+/// The log that most segments of a directory belong to by their headers; of two with as many, that of the newest. Where no
+/// header can be believed, the log of the marks in the newest segment that has any.
+///
+/// # Errors
+/// The storage's; [`io::ErrorKind::NotFound`] when there are no segments; where nothing tells, what is wrong with the newest.
+pub(crate) fn identify_most(storage: &dyn Storage, listing: &Listing) -> Result<SegmentHeader, WalError> {
+    let none = || WalError::io("find segments in", ".", None, io::ErrorKind::NotFound.into());
+    let last = *listing.segments.last().ok_or_else(none)?;
+    // With the first of each log, which is the newest.
+    let mut logs: Vec<(usize, SegmentHeader)> = Vec::new();
+    for number in listing.segments.iter().rev() {
+        let Some(header) = told(identify(storage, *number))? else { continue };
+        let same = |(_, other): &&mut (usize, SegmentHeader)| {
+            (other.identity, other.layout) == (header.identity, header.layout)
+        };
+        match logs.iter_mut().find(same) {
+            Some((count, _)) => *count += 1,
+            None => logs.push((1, header)),
+        }
+    }
+    let most = logs.iter().map(|(count, _)| *count).max();
+    if let Some((_, header)) = logs.into_iter().find(|(count, _)| Some(*count) == most) {
+        return Ok(header);
+    }
+    for number in listing.segments.iter().rev() {
+        if let Some(header) = told(identify_by_marks(storage, *number))?.flatten() {
+            return Ok(header);
+        }
+    }
+    identify(storage, last)
+}
+
+/// What can be told of a segment: nothing of one whose header is damaged or lost, or that is gone by now.
+fn told<T>(found: Result<T, WalError>) -> Result<Option<T>, WalError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(WalError::Header { .. }) => Ok(None),
+        Err(WalError::Io { source, .. }) if is_lost(&source) || source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes in which [`identify_by_marks`] looks for a mark at a time.
+const LOOK: u64 = 1 << 20;
+
+/// The header that segment `number` should have, by its first sound mark: that names the log, its place in the file and its LSN
+/// the block.
+fn identify_by_marks(storage: &dyn Storage, number: u64) -> Result<Option<SegmentHeader>, WalError> {
+    let name = segment_name(number);
+    let file = storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
+    let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
+    let pool = Pool::new(LOOK as usize, 1).map_err(|error| WalError::io("map memory for", ".", None, error))?;
+    let mut memory = pool.try_take().expect("a new pool has its block");
+    let step = u64::from(*BLOCKS.start());
+    for start in (0..size).step_by(LOOK as usize) {
+        let length = LOOK.min(size - start) as usize;
+        let bytes = &mut memory.bytes_mut()[..length];
+        let read = file.read_at(bytes, start).map_err(|error| WalError::io("read", &name, Some(start), error))?;
+        for at in (0..read as u64).step_by(step as usize).filter(|at| start + at > 0) {
+            let Some(found) = bytes[at as usize..read].first_chunk::<MARK>() else { break };
+            if let Some(header) = header_by_mark(found, number, size, start + at) {
+                return Ok(Some(header));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The header of segment `number` of `size` bytes that has this mark at `offset`.
+fn header_by_mark(bytes: &[u8; MARK], number: u64, size: u64, offset: u64) -> Option<SegmentHeader> {
+    let record = RecordHeader::decode(bytes.first_chunk()?).filter(|record| record.kind == Kind::Mark)?;
+    let mut identity = Identity([0; 16]);
+    identity.0.copy_from_slice(&bytes[RECORD_HEADER..RECORD_HEADER + 16]);
+    Mark::find(bytes, record.lsn, &identity, identity.tag())?;
+    // The LSN is number × (size − block) + offset − block.
+    let sum = number.checked_mul(size)?.checked_add(offset)?.checked_sub(record.lsn)?;
+    let block = u32::try_from(sum / (number + 1)).ok()?;
+    let layout = Layout::new(block, size).ok()?;
+    let fits = offset % layout.block() == 0
+        && offset >= layout.block()
+        && number < FARTHEST / layout.data()
+        && layout.locate(record.lsn) == (number, offset);
+    fits.then_some(SegmentHeader { layout, identity, number })
 }
 
 #[cfg(test)]

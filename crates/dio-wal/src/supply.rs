@@ -12,6 +12,7 @@ use dio::block::{Block, Pool};
 
 use crate::error::WalError;
 use crate::format::{SegmentHeader, segment_name};
+use crate::options::{Options, Preallocate};
 use crate::segments::{Segments, spare_name, unfinished_name};
 use crate::storage::SegmentFile;
 
@@ -23,6 +24,8 @@ pub(crate) struct Supply {
     segments: Arc<Segments>,
     /// Most spare files kept.
     most_spares: usize,
+    /// All of a new segment is written with zeros, also where its space can be set aside.
+    fill: bool,
     /// A copy of `State::count`, for a look without the lock.
     count: AtomicU64,
     state: Mutex<State>,
@@ -50,7 +53,7 @@ struct State {
 
 impl Supply {
     /// The supply of a log with `count` segments.
-    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, most_spares: usize) -> Supply {
+    pub(crate) fn new(segments: Arc<Segments>, count: u64, spares: Vec<String>, options: &Options) -> Supply {
         let state = State {
             count,
             making: false,
@@ -62,7 +65,8 @@ impl Supply {
             closed: false,
         };
         let (count, changed) = (AtomicU64::new(count), Condvar::new());
-        Supply { segments, most_spares, count, state: Mutex::new(state), changed }
+        let (most_spares, fill) = (options.spares, options.preallocate == Preallocate::Zeros);
+        Supply { segments, most_spares, fill, count, state: Mutex::new(state), changed }
     }
 
     /// The segment of a number, which is made if need be.
@@ -73,7 +77,7 @@ impl Supply {
         if !self.has(number) {
             self.make_up_to(number)?;
         }
-        let missing = || WalError::Missing { segment: segment_name(number) };
+        let missing = || WalError::missing(&self.segments.layout, number);
         self.segments.get(number)?.ok_or_else(missing)
     }
 
@@ -110,13 +114,13 @@ impl Supply {
             state.making = true;
             let (next, spare) = (state.count, state.spares.pop());
             drop(state);
+            let making = Making(self);
             let made = self.make(next, spare);
             let named = made.as_ref().ok().map(|_| {
                 // Whose name is not durable is not used: a power cut would take what was acknowledged in it.
                 self.segments.storage.sync().map_err(|error| WalError::io("sync", ".", None, error))
             });
-            state = self.lock();
-            state.making = false;
+            state = making.end();
             if let Some(Err(error)) = &named {
                 state.broken = Some(error.clone());
             } else if let Ok(written) = made {
@@ -211,15 +215,17 @@ impl Supply {
         Ok(true)
     }
 
-    /// Makes a segment of which no space was written but the header's, where room can be set aside without; `true` if all was.
+    /// Makes a segment of which no space was written but the header's, where room can be set aside without and nothing else is
+    /// wanted; `true` if all was.
     fn make_new(&self, number: u64) -> Result<bool, WalError> {
         let failed = |operation| move |error| WalError::io(operation, &unfinished_name(number), None, error);
         let layout = self.segments.layout;
         let file = self.segments.storage.create(&unfinished_name(number)).map_err(failed("create"))?;
         let set_aside = file.allocate(layout.segment()).map_err(failed("allocate space for"))?;
         let block = layout.block();
-        let mut memory = self.memory(if set_aside { block as usize } else { ZEROS.max(block as usize) })?;
-        if !set_aside {
+        let fill = self.fill || !set_aside;
+        let mut memory = self.memory(if fill { ZEROS.max(block as usize) } else { block as usize })?;
+        if fill {
             let step = memory.capacity() as u64 / block * block;
             let mut at = 0;
             while at < layout.segment() {
@@ -230,7 +236,7 @@ impl Supply {
         }
         self.write_header(&*file, number, &mut memory).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
-        Ok(!set_aside)
+        Ok(fill)
     }
 
     fn write_header(&self, file: &dyn SegmentFile, number: u64, memory: &mut Block) -> io::Result<()> {
@@ -248,31 +254,50 @@ impl Supply {
     }
 
     /// Gives up segments, oldest first: as many as may be become spares, the others are removed. Their records must have
-    /// been given up durably.
+    /// been given up durably. `oldest` becomes the number behind each that is done, whatever happens to the next.
     ///
     /// # Errors
-    /// The storage's. What was given up stays so; the next truncation or opening tries the rest again.
-    pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>) -> Result<(), WalError> {
+    /// The storage's. What was given up stays so; the next truncation or opening goes on with the rest.
+    pub(crate) fn retire(&self, numbers: impl Iterator<Item = u64>, oldest: &mut u64) -> Result<(), WalError> {
         let storage = &self.segments.storage;
         let mut spares = Vec::new();
         let had = self.lock().spares.len();
+        let mut failed = None;
         for number in numbers {
             self.segments.forget_below(number + 1);
-            let name = segment_name(number);
-            if had + spares.len() < self.most_spares {
-                let spare = spare_name(number);
-                storage.rename(&name, &spare).map_err(|error| WalError::io("rename", &name, None, error))?;
-                spares.push(spare);
-            } else {
-                storage.delete(&name).map_err(|error| WalError::io("remove", &name, None, error))?;
+            match self.retire_one(number, had + spares.len() < self.most_spares) {
+                Ok(spare) => spares.extend(spare),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
             }
+            *oldest = number + 1;
         }
-        // A spare whose new name is lost would come back under its old one, with a new header.
+        // A spare whose new name is lost would come back under its old one, with a new header: where this fails, it is none in
+        // this opening.
         storage.sync().map_err(|error| WalError::io("sync", ".", None, error))?;
         let mut state = self.lock();
         state.spares.extend(spares);
         state.refused = None;
-        Ok(())
+        drop(state);
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives up one segment; its new name if it becomes a spare. One that is gone already is done.
+    fn retire_one(&self, number: u64, keep: bool) -> Result<Option<String>, WalError> {
+        let (name, spare) = (segment_name(number), spare_name(number));
+        let (operation, outcome) = match keep {
+            true => ("rename", self.segments.storage.rename(&name, &spare)),
+            false => ("remove", self.segments.storage.delete(&name)),
+        };
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            outcome => {
+                outcome.map_err(|error| WalError::io(operation, &name, None, error))?;
+                Ok(keep.then_some(spare))
+            }
+        }
     }
 
     /// Forgets what is known of segments below `number`.
@@ -283,5 +308,28 @@ impl Supply {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A segment that is being made. One whose making ends by a panic is nobody's any more, and nor is any behind it.
+struct Making<'a>(&'a Supply);
+
+impl<'a> Making<'a> {
+    fn end(self) -> MutexGuard<'a, State> {
+        let mut state = self.0.lock();
+        state.making = false;
+        std::mem::forget(self);
+        state
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.making = false;
+        let panicked = || WalError::io("make a segment in", ".", None, io::Error::other("a thread panicked"));
+        state.broken.get_or_insert_with(panicked);
+        drop(state);
+        self.0.changed.notify_all();
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cursor::Fault;
-use crate::error::WalError;
+use crate::error::{HeaderFault, WalError};
 use crate::format::{Identity, Layout, Lsn, segment_name};
 use crate::reader::Reader;
 use crate::recovery::Recovery;
@@ -52,15 +52,17 @@ pub struct Verdict {
 ///
 /// # Errors
 /// What keeps it from being looked at: the storage's; [`std::io::ErrorKind::NotFound`] when there are no segments;
-/// [`WalError::Header`] when the last one's header cannot be believed. What is wrong with the log otherwise is in the
-/// [`Verdict`].
+/// [`WalError::Header`] when none of them tells whose it is. What is wrong with the log otherwise is in the [`Verdict`]: of
+/// segments whose headers cannot be believed what is sound is read all the same.
 pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
     let listing = Listing::of(&*storage)?;
-    let first = listing.first_of_run().unwrap_or(0);
-    let mut reader = match Reader::open_on(Arc::clone(&storage), Lsn(0)) {
+    let mut reader = match Reader::open_damaged_on(Arc::clone(&storage), Lsn(0)) {
         Err(WalError::Missing { .. }) => Reader::at_first_segment(Arc::clone(&storage))?,
         other => other?,
     };
+    let all = listing.segments.last().copied();
+    let listing = listing.within(&reader.layout());
+    let first = listing.first_of_run().unwrap_or(0);
     let mut verdict = Verdict {
         identity: reader.identity(),
         layout: reader.layout(),
@@ -82,15 +84,26 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
     }
     let from = reader.position();
     let followed = follow(&mut reader, &mut verdict);
+    let header = verdict.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
+    let impossible = all.filter(|last| listing.segments.last() != Some(last)).map(|last| WalError::Header {
+        segment: segment_name(last),
+        fault: HeaderFault::Place,
+    });
     verdict.damage = match followed {
         Ok(()) if first > 0 && from > verdict.read.start => {
-            Some(WalError::Missing { segment: segment_name(first - 1) })
+            Some(WalError::missing(&verdict.layout, first - 1))
         }
-        Ok(()) => verdict.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone()),
+        Ok(()) => header.or(impossible),
+        // Why it ends there.
+        Err(WalError::Damaged { segment, .. }) if header.as_ref().is_some_and(|header| is_of(header, &segment)) => header,
         Err(error @ (WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })) => Some(error),
         Err(error) => return Err(error),
     };
     Ok(verdict)
+}
+
+fn is_of(error: &WalError, name: &str) -> bool {
+    matches!(error, WalError::Header { segment, .. } if segment == name)
 }
 
 /// Reads to the end, and looks whether it is one.
@@ -119,7 +132,6 @@ fn follow(reader: &mut Reader, verdict: &mut Verdict) -> Result<(), WalError> {
 }
 
 fn look(storage: &dyn Storage, verdict: &Verdict, number: u64, before: bool) -> Result<SegmentFound, WalError> {
-    use crate::error::HeaderFault as Fault;
     let name = segment_name(number);
     let file = storage.open(&name, false).map_err(|error| WalError::io("open", &name, None, error))?;
     let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
@@ -127,10 +139,10 @@ fn look(storage: &dyn Storage, verdict: &Verdict, number: u64, before: bool) -> 
     let fault = match read_header(&*file, &name) {
         Err(error @ WalError::Header { .. }) => Some(error),
         Err(error) => return Err(error),
-        Ok(header) if header.identity != verdict.identity => wrong(Fault::Foreign(header.identity)),
-        Ok(header) if header.layout != verdict.layout => wrong(Fault::Differs),
-        Ok(header) if header.number != number => wrong(Fault::Number(header.number)),
-        Ok(_) if size != verdict.layout.segment() => wrong(Fault::Length(size)),
+        Ok(header) if header.identity != verdict.identity => wrong(HeaderFault::Foreign(header.identity)),
+        Ok(header) if header.layout != verdict.layout => wrong(HeaderFault::Differs),
+        Ok(header) if header.number != number => wrong(HeaderFault::Number(header.number)),
+        Ok(_) if size != verdict.layout.segment() => wrong(HeaderFault::Length(size)),
         Ok(_) => None,
     };
     Ok(SegmentFound { number, size, fault, before })

@@ -217,10 +217,10 @@ impl Writer {
                 continue;
             };
             drop(queue);
+            let under_way = UnderWay { writer: self, start: range.start };
             // A sync that failed may have been the only one to be told of what a commit wrote.
             let outcome = self.write_zeros(&range).map_err(|error| self.fail(error));
-            queue = self.lock();
-            queue.under_way.retain(|other| other.start != range.start);
+            queue = under_way.end();
             if queue.sleeping > 0 {
                 self.written.notify_all();
             }
@@ -307,14 +307,13 @@ impl Writer {
 
     /// Writes a chunk that is under way. With `alone` nothing else has to become durable with it.
     fn write(&self, mut chunk: Chunk, alone: bool) -> Result<(), WalError> {
-        let start = chunk.start;
+        let under_way = UnderWay { writer: self, start: chunk.start };
         let length = chunk.block.filled().len() + std::mem::take(&mut chunk.zeros);
         chunk.block.copy_in(length, &[]);
         let outcome = self.write_blocks(&chunk, alone).map_err(|error| self.fail(error));
         drop(chunk);
-        let mut queue = self.lock();
         // Only now, behind the latch: who waits for this write must not take its end for a success.
-        queue.under_way.retain(|other| other.start != start);
+        let mut queue = under_way.end();
         if let Ok((number, file, Written::Volatile)) = &outcome
             && queue.volatile.iter().all(|(other, _)| other != number)
         {
@@ -358,5 +357,30 @@ impl Writer {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A write under way, which began at a place. One that ends by a panic has failed, and others wait for it.
+struct UnderWay<'a> {
+    writer: &'a Writer,
+    start: u64,
+}
+
+impl<'a> UnderWay<'a> {
+    /// It came to an end, well or with a failure that has latched.
+    fn end(self) -> MutexGuard<'a, Queue> {
+        let writer = self.writer;
+        let mut queue = writer.lock();
+        queue.under_way.retain(|other| other.start != self.start);
+        std::mem::forget(self);
+        queue
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.writer.group.fail(WalError::panicked);
+        self.writer.lock().under_way.retain(|other| other.start != self.start);
+        self.writer.written.notify_all();
     }
 }

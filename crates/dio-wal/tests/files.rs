@@ -229,14 +229,20 @@ fn damage_is_not_taken_for_the_end() {
 
     // The last commit too, since the log was closed.
     file_with(&path, offset, &[9; 6]);
-    let (segment, offset) = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout().locate(lsns[19].0 + 40);
+    let layout = Reader::open(dir.path(), false, Lsn(0)).unwrap().layout();
+    let (segment, offset) = layout.locate(lsns[19].0 + 40);
     file_with(&dir.path().join(dio_wal::format::segment_name(segment)), offset, b"damage");
     assert!(matches!(Log::open(dir.path(), &Options::new()), Err(WalError::Damaged { lsn, .. }) if lsn == lsns[19]));
 
     // A segment that is gone is named.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
-    let Err(WalError::Missing { segment }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
-    assert_eq!(segment, dio_wal::format::segment_name(1));
+    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else {
+        panic!("not noticed")
+    };
+    let (name, block) = (dio_wal::format::segment_name(1), layout.block());
+    let first = layout.first(1);
+    let words = format!("segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on");
+    assert!(error.to_string().starts_with(&words) && error.to_string().contains("dio wal salvage"), "{error}");
     let found = dio_wal::salvage::<WalError>(storage, |_| Ok(())).unwrap();
     assert!(found.records > 5 && found.records < 20, "{found:?}");
 }
@@ -272,6 +278,57 @@ fn blocks_are_gone_on_with_where_writes_are_not_torn() {
     if judged == 0 {
         dio_test::skip!("no file system here writes blocks whole or not at all");
     }
+}
+
+/// A reader that outlives its log does not keep others from opening it, and reads on as long as what it reads is there.
+#[test]
+fn a_reader_keeps_no_lock() {
+    for close in [true, false] {
+        let dir = dio_test::file_systems()[0].dir();
+        let options = small(Method::Fdatasync, true);
+        let log = Log::open(dir.path(), &options).unwrap();
+        let lsns: Vec<Lsn> = (0..20u8)
+            .map(|number| {
+                let lsn = log.append(&vec![number; 30_000]).unwrap();
+                log.commit(lsn).unwrap();
+                lsn
+            })
+            .collect();
+        let mut reader = log.reader(Lsn(0)).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().lsn, lsns[0]);
+        assert!(matches!(Log::open(dir.path(), &options), Err(WalError::InUse)));
+        if close {
+            log.close().unwrap();
+        } else {
+            drop(log);
+        }
+        let log = Log::open(dir.path(), &options).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().lsn, lsns[1]);
+        // Segments of the reader's log are used again.
+        for number in 0..40 {
+            let lsn = log.append(&vec![number; 30_000]).unwrap();
+            log.truncate_before(lsn).unwrap();
+        }
+        // What was read ahead may still be returned.
+        let error = loop {
+            match reader.next() {
+                Ok(record) => assert!(record.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, WalError::Truncated { .. }), "{error}");
+    }
+}
+
+/// An opening that fails gives the lock back, although its storage is still there.
+#[test]
+fn a_failed_opening_keeps_no_lock() {
+    let dir = dio_test::file_systems()[0].dir();
+    let storage = Arc::new(Directory::open(dir.path(), true, Method::Fdatasync).unwrap());
+    let wrong = Log::open_on(storage.clone(), Options::new().segment(1000)).map(|_| ());
+    assert!(matches!(wrong, Err(WalError::Options(_))), "{wrong:?}");
+    Log::open(dir.path(), &Options::new()).unwrap().close().unwrap();
+    drop(storage);
 }
 
 /// A reader in another process that is overtaken by truncation is told so, and not that the log is damaged.

@@ -34,7 +34,7 @@ impl Model {
     fn new(fails: Option<u64>) -> Model {
         let zero = || AtomicU64::new(0);
         let (durable, flushing, flushes) = (zero(), zero(), zero());
-        Model { group: Group::new(0), tail: Mutex::new(0), durable, flushing, flushes, fails }
+        Model { group: Group::new(0, |_| "a panic"), tail: Mutex::new(0), durable, flushing, flushes, fails }
     }
 
     fn append(&self) -> u64 {

@@ -41,6 +41,10 @@ impl Storage for Failing {
         unreachable!("salvage only reads")
     }
 
+    fn unlock(&self) {
+        unreachable!("salvage only reads")
+    }
+
     fn create(&self, _: &str) -> io::Result<Arc<dyn SegmentFile>> {
         unreachable!("salvage only reads")
     }

@@ -156,6 +156,24 @@ pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(size)
 }
 
+/// The UUID of the file system that a file is on (`FS_IOC_GETFSUUID`, Linux 6.9).
+///
+/// # Errors
+/// `ENOTTY` where the kernel or the file system does not tell.
+pub fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    /// `struct fsuuid2`.
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct FsUuid {
+        length: u8,
+        uuid: [u8; 16],
+    }
+    const GET_FS_UUID: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<FsUuid>(0x15, 0);
+    // SAFETY: the opcode writes one such structure, which is the output type; it reads nothing.
+    let found = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<GET_FS_UUID, FsUuid>::new()) }?;
+    Ok(found.uuid[..usize::from(found.length).min(16)].to_vec())
+}
+
 /// Visits the runs of resident pages in the pages `pages` of a file, in order, as ranges of page numbers.
 ///
 /// Adjacent runs may be reported separately where a window ends. Pages beyond the end of the file are

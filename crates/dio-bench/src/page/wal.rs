@@ -63,6 +63,9 @@ struct Flush {
 
 #[derive(Deserialize)]
 struct Stream {
+    /// Older results do not say how the log was written.
+    method: Option<String>,
+    direct: Option<bool>,
     bytes: u64,
     record_bytes: u64,
     commit_bytes: u64,
@@ -362,10 +365,14 @@ fn large(stream: &Stream) -> Table {
         ("open again (recovery)", stream.recovery, stream.disk_read),
         ("the disk alone, reading", stream.disk_read, stream.disk_read),
     ];
+    let how = match (&stream.method, stream.direct) {
+        (Some(method), Some(direct)) => format!("by {method}, {}; ", if direct { "direct" } else { "cached" }),
+        _ => String::new(),
+    };
     Table {
         name: "large".to_owned(),
         caption: format!(
-            "{} in records of {}, a commit every {}; pages left in the cache: {}",
+            "{how}{} in records of {}, a commit every {}; pages left in the cache: {}",
             size(stream.bytes),
             size(stream.record_bytes),
             size(stream.commit_bytes),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::case::{Case, Descriptor, Method, Pattern};
+use super::facts::Disk;
 use super::judge::{Honesty, Verdict};
 use super::report::Row;
 use super::work::{Figures, Outcome};
@@ -23,9 +24,9 @@ pub struct Advice {
 }
 
 /// The advice for every program that the rows allow one for.
-pub fn advise(rows: &[Row], honesty: Option<&Honesty>) -> Vec<Advice> {
+pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
     let rows = Rows(rows);
-    let mut all: Vec<Advice> = [postgres(&rows), mariadb(&rows), own_log(&rows)].into_iter().flatten().collect();
+    let mut all: Vec<Advice> = [postgres(&rows), mariadb(&rows), own_log(&rows, disk)].into_iter().flatten().collect();
     let warning = honesty.and_then(|honesty| match honesty.verdict {
         Verdict::Lies => Some("first of all: the disk lies, so no setting makes a commit durable here"),
         Verdict::NotDurable => Some("first of all: no setting makes a commit durable here"),
@@ -212,7 +213,7 @@ fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
     Some(Advice { program: "MariaDB (InnoDB)", settings, why })
 }
 
-fn own_log(rows: &Rows<'_>) -> Option<Advice> {
+fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
     const METHODS: [Method; 5] =
         [Method::Fdatasync, Method::OpenDatasync, Method::RwfDsync, Method::Fsync, Method::OpenSync];
     let of = |pattern| -> Vec<Reached> {
@@ -232,7 +233,7 @@ fn own_log(rows: &Rows<'_>) -> Option<Advice> {
     }
     let mut settings =
         vec![format!("dio_wal::Options: direct({}), method(Method::{})", chosen.direct, variant(chosen.method))];
-    settings.extend(block_size(rows, &mut why));
+    settings.extend(block_size(rows, disk, &mut why));
     why.extend(zeros(rows));
     why.extend(group(rows));
     Some(Advice { program: "dio's log (dio-wal)", settings, why })
@@ -248,8 +249,8 @@ fn variant(method: Method) -> &'static str {
     }
 }
 
-/// Whether records in blocks of 512 bytes cost more than in those of 4096.
-fn block_size(rows: &Rows<'_>, why: &mut Vec<String>) -> Option<String> {
+/// Whether records in blocks of 512 bytes cost more than in those of 4096, or put others at risk.
+fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Option<String> {
     let of = |bytes| {
         rows.find(|case| {
             (case.method, case.size, case.threads, case.direct) == (Method::Fdatasync, bytes, 1, true)
@@ -258,6 +259,15 @@ fn block_size(rows: &Rows<'_>, why: &mut Vec<String>) -> Option<String> {
     };
     let (_, large) = of(4096)?;
     match of(512) {
+        Some(_) if !disk.is_some_and(Disk::keeps_neighbours) => {
+            let physical = disk.and_then(|disk| disk.physical_block);
+            let block = physical.map_or("of a size that is not known".to_owned(), |bytes| format!("of {}", size(bytes)));
+            why.push(format!(
+                "blocks of 512 bytes, however fast: the disk has physical blocks {block} and does not say that it writes them \
+                 whole, so a power cut during one commit may take others beside it"
+            ));
+            Some("block(4096)".to_owned())
+        }
         Some((_, small)) if small.mean <= large.mean * WORTH => {
             why.push(
                 "blocks of 512 bytes are as fast as those of 4096 here: records of a few bytes waste less in them"
@@ -338,8 +348,12 @@ mod tests {
         Row { case: Case::new(Section::Compare, method, direct), outcome: figures(rate) }
     }
 
+    fn small_blocks() -> Disk {
+        Disk { physical_block: Some(512), ..Disk::default() }
+    }
+
     fn setting(rows: &[Row], program: &str, place: usize) -> String {
-        let all = advise(rows, None);
+        let all = advise(rows, Some(&small_blocks()), None);
         all.iter().find(|advice| advice.program.starts_with(program)).unwrap().settings[place].clone()
     }
 
@@ -365,7 +379,7 @@ mod tests {
         // What does more cannot be faster.
         let mut rows = vec![row(Method::Fdatasync, false, 1000.0), row(Method::Fsync, false, 1500.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
-        let why = advise(&rows, None)[0].why.join("\n");
+        let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("fsync came out 1.50 times as fast as fdatasync"), "{why}");
         // Faster on the whole, slower in one round.
         let mut fast = row(Method::OpenDatasync, false, 1500.0);
@@ -373,7 +387,7 @@ mod tests {
         figures.least = 900.0;
         rows[1] = fast;
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
-        let why = advise(&rows, None)[0].why.join("\n");
+        let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("not in every round"), "{why}");
     }
 
@@ -385,8 +399,8 @@ mod tests {
         };
         let rows = [refused.clone(), row(Method::Fsync, false, 100.0), row(Method::SyncFileRange, false, 90_000.0)];
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fsync");
-        assert_eq!(advise(&[refused], None), []);
-        assert_eq!(advise(&[], None), []);
+        assert_eq!(advise(&[refused], None, None), []);
+        assert_eq!(advise(&[], None, None), []);
     }
 
     #[test]
@@ -429,11 +443,35 @@ mod tests {
         rows.push(Row { case: many, outcome: figures(20_000.0) });
         assert_eq!(setting(&rows, "dio", 0), "dio_wal::Options: direct(true), method(Method::RwfDsync)");
         assert_eq!(setting(&rows, "dio", 1), "block(4096)");
-        let why = advise(&rows, None).pop().unwrap().why.join("\n");
+        let why = advise(&rows, None, None).pop().unwrap().why.join("\n");
         assert!(why.contains("2.50 times the rate of a growing file"), "{why}");
         assert!(why.contains("64 writers of 8 KiB") && why.contains("20.0 times"), "{why}");
         rows[3].outcome = figures(990.0);
         assert_eq!(setting(&rows, "dio", 1), "block(512)");
+    }
+
+    #[test]
+    fn small_blocks_are_advised_only_where_they_leave_their_neighbours_alone() {
+        let zeroed = |bytes| Row {
+            case: Case { pattern: Pattern::Zeroed, size: bytes, ..Case::new(Section::Sizes, Method::Fdatasync, true) },
+            outcome: figures(1000.0),
+        };
+        let rows = [zeroed(512), zeroed(4096), row(Method::Fdatasync, true, 1000.0)];
+        for (physical_block, atomic, expected) in [
+            (Some(512), None, "block(512)"),
+            (Some(4096), None, "block(4096)"),
+            (Some(4096), Some(512), "block(4096)"),
+            (Some(4096), Some(4096), "block(512)"),
+            (Some(16384), Some(4096), "block(4096)"),
+            (None, None, "block(4096)"),
+        ] {
+            let disk = Disk { physical_block, atomic, ..Disk::default() };
+            let own = advise(&rows, Some(&disk), None).pop().unwrap();
+            assert_eq!(own.settings[1], expected, "{disk:?}");
+            let warned = own.why.iter().any(|why| why.contains("physical blocks of"));
+            assert_eq!(warned, expected == "block(4096)", "{own:?}");
+        }
+        assert_eq!(advise(&rows, None, None).pop().unwrap().settings[1], "block(4096)");
     }
 
     #[test]
@@ -444,7 +482,8 @@ mod tests {
             reason: String::new(),
             evidence: Vec::new(),
         };
-        for advice in advise(&[row(Method::Fdatasync, false, 1.0), row(Method::Fdatasync, true, 1.0)], Some(&honesty)) {
+        let rows = [row(Method::Fdatasync, false, 1.0), row(Method::Fdatasync, true, 1.0)];
+        for advice in advise(&rows, None, Some(&honesty)) {
             assert!(advice.why[0].contains("the disk lies"), "{advice:?}");
         }
     }

@@ -37,6 +37,13 @@ pub struct Disk {
     pub volatile_cache: Option<bool>,
     /// `queue/fua`.
     pub fua: Option<bool>,
+    /// `queue/physical_block_size`, in bytes: what it writes at once at least.
+    pub physical_block: Option<u64>,
+    /// `queue/atomic_write_unit_max_bytes`: the most that it writes whole or not at all when the power fails (NVMe's AWUPF).
+    pub atomic: Option<u64>,
+    /// Whether its requests pass the block layer's queues, which count its flushes; dm, md, bcache and NVMe's multipath pass
+    /// them on below, uncounted.
+    pub queued: bool,
     /// The file that counts requests, flushes among them.
     #[serde(skip)]
     pub(crate) stat: PathBuf,
@@ -124,13 +131,27 @@ fn disk_of(sysfs: &Path, device: &Device) -> Disk {
         rotational: device.rotational,
         volatile_cache: device.volatile_write_cache,
         fua: device.fua,
+        physical_block: device.physical_block,
+        atomic: device.atomic_write_max,
+        queued: place.join("mq").exists(),
         stat: place.join("stat"),
     }
 }
 
 impl Disk {
-    /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5).
+    /// Whether a write of 512 bytes leaves what stands beside them alone, whenever the power fails. A disk with larger blocks reads
+    /// the whole one, changes a part and writes it again, which only an atomic write makes safe.
+    pub(crate) fn keeps_neighbours(&self) -> bool {
+        let Some(physical) = self.physical_block else { return false };
+        physical <= 512 || self.atomic.is_some_and(|atomic| atomic >= physical.max(4096))
+    }
+
+    /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5); `None` where
+    /// nobody counts them.
     pub(crate) fn flushes(&self) -> Option<u64> {
+        if !self.queued {
+            return None;
+        }
         let text = std::fs::read_to_string(&self.stat).ok()?;
         text.split_whitespace().nth(15)?.parse().ok()
     }
@@ -168,6 +189,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("block/sdq");
         std::fs::create_dir_all(place.join("device")).unwrap();
+        std::fs::create_dir(place.join("mq")).unwrap();
         std::fs::write(place.join("device/model"), "ST4000DM004 \n").unwrap();
         std::fs::write(place.join("device/vendor"), "ATA     \n").unwrap();
         std::fs::write(place.join("stat"), " 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 4711 17\n").unwrap();
@@ -175,6 +197,9 @@ mod tests {
         let disk = disk_of(root.path(), &device);
         assert_eq!((disk.name.as_str(), disk.model.as_deref()), ("sdq", Some("ATA ST4000DM004")));
         assert_eq!(disk.flushes(), Some(4711));
+        // What passes bios on below has the number too, and it is always 0.
+        std::fs::remove_dir(place.join("mq")).unwrap();
+        assert_eq!(disk_of(root.path(), &device).flushes(), None);
         // Kernels before 5.5 do not count them.
         std::fs::write(place.join("stat"), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\n").unwrap();
         assert_eq!(disk.flushes(), None);

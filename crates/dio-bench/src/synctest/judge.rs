@@ -20,7 +20,7 @@ const NO_TIME: f64 = 20e-6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It acknowledges what it cannot have done.
+    /// It acknowledges what it cannot have done, beyond doubt.
     Lies,
     /// What is acknowledged is lost with the power, and nobody claims otherwise.
     NotDurable,
@@ -71,9 +71,9 @@ pub struct Honesty {
 }
 
 impl Honesty {
-    /// Whether the disk lied beyond doubt.
+    /// Whether the disk lied. That is never said with doubts.
     pub fn is_a_lie(&self) -> bool {
-        self.verdict == Verdict::Lies && self.confidence == Confidence::High
+        self.verdict == Verdict::Lies
     }
 }
 
@@ -116,6 +116,9 @@ fn decide(facts: &Facts, measured: &Measured) -> Decision {
     };
     // In a virtual machine a disk that looks real may still be a file of the host.
     if facts.virtual_machine && decision.1 > Confidence::Low {
+        if decision.0 == Verdict::Lies {
+            decision.0 = Verdict::Suspect;
+        }
         decision.1 = Confidence::Low;
         decision.2.push_str("; but the machine is virtual, and so may the disk be");
     }
@@ -141,9 +144,10 @@ fn by_mount(facts: &Facts) -> Option<Decision> {
     }
 }
 
-/// Whether syncs reach the disk as flushes at all.
+/// Whether syncs reach the disk as flushes at all: what is made of other devices gets none that are counted, whatever it does.
 fn by_flushes(disk: &Disk, place: &SamePlace) -> Option<Decision> {
-    let none = place.flushes == Some(0) && place.syncs >= 8;
+    let counts = disk.queued && disk.unreal() != Some(Unreal::Composed);
+    let none = counts && place.flushes == Some(0) && place.syncs >= 8;
     (none && disk.volatile_cache == Some(true)).then(|| {
         let words = format!(
             "{} says that its cache is volatile, and during {} syncs it got no flush: something above it leaves them out",
@@ -169,7 +173,7 @@ fn of_rotational(disk: &Disk, place: &SamePlace) -> Decision {
             (Verdict::Lies, Confidence::High, format!("{too_fast}, and the disk says that its cache is volatile"))
         }
         Some(true) => (
-            Verdict::Lies,
+            Verdict::Suspect,
             Confidence::Medium,
             format!("{too_fast}; a disk that writes elsewhere first (shingled, hybrid) could do that honestly"),
         ),

@@ -99,7 +99,7 @@ pub fn run(plan: &Plan, progress: &dyn Fn(Progress<'_>), asked: Asked<'_>) -> Re
         None
     };
     let honesty = flushes.as_ref().map(|flushes| judge(&storage, flushes));
-    let advice = advise(&rows, honesty.as_ref());
+    let advice = advise(&rows, storage.disk.as_ref(), honesty.as_ref());
     Ok(Report {
         path: plan.path.clone(),
         environment,

@@ -11,7 +11,7 @@ mod stream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dio_wal::{Method, Options};
+use dio_wal::{Method, Options, Preallocate};
 use serde::Serialize;
 
 use crate::BenchError;
@@ -46,6 +46,8 @@ pub struct Plan {
     pub runs: usize,
     /// Block size of the logs; that of the file system when `None`.
     pub block: Option<u32>,
+    /// What is done about the space of new segments.
+    pub preallocate: Preallocate,
     /// PostgreSQL by `wal_sync_method`, after that.
     pub postgresql: Option<LogPlan>,
     /// Leave dio's log out: PostgreSQL alone.
@@ -56,6 +58,9 @@ pub struct Plan {
 pub const LARGE: usize = 1 << 20;
 /// It is committed every so many bytes.
 pub const COMMIT: u64 = 64 << 20;
+
+/// Large writes in flight, of the log in the background and of the disk alone beside it.
+pub const IN_FLIGHT: usize = 8;
 
 /// Who commits, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,6 +100,10 @@ pub struct Commits {
 /// Appending in large steps, and reading it again: bytes per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stream {
+    /// Sync method of the log.
+    pub method: &'static str,
+    /// Whether the log is written and read past the page cache; the disk always is.
+    pub direct: bool,
     /// Bytes appended.
     pub bytes: u64,
     /// Bytes of each record.
@@ -105,12 +114,12 @@ pub struct Stream {
     pub waiting: Summary,
     /// It waits for the one before, while it appends.
     pub asynchronous: Summary,
-    /// The disk: the same bytes in requests of the same size, four in flight, into a file whose space was allocated, synced
+    /// The disk: the same bytes in requests of the same size, [`IN_FLIGHT`] at a time, into a file whose space was allocated, synced
     /// once.
     pub disk: Summary,
     /// The better of the two, by the disk, in the same round: medians.
     pub of_disk: Summary,
-    /// Opening the log that was not closed.
+    /// Opening the log that was not closed, none of it in the page cache.
     pub recovery: Summary,
     /// Reading the same files from the disk in large steps.
     pub disk_read: Summary,
@@ -134,6 +143,8 @@ pub struct Report {
     pub postgresql: Option<LogReport>,
     /// Block size of the logs in bytes.
     pub block_bytes: u64,
+    /// What is done about the space of new segments: `ahead` or `zeros`.
+    pub preallocate: &'static str,
     /// Runs of each row.
     pub runs: usize,
     /// Seconds of each run of commits.
@@ -145,7 +156,8 @@ pub struct Report {
 impl Plan {
     fn options(&self, method: Method, direct: bool) -> Options {
         let mut options = Options::new();
-        options.method(method).direct(direct).idle_mark(None);
+        options.method(method).direct(direct).idle_mark(None).write_behind(IN_FLIGHT);
+        options.preallocate(self.preallocate);
         if let Some(block) = self.block {
             options.block(block);
         }
@@ -205,6 +217,10 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         stream,
         postgresql,
         block_bytes,
+        preallocate: match plan.preallocate {
+            Preallocate::Ahead => "ahead",
+            Preallocate::Zeros => "zeros",
+        },
         runs: plan.runs,
         seconds: plan.time.as_secs_f64(),
         environment,
@@ -240,6 +256,7 @@ pub(crate) mod tests {
             size: 4 << 20,
             runs: 1,
             block: None,
+            preallocate: Preallocate::Ahead,
             postgresql: None,
             without_log: false,
         }
@@ -255,6 +272,7 @@ pub(crate) mod tests {
         assert!(stream.waiting.median > 0.0 && stream.recovery.median > 0.0 && stream.disk_read.median > 0.0);
         let text = report.text();
         assert!(text.contains("open_datasync") && text.contains("of the disk"), "{text}");
+        assert!(text.contains("by fdatasync, direct; 4 MiB in records of 1 MiB"), "{text}");
         assert_eq!(report.flushes.len(), 4);
         let limits: Vec<Limit> = report.commits.iter().filter_map(|row| row.limit).collect();
         assert_eq!(limits.len(), 12, "{:?}", report.flushes);
@@ -264,6 +282,15 @@ pub(crate) mod tests {
             assert!(limit.reached > 0.0 && limit.processors > 0.0, "{row:?}");
         }
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "nothing is left");
+    }
+
+    #[test]
+    fn segments_may_be_filled_when_they_are_made() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let plan = Plan { preallocate: Preallocate::Zeros, clients: vec![1], size: 0, ..plan(directory.path()) };
+        let report = run(&plan).unwrap();
+        assert!(report.commits.iter().all(|row| row.commits_per_second > 0.0));
+        assert!(report.text().contains("segments of written zeros"), "{}", report.text());
     }
 
     #[test]

@@ -57,12 +57,13 @@ impl Report {
             ]);
         }
         format!(
-            "Durable commits of records of {}; blocks of {}, {} s each, runs: {}, medians shown, all ways in turns\n\n{}\n\
+            "Durable commits of records of {}; blocks of {}{}, {} s each, runs: {}, medians shown, all ways in turns\n\n{}\n\
              p50, p99, p99.9: from the start of an append to the end of its commit. CPU, log: for each commit.\n\
              pages: of the log in the page cache afterwards. direct gains: commits/s, direct / cached.\n\
              reference: PostgreSQL, open_sync, direct / cached; only ratios compare.\n{}\n",
             size(self.record_bytes),
             size(self.block_bytes),
+            if self.preallocate == "zeros" { " in segments of written zeros" } else { "" },
             self.seconds,
             self.runs,
             table.text(),
@@ -176,7 +177,9 @@ impl Stream {
             ]);
         }
         format!(
-            "{} in records of {}, a commit every {}; pages in the cache afterwards: {}\n\n{}\n",
+            "by {}, {}; {} in records of {}, a commit every {}; pages in the cache afterwards: {}\n\n{}\n",
+            self.method,
+            if self.direct { "direct" } else { "cached" },
             size(self.bytes),
             size(self.record_bytes),
             size(self.commit_bytes),

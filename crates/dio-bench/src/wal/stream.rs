@@ -14,14 +14,11 @@ use dio::block::Pool;
 use dio::{File, Mode, OpenOptions};
 use dio_wal::{Commit, Log, Method, WalError};
 
-use super::{COMMIT, LARGE, Plan, Stream, resident_pages};
+use super::{COMMIT, IN_FLIGHT, LARGE, Plan, Stream, resident_pages};
 use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::increments::read_all;
 use crate::stats::Summary;
-
-/// Requests of the disk alone that are in flight: as many as the log has.
-const IN_FLIGHT: u64 = 4;
 
 /// Every round: the log waiting for its commits, not waiting, and the disk; then opening, and reading.
 pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
@@ -41,6 +38,8 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
             drop(log);
             resident = resident.max(resident_pages(&directory)?);
             if pipelined {
+                // Else a log that was written through the page cache is read from memory.
+                evict(&directory)?;
                 let begin = Instant::now();
                 let log = Log::open(&directory, &plan.options(method, direct))?;
                 recovery.push(bytes as f64 / begin.elapsed().as_secs_f64());
@@ -53,6 +52,8 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     }
     let best = waiting.iter().zip(&asynchronous).map(|(one, other)| f64::max(*one, *other));
     Ok(Stream {
+        method: method.name(),
+        direct,
         bytes,
         record_bytes: LARGE as u64,
         commit_bytes: COMMIT,
@@ -64,6 +65,20 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
         disk_read: Summary::of(disk_read),
         resident_pages: resident,
     })
+}
+
+/// Drops the pages of a directory's files from the page cache.
+fn evict(directory: &Path) -> Result<(), BenchError> {
+    for entry in std::fs::read_dir(directory).map_err(BenchError::system("read", directory))? {
+        let path = entry.map_err(BenchError::system("read", directory))?.path();
+        let file = std::fs::File::open(&path).map_err(BenchError::system("open", &path))?;
+        // Only clean pages can go.
+        file.sync_all().map_err(BenchError::system("sync", &path))?;
+        let length = file.metadata().map_err(BenchError::system("look at", &path))?.len();
+        let evicted = dio::residency::evict(&file, 0..length);
+        evicted.map_err(|error| BenchError::Asked(error.to_string()))?;
+    }
+    Ok(())
 }
 
 /// Seconds until all is durable.
@@ -116,7 +131,7 @@ fn write_alone(plan: &Plan, records: u64) -> Result<f64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let path = scratch.path("file");
     let file: File = OpenOptions::new().write(true).create_new(true).mode(Mode::Concurrent).open(&path)?;
-    let pool = Pool::new(LARGE, IN_FLIGHT as usize).map_err(BenchError::system("map memory for", &path))?;
+    let pool = Pool::new(LARGE, IN_FLIGHT).map_err(BenchError::system("map memory for", &path))?;
     file.allocate(0..records * LARGE as u64, true)?;
     file.sync_all()?;
     let next = AtomicU64::new(0);
@@ -158,4 +173,20 @@ fn read_alone(directory: &Path) -> Result<f64, BenchError> {
         bytes += length;
     }
     Ok(bytes as f64 / begin.elapsed().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_again_comes_from_the_disk() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let log = Log::open(directory.path(), dio_wal::Options::new().direct(false).segment(4 << 20)).unwrap();
+        append(&log, 9, true).unwrap();
+        drop(log);
+        assert!(resident_pages(directory.path()).unwrap() > 0);
+        evict(directory.path()).unwrap();
+        assert_eq!(resident_pages(directory.path()).unwrap(), 0);
+    }
 }

@@ -56,9 +56,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A process that another thread has just forked holds the descriptor, and with it the lock, until it executes its
-        // program (flock(2)).
-        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+        self.unlock();
     }
 }
 
@@ -69,6 +67,12 @@ impl Storage for Directory {
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    fn unlock(&self) {
+        // Not only by closing: a process that another thread has just forked holds the descriptor, and with it the lock, until
+        // it executes its program (flock(2)).
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -141,11 +141,15 @@ pub trait SegmentFile: Send + Sync {
 
 /// A directory of segments.
 pub trait Storage: Send + Sync {
-    /// Keeps others from writing to the log until the storage is dropped; `false` if one does already.
+    /// Keeps others from writing to the log until [`Storage::unlock`], or until the storage is dropped; `false` if one does
+    /// already.
     ///
     /// # Errors
     /// The storage's.
     fn lock(&self) -> io::Result<bool>;
+
+    /// Lets others write to the log again. Readers may still use the storage.
+    fn unlock(&self);
 
     /// The names in the directory, in any order.
     ///

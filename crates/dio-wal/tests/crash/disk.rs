@@ -69,6 +69,10 @@ pub(crate) struct Faults {
     pub(crate) full: (u64, u64),
     /// Names cannot be synced.
     pub(crate) names: bool,
+    /// From the first of these attempts to rename or remove a file to the last they fail.
+    pub(crate) moves: (u64, u64),
+    /// The next write, sync or attempt to make a segment panics, by its name, and so do all behind it.
+    pub(crate) panics: Option<&'static str>,
     /// Syncs do nothing and answer well.
     pub(crate) lies: bool,
     /// Writes take their time, each another, so that they overtake each other.
@@ -105,6 +109,8 @@ struct World {
     syncs: u64,
     writes: u64,
     allocations: u64,
+    /// Attempts to rename or remove files since faults were set.
+    moves: u64,
     /// Bytes read so far.
     read: u64,
     locked: bool,
@@ -160,6 +166,7 @@ impl Disk {
             syncs: 0,
             writes: 0,
             allocations: 0,
+            moves: 0,
             read: 0,
             locked: false,
         };
@@ -167,7 +174,8 @@ impl Disk {
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
-        self.lock().faults = faults;
+        let mut world = self.lock();
+        (world.faults, world.moves) = (faults, 0);
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -206,15 +214,25 @@ struct Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        if *self.locked.lock().unwrap() {
-            self.disk.lock().locked = false;
-        }
+        self.unlock();
     }
 }
 
 struct File {
     disk: Disk,
     number: usize,
+}
+
+impl World {
+    /// One more attempt to rename or remove a file.
+    fn moves(&mut self) -> io::Result<()> {
+        let number = self.moves;
+        self.moves += 1;
+        match (self.faults.moves.0..self.faults.moves.1).contains(&number) {
+            true => Err(io::Error::from_raw_os_error(5)),
+            false => Ok(()),
+        }
+    }
 }
 
 fn not_found() -> io::Error {
@@ -228,6 +246,12 @@ impl Storage for Directory {
         world.locked = true;
         *self.locked.lock().unwrap() |= free;
         Ok(free)
+    }
+
+    fn unlock(&self) {
+        if std::mem::take(&mut *self.locked.lock().unwrap()) {
+            self.disk.lock().locked = false;
+        }
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -250,6 +274,7 @@ impl Storage for Directory {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut world = self.disk.lock();
+        world.moves()?;
         let file = world.names.remove(from).ok_or_else(not_found)?;
         world.names.insert(to.to_owned(), file);
         world.events.push(Event::Renamed { from: from.to_owned(), to: to.to_owned(), file });
@@ -258,6 +283,7 @@ impl Storage for Directory {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         let mut world = self.disk.lock();
+        world.moves()?;
         world.names.remove(name).ok_or_else(not_found)?;
         world.events.push(Event::Removed { name: name.to_owned() });
         Ok(())
@@ -285,7 +311,13 @@ impl Storage for Directory {
 }
 
 impl File {
+    fn panic_if_asked(&self, what: &str) {
+        let asked = self.disk.lock().faults.panics;
+        assert!(asked != Some(what), "a {what} that panics, as it was asked to");
+    }
+
     fn sync_file(&self) -> io::Result<()> {
+        self.panic_if_asked("sync");
         let mut world = self.disk.lock();
         let number = world.syncs;
         world.syncs += 1;
@@ -307,6 +339,7 @@ impl File {
     }
 
     fn write(&self, blocks: &[u8], offset: u64, commit: bool, whole: bool) -> io::Result<Written> {
+        self.panic_if_asked("write");
         let block = self.disk.block as usize;
         assert!(offset as usize % block == 0 && blocks.len() % block == 0, "{} bytes at {offset}", blocks.len());
         assert!(blocks.as_ptr() as usize % dio::block::BLOCK_ALIGN == 0, "memory is not aligned");
@@ -358,6 +391,7 @@ impl SegmentFile for File {
     }
 
     fn allocate(&self, size: u64) -> io::Result<bool> {
+        self.panic_if_asked("segment");
         let mut world = self.disk.lock();
         let number = world.allocations;
         world.allocations += 1;

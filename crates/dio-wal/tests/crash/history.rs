@@ -1,7 +1,7 @@
 //! Random histories of a log, with what was promised at every moment, and the judge of what recovery finds.
 
 use dio_test::Rng;
-use dio_wal::{Log, Lsn, Method, Options, WalError};
+use dio_wal::{Log, Lsn, Method, Options, Preallocate, WalError};
 
 use crate::disk::{Disk, Faults, Image};
 
@@ -11,6 +11,7 @@ pub(crate) struct Setting {
     pub(crate) method: Method,
     pub(crate) block: u64,
     pub(crate) zeros: bool,
+    pub(crate) preallocate: Preallocate,
     pub(crate) blocks_in_segment: u64,
     pub(crate) blocks_in_chunk: usize,
     pub(crate) spares: usize,
@@ -26,11 +27,12 @@ impl Setting {
         Setting {
             method: Method::ALL[(number % 5) as usize],
             block: [512, 512, 1024, 4096][(number / 5 % 4) as usize],
-            zeros: number / 20 % 2 == 0,
+            zeros: number / 20 % 3 == 0,
+            preallocate: if number / 20 % 3 == 2 { Preallocate::Zeros } else { Preallocate::Ahead },
             blocks_in_segment: random.range(2..12),
             blocks_in_chunk: random.range_usize(1..5),
             spares: random.range_usize(0..3),
-            untorn: number / 40 % 3 > 0,
+            untorn: number / 60 % 3 > 0,
             dull: random.bool(0.3),
         }
     }
@@ -38,7 +40,7 @@ impl Setting {
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
         options.segment(self.blocks_in_segment * self.block).chunk(self.blocks_in_chunk * self.block as usize);
-        options.zeros(self.zeros).spares(self.spares).write_behind(0).ahead(false).idle_mark(None);
+        options.preallocate(self.preallocate).zeros(self.zeros).spares(self.spares).write_behind(0).ahead(false).idle_mark(None);
         options
     }
 
@@ -252,7 +254,11 @@ pub(crate) fn read(log: &Log) -> Result<(u64, Found), WalError> {
 
 /// Faults by chance.
 pub(crate) fn random_faults(random: &mut Rng) -> Faults {
-    match random.range(0..7) {
+    match random.range(0..8) {
+        3 => {
+            let from = random.range(0..8);
+            Faults { moves: (from, from + random.range(1..4)), ..Faults::default() }
+        }
         2 => {
             let from = random.range(0..4);
             Faults { full: (from, from + random.range(1..4)), ..Faults::default() }

@@ -7,6 +7,7 @@
 mod disk;
 mod fuzz;
 mod history;
+mod panics;
 mod power;
 mod space;
 

@@ -1,6 +1,6 @@
 //! Room on the disk: what is written how often, what happens when there is none, how much is read to begin in the middle.
 
-use dio_wal::{Log, Lsn, Method, Options, Reader, WalError};
+use dio_wal::{Log, Lsn, Method, Options, Preallocate, Reader, WalError};
 
 use crate::disk::{Disk, Event, Faults, Image};
 
@@ -49,6 +49,44 @@ fn large_groups_are_written_once() {
             assert!(large <= needed / (16 * BLOCK) + 10, "{large} of {records} commits wrote zeros too");
         }
     }
+}
+
+/// Where segments are written with zeros when they are made, each is once, and a commit writes its own blocks and nothing else:
+/// into these, and into those that truncation gave back, which are not filled again.
+#[test]
+fn segments_are_filled_when_they_are_made() {
+    let disk = disk();
+    let mut options = options();
+    let log = Log::open_on(disk.storage(), options.preallocate(Preallocate::Zeros).spares(2)).unwrap();
+    let writes = |from: usize| {
+        let length = |event: Event| match event {
+            Event::Write { bytes, .. } => Some(bytes.len() as u64),
+            _ => None,
+        };
+        disk.events().into_iter().skip(from).filter_map(length).collect::<Vec<u64>>()
+    };
+    assert_eq!(writes(0).iter().sum::<u64>(), 128 * BLOCK + BLOCK, "zeros, and the header over them");
+    let (mut made, mut last) = (1, Lsn(0));
+    for round in 0..4 {
+        for _ in 0..127 {
+            let before = disk.happened();
+            last = log.append(&[7; 400]).unwrap();
+            log.commit(last).unwrap();
+            match writes(before)[..] {
+                [BLOCK] => {}
+                // One that was given back.
+                [BLOCK, BLOCK] => assert!(round > 1),
+                _ => {
+                    assert_eq!(writes(before).iter().sum::<u64>(), 130 * BLOCK);
+                    made += 1;
+                }
+            }
+        }
+        if round > 0 {
+            log.truncate_before(last).unwrap();
+        }
+    }
+    assert!((2..=3).contains(&made), "{made} segments were filled");
 }
 
 /// Zeros in the background are behind what was appended, whatever the threads do.
@@ -139,6 +177,47 @@ fn a_segment_whose_name_may_be_lost_is_not_used() {
     disk.set_faults(Faults::default());
     if let Ok(lsn) = log.append(&[3; 10]) {
         assert!(matches!(log.commit(lsn), Err(WalError::Failed { .. })));
+    }
+}
+
+/// A truncation that could give up only some of its segments is gone on with by the next one; those that somebody has removed
+/// are done.
+#[test]
+fn a_truncation_that_failed_half_way_is_gone_on_with() {
+    for spares in [0, 2, 8] {
+        for fails in 0..5 {
+            let disk = disk();
+            let mut options = options();
+            let log = Log::open_on(disk.storage(), options.segment(8 * BLOCK).spares(spares)).unwrap();
+            let mut last = Lsn(0);
+            while log.end().0 < 45 * BLOCK {
+                last = log.append(&[1; 700]).unwrap();
+                log.commit(last).unwrap();
+            }
+            let segments = || disk.live().names.into_keys().filter(|name| name.ends_with(".wal")).collect::<Vec<_>>();
+            let before = segments();
+            assert!(before.len() > 6, "{before:?}");
+            disk.set_faults(Faults { moves: (fails, fails + 1), ..Faults::default() });
+            let error = log.truncate_before(last).unwrap_err();
+            assert!(matches!(error, WalError::Io { .. }), "{error}");
+            assert_eq!((log.start(), segments()), (last, before[fails as usize..].to_vec()));
+            // One of the rest is removed by somebody else.
+            disk.storage().delete(&before[4]).unwrap();
+            for _ in 0..2 {
+                log.truncate_before(last).unwrap();
+                assert!(segments().iter().all(|name| *name > before[4]), "{spares} {fails}: {:?}", segments());
+            }
+            let kept = disk.live().names.into_keys().filter(|name| name.ends_with(".spare")).count();
+            assert!(kept <= spares, "{kept}");
+            for number in 0..40 {
+                last = log.append(&[number; 700]).unwrap();
+                log.commit(last).unwrap();
+                log.truncate_before(last).unwrap();
+            }
+            drop(log);
+            let log = Log::open_on(disk.storage(), &options).unwrap();
+            assert_eq!(crate::read(&log).unwrap().1, [(last.0, vec![39; 700])]);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ fn disk(rotational: bool, volatile: bool) -> Facts {
             rotational: Some(rotational),
             volatile_cache: Some(volatile),
             fua: Some(true),
+            queued: true,
             ..Disk::default()
         }),
         virtual_machine: false,
@@ -29,7 +30,9 @@ fn judged(facts: &Facts, measured: &Measured, verdict: Verdict, confidence: Conf
     let honesty = judge(facts, measured);
     assert_eq!((honesty.verdict, honesty.confidence), (verdict, confidence), "{honesty:#?}");
     assert!(!honesty.reason.is_empty() && !honesty.evidence.is_empty());
-    assert_eq!(honesty.is_a_lie(), verdict == Verdict::Lies && confidence == Confidence::High);
+    // Status 3 and the word are the same thing.
+    assert_eq!(honesty.is_a_lie(), verdict == Verdict::Lies);
+    assert!(verdict != Verdict::Lies || confidence == Confidence::High);
     honesty
 }
 
@@ -41,7 +44,7 @@ fn disks_that_turn() {
     judged(&disk(true, true), &measured(1.0 / 120.0, 0.001, 0.4), NothingAgainst, Medium);
     judged(&disk(true, true), &measured(1.0 / 255.0, 0.001, 0.4), NothingAgainst, Medium);
     // Twice as fast as can be, and thirty times.
-    judged(&disk(true, true), &measured(1.0 / 500.0, 0.001, 0.001), Lies, Medium);
+    judged(&disk(true, true), &measured(1.0 / 500.0, 0.001, 0.001), Suspect, Medium);
     let honesty = judged(&disk(true, true), &measured(1.0 / 8000.0, 0.0001, 0.0001), Lies, High);
     assert!(honesty.reason.contains("15,000 rpm"), "{}", honesty.reason);
     // A controller with a battery says that its cache is not volatile.
@@ -89,7 +92,7 @@ fn what_is_no_medium_is_never_accused_of_lying() {
 #[test]
 fn in_a_virtual_machine_even_a_disk_with_a_maker_is_not_accused() {
     let facts = Facts { virtual_machine: true, ..disk(true, true) };
-    let honesty = judged(&facts, &measured(1.0 / 8000.0, 0.0001, 0.0001), Verdict::Lies, Confidence::Low);
+    let honesty = judged(&facts, &measured(1.0 / 8000.0, 0.0001, 0.0001), Verdict::Suspect, Confidence::Low);
     assert!(honesty.reason.contains("virtual"), "{}", honesty.reason);
 }
 
@@ -118,6 +121,25 @@ fn what_is_above_the_disk() {
     lost.same_place.as_mut().unwrap().flushes = None;
     judged(&disk(false, true), &lost, NothingAgainst, Medium);
     judged(&disk(false, true), &Measured::default(), Unknown, High);
+}
+
+#[test]
+fn what_counts_no_flushes_is_not_accused_of_leaving_them_out() {
+    let mut uncounted = measured(0.0011, 0.0003, 0.02);
+    uncounted.same_place.as_mut().unwrap().flushes = Some(0);
+    for (name, queued, verdict, confidence) in [
+        ("dm-0", false, Verdict::Unknown, Confidence::High),
+        ("dm-0", true, Verdict::Unknown, Confidence::High),
+        ("md127", false, Verdict::Unknown, Confidence::High),
+        ("bcache0", false, Verdict::Unknown, Confidence::High),
+        // The head of several paths, and a plain disk.
+        ("nvme0n1", false, Verdict::NothingAgainst, Confidence::Medium),
+        ("nvme0n1", true, Verdict::NotDurable, Confidence::Medium),
+    ] {
+        let mut facts = disk(false, true);
+        facts.disk = facts.disk.map(|disk| Disk { name: name.into(), queued, ..disk });
+        judged(&facts, &uncounted, verdict, confidence);
+    }
 }
 
 #[test]

@@ -206,6 +206,9 @@ mod tests {
             boot: "a-b".into(),
             host: "höst 1".into(),
             path: "/mnt/a b%/\n".into(),
+            file_system: "fsid-7".into(),
+            directory: 12,
+            method: "fsync".into(),
         };
         let bytes = header(&session);
         assert_eq!(bytes.len() as u64, HEADER);

@@ -12,9 +12,11 @@ use serde::Serialize;
 
 use super::block::{Found, HEADER, Identity, look, read_header};
 use super::link::Connection;
+use super::place::same_place;
 use super::protocol::Session;
 use super::record::Kept;
 use super::writer::{boot_id, first_block, host};
+use crate::synctest::case::Method;
 use crate::synctest::error::SyncError;
 
 /// Who knows what was acknowledged.
@@ -113,7 +115,8 @@ impl Check {
 /// `identity` names the session where neither the file nor its name tells.
 ///
 /// # Errors
-/// [`SyncError`]: the file, or who knows; and when nothing was acknowledged, because then nothing can be told.
+/// [`SyncError`]: the file, or who knows; and when nothing can be told, because nothing was acknowledged, or because the blocks are
+/// not here for another reason than that they are lost: another file system is mounted, or the name is another one.
 pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result<Check, SyncError> {
     let file = match File::open(path) {
         Ok(file) => Some(file),
@@ -125,13 +128,32 @@ pub fn check(path: &Path, source: &Source, identity: Option<Identity>) -> Result
         None => None,
     };
     let (acknowledged, session) = known(path, source, identity.or(told.as_ref().map(|session| session.identity)))?;
-    if let Some(told) = told.filter(|told| told.identity == session.identity && *told != session) {
+    match told {
+        Some(told) if told.identity != session.identity => {
+            return Err(SyncError::Asked(format!(
+                "'{}' is of session {}, and not of {}",
+                path.display(),
+                told.identity,
+                session.identity
+            )));
+        }
+        Some(told) if told != session => {
+            return Err(SyncError::Asked(format!(
+                "'{}' and the witness do not agree about session {}: {} and {} slots",
+                path.display(),
+                told.identity,
+                told.slots,
+                session.slots
+            )));
+        }
+        Some(_) => {}
+        None => same_place(path, &session)?,
+    }
+    let durable = |method: &Method| method.name() == session.method && method.is_durable();
+    if !Method::ALL.iter().any(durable) {
         return Err(SyncError::Asked(format!(
-            "'{}' and the witness do not agree about session {}: {} and {} slots",
-            path.display(),
-            told.identity,
-            told.slots,
-            session.slots
+            "the blocks of session {} were written with {}, which makes nothing durable: nothing is proved",
+            session.identity, session.method
         )));
     }
     if acknowledged == 0 {
@@ -301,7 +323,17 @@ mod tests {
 
     fn session(slots: u64) -> Session {
         let identity = Identity([5; 16]);
-        Session { identity, size: 4096, slots, boot: String::new(), host: String::new(), path: String::new() }
+        Session {
+            identity,
+            size: 4096,
+            slots,
+            boot: String::new(),
+            host: String::new(),
+            path: String::new(),
+            file_system: String::new(),
+            directory: 0,
+            method: "fdatasync".to_owned(),
+        }
     }
 
     /// A ring of eight to which `written` numbers were written.

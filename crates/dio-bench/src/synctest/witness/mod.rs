@@ -10,6 +10,7 @@
 //! | `serve` | the witness |
 //! | `link`, `writer` | the machine whose plug is pulled |
 //! | `check` | afterwards |
+//! | `place` | where the file was, and whether it should be there now |
 //!
 //! The file is a ring of slots; number `n`, from 1, is in slot `(n - 1) % slots`. The writer never goes more than half a ring
 //! beyond what the witness has confirmed. So of the last half ring up to the highest number that the witness has, no slot can
@@ -18,6 +19,7 @@
 pub mod block;
 mod check;
 mod link;
+mod place;
 pub mod protocol;
 mod record;
 mod serve;

@@ -4,14 +4,14 @@
 //!
 //! | to the witness | answer | meaning |
 //! |---|---|---|
-//! | `begin ID SIZE SLOTS BOOT HOST PATH` | `ok N` | a session begins, or goes on after the connection was lost; N is known of it |
+//! | `begin ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | `ok N` | a session begins, or goes on after the connection was lost; N is known of it |
 //! | `done N` | `ok M` | everything up to N is acknowledged by the disk; the witness has kept M ≥ N durably. One answer may be for several lines |
 //! | `end N` | `ok N` | as `done`, and the writer stops |
-//! | `ask ID` | `session N ID SIZE SLOTS BOOT HOST PATH` | what is known |
+//! | `ask ID` | `session N ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | what is known |
 //! | `list` | `session …` for each, then `end` | |
 //! | anything else | `error WORDS` | and the connection is closed |
 //!
-//! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST and PATH every byte but letters, digits and `/ . _ -` of ASCII
+//! ID is 32 hexadecimal digits; numbers are decimal. In BOOT, HOST, PATH, FS and METHOD every byte but letters, digits and `/ . _ -` of ASCII
 //! is written as `%` and two hexadecimal digits; an empty one as `%`.
 
 use std::fmt;
@@ -20,7 +20,7 @@ use std::str::FromStr;
 use super::block::Identity;
 
 /// What a witness says first.
-pub const GREETING: &str = "dio-synctest 1";
+pub const GREETING: &str = "dio-synctest 2";
 
 /// Bytes of the longest line, with its end: a path has 4096 at most, each written as three.
 pub const LONGEST: usize = 16384;
@@ -40,6 +40,12 @@ pub struct Session {
     pub host: String,
     /// The file, absolute.
     pub path: String,
+    /// The file system that it is on: its UUID, or what else tells it from others; empty where nothing does.
+    pub file_system: String,
+    /// Inode of its directory.
+    pub directory: u64,
+    /// Name of the method by which blocks are made durable.
+    pub method: String,
 }
 
 /// What the witness is told or asked.
@@ -72,13 +78,15 @@ pub enum Reply {
 
 impl Session {
     fn fields(&self) -> String {
-        let Session { identity, size, slots, boot, host, path } = self;
-        format!("{identity} {size} {slots} {} {} {}", escape(boot), escape(host), escape(path))
+        let Session { identity, size, slots, boot, host, path, file_system, directory, method } = self;
+        let (boot, host, path) = (escape(boot), escape(host), escape(path));
+        let (file_system, method) = (escape(file_system), escape(method));
+        format!("{identity} {size} {slots} {boot} {host} {path} {file_system} {directory} {method}")
     }
 
     fn read(fields: &[&str]) -> Result<Session, String> {
-        let [identity, size, slots, boot, host, path] = fields else {
-            return Err("a session has six fields".to_owned());
+        let [identity, size, slots, boot, host, path, file_system, directory, method] = fields else {
+            return Err("a session has nine fields".to_owned());
         };
         let session = Session {
             identity: identity.parse()?,
@@ -87,6 +95,9 @@ impl Session {
             boot: unescape(boot)?,
             host: unescape(host)?,
             path: unescape(path)?,
+            file_system: unescape(file_system)?,
+            directory: number(directory)?,
+            method: unescape(method)?,
         };
         let size_fits = session.size.is_power_of_two() && (512..=1 << 20).contains(&session.size);
         if !size_fits || !(2..=1 << 40).contains(&session.slots) {
@@ -196,6 +207,9 @@ mod tests {
             boot: String::new(),
             host: "db 1".into(),
             path: "/mnt/ä%\n".into(),
+            file_system: "uuid-0a".into(),
+            directory: 2,
+            method: "rwf_dsync".into(),
         }
     }
 

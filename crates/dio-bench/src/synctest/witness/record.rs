@@ -174,7 +174,17 @@ mod tests {
 
     fn session(byte: u8) -> Session {
         let identity = Identity([byte; 16]);
-        Session { identity, size: 512, slots: 8, boot: "b".into(), host: "h".into(), path: "/p q".into() }
+        Session {
+            identity,
+            size: 512,
+            slots: 8,
+            boot: "b".into(),
+            host: "h".into(),
+            path: "/p q".into(),
+            file_system: String::new(),
+            directory: 1,
+            method: "fsync".into(),
+        }
     }
 
     #[test]

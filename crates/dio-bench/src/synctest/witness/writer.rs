@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::block::{HEADER, Identity, fill, header};
 use super::link::Link;
+use super::place::{directory_of, file_system_of};
 use super::protocol::{Request, Session};
 use crate::synctest::case::{Method, Pattern};
 use crate::synctest::error::SyncError;
@@ -62,6 +63,10 @@ pub struct Written {
 /// # Errors
 /// [`SyncError`]: the file, the disk or the witness. The file stays where blocks were written.
 pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'_>) -> Result<Written, SyncError> {
+    if !plan.method.is_durable() {
+        let method = plan.method.name();
+        return Err(SyncError::Asked(format!("{method} makes nothing durable, so no disk can be held to it")));
+    }
     let identity = Identity::random().map_err(SyncError::system("read", Path::new("/dev/urandom")))?;
     let (path, fresh) = place(plan, identity)?;
     let start = first_block(plan.size);
@@ -80,6 +85,9 @@ pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'
         boot: boot_id(),
         host: host(),
         path: absolute.to_string_lossy().into_owned(),
+        file_system: file_system_of(&held),
+        directory: directory_of(&absolute)?,
+        method: plan.method.name().to_owned(),
     };
     let mut link = Link::begin(&plan.address, &session, plan.timeout, asked)?;
     prepare(&held, &path, plan, &session)?;
@@ -226,10 +234,6 @@ impl<'a> Writer<'a> {
         match self.method {
             Method::Fsync => rustix::fs::fsync(&self.fd).map_err(SyncError::system("fsync", self.path)),
             Method::Fdatasync => rustix::fs::fdatasync(&self.fd).map_err(SyncError::system("fdatasync", self.path)),
-            Method::SyncFileRange => {
-                let outcome = dio::sys::sync_file_range(std::os::fd::AsFd::as_fd(&self.fd), at..at + size);
-                outcome.map_err(SyncError::at("sync_file_range", self.path, at))
-            }
             _ => Ok(()),
         }
     }

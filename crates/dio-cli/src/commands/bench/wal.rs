@@ -7,7 +7,7 @@ use crate::size::parse_size;
 use dio_bench::database::{LOG_METHODS, LogPlace, LogPlan};
 use dio_bench::wal::{Plan, Report};
 use dio_bench::{BenchError, wal};
-use dio_wal::Method;
+use dio_wal::{Method, Preallocate};
 
 use super::show;
 use super::storage::wrong;
@@ -52,6 +52,10 @@ pub(super) struct WalArgs {
     /// Bytes that are appended in large steps; 0 leaves that out
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
+
+    /// What is done about the space of new segments
+    #[arg(long, value_name = "HOW", value_enum, default_value = "ahead")]
+    preallocate: PreallocateArg,
 
     /// Runs of each row, all rows in turns; medians are reported
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -169,6 +173,24 @@ fn whole(seconds: f64) -> u64 {
     seconds.ceil().max(1.0) as u64
 }
 
+/// What is done about the space of new segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::commands) enum PreallocateArg {
+    /// It is set aside, and zeros are written ahead of small groups
+    Ahead,
+    /// All of a segment is written with zeros when it is made
+    Zeros,
+}
+
+impl From<PreallocateArg> for Preallocate {
+    fn from(how: PreallocateArg) -> Preallocate {
+        match how {
+            PreallocateArg::Ahead => Preallocate::Ahead,
+            PreallocateArg::Zeros => Preallocate::Zeros,
+        }
+    }
+}
+
 /// The time of a run.
 pub(in crate::commands) fn time(seconds: f64) -> Result<Duration, BenchError> {
     let time = Duration::try_from_secs_f64(seconds);
@@ -192,6 +214,7 @@ pub(super) fn run(args: WalArgs) -> Result<String, BenchError> {
         size: args.size,
         runs: args.runs,
         block: args.block.map(u32::try_from).transpose().map_err(too_large)?,
+        preallocate: args.preallocate.into(),
     };
     let report = wal::run(&plan)?;
     show(&report, args.json, Report::text)

@@ -16,7 +16,7 @@ use crate::size::parse_size;
 /// --size, --writes, --threads, --sharing) measure every combination of these instead.
 ///
 /// The exit status is 0 when all was measured, 1 when something failed, 2 for a command line that makes no sense, and 3 when
-/// the disk lied. Only a power cut can prove that it does not: see --witness.
+/// the disk lied; storage that is suspicious, or that nobody calls durable, is only told. Only a power cut can prove that it does not: see --witness.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("matrix").multiple(true), group = clap::ArgGroup::new("knowing").multiple(true))]
 pub struct SynctestArgs {
@@ -297,6 +297,10 @@ impl SynctestArgs {
         single(self.direct.len(), "--direct")?;
         single(self.pattern.len(), "--pattern")?;
         single(self.size.len(), "--size")?;
+        let method = self.method.first().map_or(Method::Fdatasync, |method| (*method).into());
+        if !method.is_durable() {
+            return Err(format!("--witness needs a --method that is durable, and {} is not", method.name()));
+        }
         if !self.writes.is_empty() || !self.threads.is_empty() || !self.sharing.is_empty() {
             return Err("--witness writes one block at a time: no --writes, --threads or --sharing".to_owned());
         }
@@ -308,7 +312,7 @@ impl SynctestArgs {
             address: address.to_owned(),
             path,
             force: self.force,
-            method: self.method.first().map_or(Method::Fdatasync, |method| (*method).into()),
+            method,
             direct: self.direct.first().is_none_or(|direct| *direct == DirectArg::On),
             pattern: self.pattern.first().map_or(Pattern::Zeroed, |pattern| (*pattern).into()),
             size,

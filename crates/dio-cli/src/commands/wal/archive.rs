@@ -123,20 +123,27 @@ impl<'a> Archive<'a> {
 
     /// Copies of another log must not be mixed with those of this one.
     fn check_whose(&self, number: u64) -> Result<(), CommandError> {
-        let path = self.args.destination.join(segment_name(number));
-        let file = self.copies.open(&segment_name(number), false).map_err(CommandError::system("open", &path))?;
-        let mut bytes = [0; SEGMENT_HEADER];
-        let count = file.read_at(&mut bytes, 0).map_err(CommandError::system("read", &path))?;
-        match SegmentHeader::decode(&bytes[..count]) {
-            Ok(header) if header.identity == self.identity => Ok(()),
-            Ok(header) => Err(CommandError::Other(format!(
+        let header = self.header(&segment_name(number))?;
+        if header.identity != self.identity {
+            let path = self.args.destination.join(segment_name(number));
+            return Err(CommandError::Other(format!(
                 "'{}' belongs to the log {}, and this one is {}: archive it elsewhere",
                 path.display(),
                 header.identity,
                 self.identity
-            ))),
-            Err(fault) => Err(CommandError::Other(format!("'{}': {fault}", path.display()))),
+            )));
         }
+        Ok(())
+    }
+
+    /// The header of a copy.
+    fn header(&self, name: &str) -> Result<SegmentHeader, CommandError> {
+        let path = self.args.destination.join(name);
+        let file = self.copies.open(name, false).map_err(CommandError::system("open", &path))?;
+        let mut bytes = [0; SEGMENT_HEADER];
+        let count = file.read_at(&mut bytes, 0).map_err(CommandError::system("read", &path))?;
+        let header = SegmentHeader::decode(&bytes[..count]);
+        header.map_err(|fault| CommandError::Other(format!("'{}': {fault}", path.display())))
     }
 
     /// Copies the segments that end at or below a place.
@@ -153,6 +160,8 @@ impl<'a> Archive<'a> {
                         return Err(error);
                     }
                     eprintln!("dio: segment '{}' was truncated before it was archived", segment_name(number));
+                    // What was copied of it is of no use to anybody.
+                    let _ = self.copies.delete(&part_name(number));
                     self.missed.push(number);
                 }
             }
@@ -163,7 +172,7 @@ impl<'a> Archive<'a> {
 
     fn copy(&mut self, number: u64) -> Result<(), CommandError> {
         let name = segment_name(number);
-        let part = format!("{name}.part");
+        let part = part_name(number);
         let from = self.args.source.directory.join(&name);
         let to = self.args.destination.join(&part);
         let source = self.log.open(&name, false).map_err(CommandError::system("open", &from))?;
@@ -186,6 +195,12 @@ impl<'a> Archive<'a> {
         }
         target.sync_all().map_err(CommandError::system("sync", &to))?;
         drop(target);
+        // A segment that is truncated may become another one at any time from then on, but its name never comes back: where it
+        // still has it, all that was read before is its own.
+        let there = numbers(&*self.log).map_err(CommandError::system("read", &self.args.source.directory))?;
+        if !there.contains(&number) {
+            return Err(self.truncated(number));
+        }
         self.check(number, &name, &part)?;
         self.copies.rename(&part, &name).map_err(CommandError::system("rename", &to))?;
         self.copies.sync().map_err(CommandError::system("sync", &self.args.destination))?;
@@ -193,16 +208,27 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Reads a copy from the disk, in its place in the log: every record of it, those too that begin or end outside.
+    fn truncated(&self, number: u64) -> CommandError {
+        let (lsn, start) = (Lsn(self.layout.first(number)), Lsn(self.layout.first(number + 1)));
+        self.args.source.failed()(WalError::Truncated { lsn, start })
+    }
+
+    /// Reads a copy from the disk, in its place in the log: its header, and every record of it, those too that begin or end
+    /// outside.
     fn check(&self, number: u64, name: &str, part: &str) -> Result<(), CommandError> {
-        let (log, copies) = (Arc::clone(&self.log), Arc::clone(&self.copies));
-        let overlay = Overlay { log, copies, name: name.to_owned(), part: part.to_owned() };
+        let own = |header: SegmentHeader| {
+            (header.identity, header.layout, header.number) == (self.identity, self.layout, number)
+        };
         let (from, end) = (Lsn(self.layout.first(number)), Lsn(self.layout.first(number + 1)));
         let failed = self.args.source.failed();
-        match read_through(Arc::new(overlay), from, end) {
-            Ok(()) => return Ok(()),
-            Err(error) if !is_damage(&error) => return Err(failed(error)),
-            Err(_) => {}
+        if self.header(part).is_ok_and(own) {
+            let (log, copies) = (Arc::clone(&self.log), Arc::clone(&self.copies));
+            let overlay = Overlay { log, copies, name: name.to_owned(), part: part.to_owned() };
+            match read_through(Arc::new(overlay), from, end) {
+                Ok(()) => return Ok(()),
+                Err(error) if !is_damage(&error) => return Err(failed(error)),
+                Err(_) => {}
+            }
         }
         // Which of the two is it?
         read_through(Arc::clone(&self.log), from, end).map_err(failed)?;
@@ -242,9 +268,13 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// Reads the records between two places.
+/// Reads the records of a segment, from the place where it begins to where it ends.
 fn read_through(storage: Arc<dyn Storage>, from: Lsn, end: Lsn) -> Result<(), WalError> {
     let mut reader = Reader::open_on(storage, from)?;
+    if reader.position() >= end {
+        // Where it is no more, the reader begins behind it, and has read nothing of it.
+        return Err(WalError::Truncated { lsn: from, start: reader.position() });
+    }
     while let Some(entry) = reader.next_entry()? {
         if entry.end >= end {
             return Ok(());
@@ -256,8 +286,130 @@ fn read_through(storage: Arc<dyn Storage>, from: Lsn, end: Lsn) -> Result<(), Wa
     Err(WalError::Damaged { segment: segment_name(number), offset, lsn: reader.position(), durable: end })
 }
 
+/// The name of a copy before it is whole.
+fn part_name(number: u64) -> String {
+    segment_name(number) + ".part"
+}
+
 fn numbers(storage: &dyn Storage) -> std::io::Result<Vec<u64>> {
     let mut numbers: Vec<u64> = storage.list()?.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use dio_wal::storage::{Blocks, SegmentFile};
+    use dio_wal::{Log, Options};
+
+    use super::*;
+
+    /// A log to which something happens when one of its segments has just been opened.
+    struct Hooked {
+        log: Arc<dyn Storage>,
+        name: String,
+        hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    }
+
+    impl Storage for Hooked {
+        fn open(&self, name: &str, write: bool) -> io::Result<Arc<dyn SegmentFile>> {
+            let file = self.log.open(name, write);
+            if name == self.name
+                && let Some(hook) = self.hook.lock().unwrap().take()
+            {
+                hook();
+            }
+            file
+        }
+
+        fn list(&self) -> io::Result<Vec<String>> {
+            self.log.list()
+        }
+
+        fn blocks(&self, name: &str) -> io::Result<Blocks> {
+            self.log.blocks(name)
+        }
+
+        fn lock(&self) -> io::Result<bool> {
+            unreachable!("an archiver only reads")
+        }
+
+        fn unlock(&self) {}
+
+        fn create(&self, _: &str) -> io::Result<Arc<dyn SegmentFile>> {
+            unreachable!("an archiver only reads")
+        }
+
+        fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+            unreachable!("an archiver only reads")
+        }
+
+        fn delete(&self, _: &str) -> io::Result<()> {
+            unreachable!("an archiver only reads")
+        }
+
+        fn sync(&self) -> io::Result<()> {
+            unreachable!("an archiver only reads")
+        }
+
+        fn random(&self, _: &mut [u8]) -> io::Result<()> {
+            unreachable!("an archiver only reads")
+        }
+    }
+
+    fn append(log: &Log, upto: u64) -> Lsn {
+        let mut last = log.end();
+        while log.end().0 < upto {
+            last = log.append(&[7; 3000]).unwrap();
+            log.commit(last).unwrap();
+        }
+        last
+    }
+
+    /// Copies what there is of a log to which `happens` when segment 2 has just been opened; which are there then, and which were
+    /// missed.
+    fn archive(directory: &Path, happens: impl FnOnce(&Log) + Send + 'static) -> (Vec<u64>, Vec<u64>) {
+        let (from, to) = (directory.join("log"), directory.join("copies"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::create_dir(&to).unwrap();
+        let mut options = Options::new();
+        options.segment(64 << 10).chunk(16 << 10).block(512).idle_mark(None);
+        let log = Arc::new(Log::open(&from, &options).unwrap());
+        append(&log, 500 << 10);
+        let source = Source { directory: from.clone(), cached: false };
+        let args = ArchiveArgs { source, destination: to.clone(), follow: false, rate: 5, json: true };
+        let mut reader = Reader::open_on(args.source.storage().unwrap(), Lsn(u64::MAX)).unwrap();
+        read_on(&mut reader).unwrap();
+        let own = Arc::clone(&log);
+        let hook: Box<dyn FnOnce() + Send> = Box::new(move || happens(&own));
+        let hooked =
+            Hooked { log: args.source.storage().unwrap(), name: segment_name(2), hook: Mutex::new(Some(hook)) };
+        let mut archive = Archive::new(&args, Arc::new(hooked), open(&to, true).unwrap(), &reader).unwrap();
+        archive.copy_up_to(reader.known_durable()).unwrap();
+        let there = numbers(&*archive.copies).unwrap();
+        assert!(std::fs::read_dir(&to).unwrap().all(|entry| entry.unwrap().path().extension().unwrap() == "wal"));
+        (there, archive.missed)
+    }
+
+    #[test]
+    fn a_segment_that_is_used_again_while_it_is_copied_is_no_copy() {
+        let quiet = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (all, missed) = archive(quiet.path(), |_| {});
+        assert!(all.len() >= 6 && missed.is_empty(), "{all:?} {missed:?}");
+        // Truncated, and used again before it is read.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (there, missed) = archive(dir.path(), |log| {
+            log.truncate_before(append(log, 501 << 10)).unwrap();
+            log.truncate_before(append(log, 900 << 10)).unwrap();
+        });
+        assert_eq!((&there[..], &missed[..]), (&all[..2], &all[2..]));
+        // Truncated, and still what it was: nobody can tell any more.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let (there, missed) = archive(dir.path(), |log| log.truncate_before(append(log, 501 << 10)).unwrap());
+        assert_eq!((&there[..], &missed[..]), (&all[..2], &all[2..]));
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use dio_bench::wal::{Commits, Plan, Report};
 use dio_wal::Method;
 
-use super::super::bench::wal::{parse_method, time};
+use super::super::bench::wal::{PreallocateArg, parse_method, time};
 use super::super::bench::{show, with_signals};
 use super::{CommandError, SOUND};
 use crate::size::parse_size;
@@ -42,6 +42,10 @@ pub(super) struct BenchArgs {
     /// Seconds of each run
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     seconds: f64,
+
+    /// What is done about the space of new segments
+    #[arg(long, value_name = "HOW", value_enum, default_value = "ahead")]
+    preallocate: PreallocateArg,
 
     /// Runs of each row, all rows in turns; medians are reported
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -88,6 +92,7 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
         size: 0,
         runs: args.runs,
         block: None,
+        preallocate: args.preallocate.into(),
         postgresql: None,
         without_log: false,
     };

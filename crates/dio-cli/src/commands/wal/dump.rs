@@ -2,7 +2,7 @@
 
 use dio_wal::{Lsn, Reader, WalError};
 
-use super::show::{Form, Printer};
+use super::show::{Form, Headers, Printer};
 use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
 
 /// Print the records of a log: place, length, checksum
@@ -37,10 +37,13 @@ pub(super) struct DumpArgs {
 /// Prints; the status says whether all could be read.
 pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     let failed = args.source.failed();
-    let mut reader = Reader::open_on(args.source.storage()?, args.from).map_err(&failed)?;
+    let mut reader = Reader::open_damaged_on(args.source.storage()?, args.from).map_err(&failed)?;
     let mut printer = Printer::new(args.form, reader.layout());
+    let mut headers = Headers::new(&args.source);
     let (mut left, mut status) = (args.count.unwrap_or(u64::MAX), SOUND);
     while left > 0 {
+        // What is read ahead is told in its place.
+        headers.tell(&reader, &mut printer, reader.position())?;
         match reader.next_entry().map_err(&failed)? {
             Some(entry) if args.to.is_some_and(|to| entry.lsn >= to) => break,
             Some(entry) => {
@@ -55,8 +58,10 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
             },
         }
     }
+    let end = args.to.filter(|_| left > 0).unwrap_or(if left > 0 { Lsn(u64::MAX) } else { reader.position() });
+    headers.tell(&reader, &mut printer, end)?;
     printer.flush()?;
-    Ok(status)
+    Ok(if headers.any() { DAMAGED } else { status })
 }
 
 /// Where nothing more can be read: tells damage and passes over it; `false` at the end.

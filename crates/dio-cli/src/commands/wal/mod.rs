@@ -130,12 +130,21 @@ fn explain(directory: &Path, error: &WalError) -> String {
                 path.display()
             )
         }
-        WalError::Missing { segment } => {
+        WalError::Missing { segment, offset, lsn } => {
             let path = directory.join(segment);
-            format!("segment '{}' is missing ('dio wal salvage' takes what is sound)", path.display())
+            format!(
+                "segment '{}' is missing, and with it the log from its byte {offset} (LSN {lsn}) on ('dio wal salvage' takes \
+                 what is sound)",
+                path.display()
+            )
         }
         WalError::Header { segment, fault } => {
-            format!("'{}' is not a segment of this log: {fault}", directory.join(segment).display())
+            let path = directory.join(segment);
+            let offset = fault.offset();
+            format!(
+                "'{}' is not a segment of this log: {fault}, at byte {offset} ('dio wal salvage' takes what is sound)",
+                path.display()
+            )
         }
         WalError::Truncated { lsn, start } => {
             format!("LSN {lsn} of '{at}' was truncated: the log starts at LSN {start} (ask for that, or a later one)")

@@ -22,8 +22,15 @@ impl Storage for Overlay {
         refused()
     }
 
+    fn unlock(&self) {}
+
     fn list(&self) -> io::Result<Vec<String>> {
-        self.log.list()
+        let mut names = self.log.list()?;
+        // It may be truncated while its copy is read, which must not make the reader begin behind it.
+        if !names.contains(&self.name) {
+            names.push(self.name.clone());
+        }
+        Ok(names)
     }
 
     fn create(&self, _name: &str) -> io::Result<Arc<dyn SegmentFile>> {

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use dio_wal::{Gap, Log, Lsn, Options, Record, Salvage, Unreadable, WalError};
+use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, Unreadable, WalError};
 use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, SOUND, Source};
@@ -15,8 +15,8 @@ const COMMIT: u64 = 64 << 20;
 /// Take what is sound out of a damaged log, into a new one or as bytes
 ///
 /// The log itself is not changed. Told is which ranges of LSNs are lost. The new log is another one: it has an identity of its
-/// own, and its records have new LSNs; --map writes down which is which. Blocks that the disk cannot read are passed over, and
-/// told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could not be done.
+/// own, and its records have new LSNs; --map writes down which is which. Blocks that the disk cannot read, and headers
+/// of segments that cannot be believed, are passed over, and told. Status 0: nothing is lost; 1: something is, or may be; 2: the work could not be done.
 #[derive(Debug, clap::Args)]
 pub(super) struct SalvageArgs {
     #[command(flatten)]
@@ -67,7 +67,8 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     }
     taken.finish()?;
     report(args, &found)?;
-    Ok(if found.gaps.is_empty() && found.unreadable.is_empty() { SOUND } else { DAMAGED })
+    let sound = found.gaps.is_empty() && found.unreadable.is_empty() && found.headers.is_empty();
+    Ok(if sound { SOUND } else { DAMAGED })
 }
 
 /// A failure of the log that is read, or of what is done with it.
@@ -127,13 +128,15 @@ impl NewLog {
                     )));
                 }
             }
-            other => other.map_err(CommandError::system("create", path))?,
+            // Else a power cut may take the directory, and the log with it.
+            other => other.map_err(CommandError::system("create", path)).and_then(|()| sync_directory_of(path))?,
         }
         let log = Log::open(path, &Options::new());
         let log = log.map_err(|source| CommandError::Log { directory: path.clone(), source })?;
         let map = match map {
             Some(path) => {
                 let file = File::create(path).map_err(CommandError::system("create", path))?;
+                sync_directory_of(path)?;
                 Some((path.clone(), BufWriter::new(file)))
             }
             None => None,
@@ -168,8 +171,19 @@ impl NewLog {
     }
 }
 
+/// Makes the name of a file or directory durable.
+fn sync_directory_of(path: &Path) -> Result<(), CommandError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(parent).and_then(|parent| parent.sync_all());
+    synced.map_err(CommandError::system("sync", parent))
+}
+
 fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
-    let Salvage { start, records, bytes, to, gaps, unreadable, .. } = found;
+    let Salvage { start, records, bytes, to, gaps, unreadable, headers, .. } = found;
+    for BadHeader { segment, fault, .. } in headers {
+        let path = args.source.directory.join(segment);
+        eprintln!("dio: header passed over: '{}': {fault}", path.display());
+    }
     for Unreadable { segment, offset, length } in unreadable {
         let path = args.source.directory.join(segment);
         eprintln!("dio: unreadable: {length} bytes at byte {offset} of '{}'", path.display());
@@ -182,7 +196,7 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
         (true, _) => return Ok(()),
         (_, true) => format!("{:#}\n", to_json(found)),
         _ => {
-            let lost = match (gaps.len(), unreadable.is_empty()) {
+            let lost = match (gaps.len(), unreadable.is_empty() && headers.is_empty()) {
                 (0, true) => "nothing is lost".to_owned(),
                 (0, false) => format!("nothing before LSN {to} is lost, what was behind it may be"),
                 (gaps, _) => format!("{gaps} gaps"),
@@ -205,6 +219,11 @@ fn to_json(found: &Salvage) -> Value {
         .iter()
         .map(|place| json!({"segment": place.segment, "offset": place.offset, "length": place.length}))
         .collect();
+    let headers: Vec<Value> = found
+        .headers
+        .iter()
+        .map(|bad| json!({"segment": bad.segment, "first_lsn": lsn(bad.first), "fault": bad.fault.to_string()}))
+        .collect();
     json!({
         "records": found.records,
         "bytes": found.bytes,
@@ -213,5 +232,6 @@ fn to_json(found: &Salvage) -> Value {
         "known_durable": lsn(found.known_durable),
         "lost": gaps,
         "unreadable": unreadable,
+        "headers": headers,
     })
 }

@@ -2,10 +2,10 @@
 
 use std::io::{self, BufWriter, Stdout, Write};
 
-use dio_wal::{Entry, Gap, Layout};
+use dio_wal::{BadHeader, Entry, Gap, Layout, Lsn, Reader, WalError};
 use serde_json::{Value, json};
 
-use super::CommandError;
+use super::{CommandError, Source, explain};
 
 /// Bytes of a record on one line of hexadecimal digits.
 const HEX_LINE: usize = 16;
@@ -125,6 +125,37 @@ impl Printer {
 
     pub(super) fn flush(&mut self) -> Result<(), CommandError> {
         self.out.flush().map_err(CommandError::Standard)
+    }
+}
+
+/// Segments with headers that cannot be believed, each of which is told once. What is sound in them is shown like the rest.
+pub(super) struct Headers<'a> {
+    source: &'a Source,
+    /// Where those begin that were told.
+    told: Vec<Lsn>,
+}
+
+impl<'a> Headers<'a> {
+    pub(super) fn new(source: &'a Source) -> Headers<'a> {
+        Headers { source, told: Vec::new() }
+    }
+
+    /// Whether there was one.
+    pub(super) fn any(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// Tells those that begin at or below a place and were not told yet.
+    pub(super) fn tell(&mut self, reader: &Reader, printer: &mut Printer, upto: Lsn) -> Result<(), CommandError> {
+        let mut bad = reader.bad_headers();
+        bad.retain(|bad| bad.first <= upto && !self.told.contains(&bad.first));
+        for BadHeader { segment, first, fault } in bad {
+            self.told.push(first);
+            printer.gap(&Gap { from: first, to: first, segment: segment.clone(), offset: 0 }, &fault.to_string())?;
+            printer.flush()?;
+            eprintln!("dio: {}", explain(&self.source.directory, &WalError::Header { segment, fault }));
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dio_wal::storage::Storage;
 use dio_wal::{Lsn, Reader, WalError};
 
-use super::show::{Form, Printer};
+use super::show::{Form, Headers, Printer};
 use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn};
 
 /// Where the last records are looked for first, in bytes before the end; then eight times as far, and so on.
@@ -51,20 +51,23 @@ pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
         Some(from) => from,
         None => last_records(&storage, args.count).map_err(&failed)?,
     };
-    let mut reader = Reader::open_on(Arc::clone(&storage), from).map_err(&failed)?;
-    let mut printer = Printer::new(args.form, reader.layout());
-    print(&mut reader, &mut printer).map_err(|error| error.told(args))?;
+    let mut reader = Reader::open_damaged_on(Arc::clone(&storage), from).map_err(&failed)?;
+    let mut out = Out { printer: Printer::new(args.form, reader.layout()), headers: Headers::new(&args.source) };
+    print(&mut reader, &mut out).map_err(|error| error.told(args))?;
     if !args.follow {
-        return end(args, &mut reader);
+        let status = end(args, &mut reader)?;
+        out.headers.tell(&reader, &mut out.printer, Lsn(u64::MAX))?;
+        return Ok(if out.headers.any() { DAMAGED } else { status });
     }
     let mut status = SOUND;
     loop {
-        match follow(args, &mut reader, &mut printer) {
+        match follow(args, &mut reader, &mut out) {
             Err(Trouble::Log(error @ WalError::Truncated { .. })) => {
                 eprintln!("dio: overtaken: {}", explain(&args.source.directory, &error));
                 status = status.max(DAMAGED);
                 let position = reader.position();
-                reader = Reader::open_on(Arc::clone(&storage), position).map_err(&failed)?;
+                reader = Reader::open_damaged_on(Arc::clone(&storage), position).map_err(&failed)?;
+                out.headers = Headers::new(&args.source);
             }
             Err(trouble) => return Err(trouble.told(args)),
             Ok(()) => return Ok(status),
@@ -87,8 +90,15 @@ impl Trouble {
     }
 }
 
+/// Where records and damaged headers are printed.
+struct Out<'a> {
+    printer: Printer,
+    headers: Headers<'a>,
+}
+
 /// Prints what is there; whether anything was.
-fn print(reader: &mut Reader, printer: &mut Printer) -> Result<bool, Trouble> {
+fn print(reader: &mut Reader, out: &mut Out<'_>) -> Result<bool, Trouble> {
+    let Out { printer, headers } = out;
     let mut any = false;
     while let Some(entry) = reader.next_entry().map_err(Trouble::Log)? {
         any = true;
@@ -96,14 +106,15 @@ fn print(reader: &mut Reader, printer: &mut Printer) -> Result<bool, Trouble> {
             printer.entry(&entry).map_err(Trouble::Output)?;
         }
     }
+    headers.tell(reader, printer, reader.position()).map_err(Trouble::Output)?;
     printer.flush().map_err(Trouble::Output)?;
     Ok(any)
 }
 
-fn follow(args: &TailArgs, reader: &mut Reader, printer: &mut Printer) -> Result<(), Trouble> {
+fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
     let (mut quiet, mut doubt) = (Instant::now(), DOUBT);
     loop {
-        if print(reader, printer)? {
+        if print(reader, out)? {
             (quiet, doubt) = (Instant::now(), DOUBT);
         } else if quiet.elapsed() > doubt {
             // It reads what is behind, so it is done seldom.
@@ -125,7 +136,7 @@ fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
 
 /// Where the last so many records begin.
 fn last_records(storage: &Arc<dyn Storage>, count: u64) -> Result<Lsn, WalError> {
-    let mut reader = Reader::open_on(Arc::clone(storage), Lsn(u64::MAX))?;
+    let mut reader = Reader::open_damaged_on(Arc::clone(storage), Lsn(u64::MAX))?;
     while reader.next()?.is_some() {}
     let end = reader.position();
     if count == 0 {
@@ -134,7 +145,7 @@ fn last_records(storage: &Arc<dyn Storage>, count: u64) -> Result<Lsn, WalError>
     let mut look = FIRST_LOOK;
     loop {
         let from = Lsn(end.0.saturating_sub(look));
-        let mut reader = Reader::open_on(Arc::clone(storage), from)?;
+        let mut reader = Reader::open_damaged_on(Arc::clone(storage), from)?;
         let mut last = std::collections::VecDeque::new();
         while let Some(record) = reader.next()?.filter(|record| record.lsn < end) {
             last.push_back(record.lsn);
