@@ -273,6 +273,45 @@ fn only_objects_of_the_file_are_removed_with_it() {
     assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
 }
 
+/// In a thread for which the kernel refuses a system call.
+fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T + Send) -> T {
+    let refused = || {
+        dio::sys::refuse_system_call(call, errno).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(refused).join().unwrap())
+}
+
+/// As long as it is not durable that a name has gone, a crash may bring it back: it must have its objects then.
+#[test]
+fn the_objects_of_a_name_that_may_come_back_stay() {
+    let place = first();
+    let paths = ["removed", "unlinked", "replaced"].map(|name| place.path(name));
+    paths.iter().for_each(|path| drop(create(path, &place.plan()).unwrap()));
+    let new = place.path("new");
+    fs::write(&new, "text").unwrap();
+    let [unlinked, replaced, new] = [&paths[1], &paths[2], &new]
+        .map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+    without(libc::SYS_fsync, Errno::IO, || {
+        assert_eq!(remove(&paths[0]).unwrap_err().errno(), Errno::IO);
+        assert_eq!(calls::unlinkat(CWD, &unlinked), Err(Errno::IO));
+        calls::renameat(CWD, &new, &replaced).unwrap();
+    });
+    assert!(!paths[0].exists() && !paths[1].exists() && fs::read(&paths[2]).unwrap() == b"text");
+    assert_eq!(place.objects(), 6);
+    // In a directory that is found from another one, too.
+    fs::create_dir(place.path("below")).unwrap();
+    create(place.path("below/file"), &place.plan()).unwrap();
+    let dir = fs::File::open(&place.dir).unwrap();
+    without(libc::SYS_fsync, Errno::IO, || {
+        assert_eq!(calls::unlinkat(&dir, c"below/file"), Err(Errno::IO));
+    });
+    assert_eq!(place.objects(), 8);
+    create(place.path("below/file"), &place.plan()).unwrap();
+    calls::unlinkat(&dir, c"below/file").unwrap();
+    assert_eq!(place.objects(), 8);
+}
+
 /// While somebody writes, or the file changes, its name is not given to another.
 #[test]
 fn a_file_that_is_written_to_keeps_its_name() {

@@ -62,6 +62,7 @@ mod hold;
 mod inspect;
 mod layout;
 mod medium;
+mod names;
 mod open;
 mod orphans;
 mod reach;
@@ -79,7 +80,7 @@ pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use open::{Alone, alone, descriptor_of};
 pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
 pub use reach::{Way, reach_through};
-pub use remove::{Removed, adopt, remove, remove_objects};
+pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
 
 pub(crate) use medium::Striped;
 pub(crate) use open::may_be_striped;

@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{CWD, FileType, Mode as Permissions, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::create::{directory_of, errno, sync_directory};
+use super::create::{directory_of, errno};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
+use super::names::Names;
 use super::open::{alone, descriptor_of, judge_header, of_object, wrong};
 use crate::file::FileError;
 
@@ -42,8 +44,9 @@ pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
     let Some(descriptor) = descriptor_of(&head, &before, path)? else {
         return Err(FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file"));
     };
+    let names = Names::of(directory_of(path)).map_err(|errno| failed(errno.into()))?;
     fs::remove_file(path).map_err(failed)?;
-    sync_directory(directory_of(path)).map_err(failed)?;
+    names.sync(&head).map_err(|errno| failed(errno.into()))?;
     if look()?.st_nlink > 0 {
         return Ok(Removed::Name);
     }
@@ -51,8 +54,28 @@ pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
     remove_objects(path, &descriptor, before.st_uid, &head)
 }
 
+/// Removes the objects of a file that has just lost a name, `path`, in the directory `dir`, if it is striped and that was the last:
+/// once it is durable that the name has gone, since a crash must not bring it back without the bytes.
+///
+/// # Errors
+/// What syncing the directory answers: then the objects stay; as [`remove_objects`].
+pub fn remove_nameless(path: &Path, file: impl AsFd, dir: impl AsFd) -> Result<(), FileError> {
+    let failed = |errno| FileError::new("remove", path, errno);
+    let stat = fstat(&file).map_err(failed)?;
+    if stat.st_nlink > 0 {
+        return Ok(());
+    }
+    let Some(descriptor) = descriptor_of(&file, &stat, path)? else { return Ok(()) };
+    let head = Head::of(&file).map_err(failed)?;
+    // What the caller has may be a place only, which cannot be synced.
+    let again = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let own = openat(CWD, again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).map_err(failed)?;
+    Names::beside(dir.as_fd(), c"").and_then(|names| names.sync(own)).map_err(failed)?;
+    remove_objects(path, &descriptor, stat.st_uid, &head).map(drop)
+}
+
 /// Removes the objects of a descriptor that had no other name, `path`, belonged to the user `owner` and was `head`; none if it was
-/// a copy. The super-user removes only what belongs to the same user: anyone can write a descriptor.
+/// a copy. That the name has gone is durable already. The super-user removes only what belongs to the same user: anyone can write a descriptor.
 ///
 /// # Errors
 /// The first object that could not be removed, or is not one of this file, after all others were.
