@@ -258,6 +258,40 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
     }
 }
 
+/// An adoption that was interrupted between two objects: neither the file nor the copy is removed, nor any byte, until one of
+/// them is made the file.
+#[test]
+fn a_file_that_is_half_adopted_is_not_removed() {
+    for first in [0, 1] {
+        for original_stays in [true, false] {
+            let place = self::first();
+            let [path, copy] = ["file", "copy"].map(|name| place.path(name));
+            create(&path, &place.plan()).unwrap();
+            writer(&path).unwrap().write_at(&bytes(1, 50_000), 0).unwrap();
+            fs::copy(&path, &copy).unwrap();
+            let left_over = inspect(&path).unwrap().unwrap().objects[1 - first].path.clone();
+            let header = fs::read(&left_over).unwrap()[..4096].to_vec();
+            adopt(&copy).unwrap();
+            let object = fs::OpenOptions::new().write(true).open(&left_over).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&object, &header, 0).unwrap();
+            for name in [&path, &copy] {
+                let error = remove(name).unwrap_err();
+                assert!(error.errno() == Errno::STALE && error.cure().unwrap().contains("dio stripe adopt"), "{error}");
+                assert!(name.exists() && place.objects() == 2);
+            }
+            // Whoever removes a name as such loses no bytes by it.
+            let (kept, lost) = if original_stays { (&path, &copy) } else { (&copy, &path) };
+            let name = std::ffi::CString::new(lost.as_os_str().as_encoded_bytes()).unwrap();
+            assert_eq!(calls::unlinkat(CWD, &name), Err(Errno::STALE));
+            assert!(contents(kept) == bytes(1, 50_000));
+            adopt(kept).unwrap();
+            writer(kept).unwrap().write_at(b"anew", 0).unwrap();
+            assert_eq!(remove(kept).unwrap(), Removed::All);
+            assert_eq!(place.objects(), 0);
+        }
+    }
+}
+
 /// Objects that are not, or no longer, those of the file are left alone when it is removed.
 #[test]
 fn only_objects_of_the_file_are_removed_with_it() {
