@@ -346,6 +346,45 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     assert_eq!(place.objects(), 8);
 }
 
+/// On targets that cannot allocate space, several who write behind the end lose nothing of each other: neither those who fill
+/// gaps, nor those whose bytes end the file at that moment.
+#[test]
+fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
+    const PIECE: usize = 4096 + 100;
+    let place = first();
+    for mode in common::MODES {
+        for round in 0..20u64 {
+            let path = place.path(&format!("{}-{round}", mode.name()));
+            create(&path, &place.plan()).unwrap();
+            let options = || {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).mode(mode).clone()
+            };
+            let file = options().open(&path).unwrap();
+            let write = |writer: u64, file: &File| {
+                for turn in (0..12u64).rev() {
+                    let piece = (turn + writer) % 12 * 4 + writer;
+                    file.write_at(&bytes(piece, PIECE), piece * PIECE as u64).unwrap();
+                }
+            };
+            without(libc::SYS_fallocate, Errno::OPNOTSUPP, || {
+                std::thread::scope(|scope| {
+                    for writer in 0..4 {
+                        let file = &file;
+                        scope.spawn(move || write(writer, file));
+                    }
+                });
+            });
+            drop(file);
+            let found = contents(&path);
+            let expected: Vec<u8> = (0..48).flat_map(|piece| bytes(piece, PIECE)).collect();
+            assert_eq!(found.len(), expected.len());
+            assert_eq!(common::first_difference(&found, &expected), None, "{mode:?}, round {round}");
+            remove(&path).unwrap();
+        }
+    }
+}
+
 /// While somebody writes, or the file changes, its name is not given to another.
 #[test]
 fn a_file_that_is_written_to_keeps_its_name() {
