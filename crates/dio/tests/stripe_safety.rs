@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::fill;
-use dio::stripe::{Hold, Plan, Removed, adopt, calls, create, inspect, remove, set_default, stripe_by_default};
+use dio::stripe::{
+    Hold, Plan, Removed, adopt, calls, create, inspect, keep_alone, remove, set_default, stripe_by_default,
+};
 use dio::{File, Mode, OpenOptions};
 use dio_test::file_systems;
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
@@ -393,6 +395,7 @@ fn a_file_that_is_written_to_keeps_its_name() {
         let [path, new] = ["file", "new"].map(|name| place.path(name));
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
+        let give = |hold: &Hold| hold.give_name_to(&new, fs::File::open(&new).unwrap(), &path);
         let other = Other::with(&path, "<>");
         let error = Hold::against_writers(&path).unwrap_err();
         assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
@@ -405,22 +408,116 @@ fn a_file_that_is_written_to_keeps_its_name() {
             while hold.is_undisturbed() {
                 std::thread::yield_now();
             }
-            let error = hold.give_name_to(&new, &path).unwrap_err();
+            let error = give(&hold).unwrap_err();
             assert_eq!(error.errno(), Errno::BUSY, "{error}");
             drop(hold);
             comes.join().unwrap().unwrap();
         });
         reader.end("");
         let hold = Hold::against_writers(&path).unwrap();
-        assert!(hold.give_name_to(&new, &path).unwrap());
+        assert!(give(&hold).unwrap());
+        drop(hold);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
         // Somebody else has the name by now.
         fs::write(place.path("third"), "third").unwrap();
         let hold = Hold::against_writers(&path).unwrap();
         fs::rename(place.path("third"), &path).unwrap();
-        assert_eq!(hold.give_name_to(&new, &path).unwrap_err().errno(), Errno::BUSY);
+        assert_eq!(give(&hold).unwrap_err().errno(), Errno::BUSY);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
     }
+}
+
+/// Of several who want to replace a file one can, and what he has made must be what he puts there.
+#[test]
+fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
+    for fs in file_systems() {
+        let place = Place::on(&fs);
+        let [path, new] = ["file", "new"].map(|name| place.path(name));
+        fs::write(&path, "old").unwrap();
+        fs::write(&new, "new").unwrap();
+        let made = fs::File::open(&new).unwrap();
+        let hold = Hold::against_writers(&path).unwrap();
+        let error = Hold::against_writers(&path).unwrap_err();
+        assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
+        // Somebody else has put his own under the name meanwhile.
+        fs::remove_file(&new).unwrap();
+        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
+        fs::write(&new, "another").unwrap();
+        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"old".to_vec(), b"another".to_vec()));
+        drop(hold);
+        Hold::against_writers(&path).unwrap();
+    }
+}
+
+/// Until it is certain that a new striped file stays, who has found it waits; if it does not stay, he is told.
+#[test]
+fn nobody_writes_to_a_file_that_may_be_taken_back() {
+    let place = first();
+    let path = place.path("file");
+    create(&path, &place.plan()).unwrap();
+    let made = writer(&path).unwrap();
+    let other = writer(&path).unwrap();
+    let error = keep_alone(&made).unwrap_err();
+    assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
+    drop(other);
+    keep_alone(&made).unwrap();
+    assert_eq!(writer(&path).unwrap_err().errno(), Errno::BUSY);
+    let outcome = std::thread::scope(|scope| {
+        let coming = scope.spawn(|| writer(&path));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!coming.is_finished());
+        remove(&path).unwrap();
+        drop(made);
+        coming.join().unwrap()
+    });
+    assert_eq!(outcome.unwrap_err().errno(), Errno::STALE);
+}
+
+/// While an empty file is striped, some open it for reading, so that it is taken back now and then, and one opens it for writing:
+/// what he is told was written to the striped file is there.
+#[test]
+fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
+    let place = first();
+    let (path, plan) = (place.path("file"), place.plan());
+    let (mut both, mut back) = (0, 0);
+    for round in 0..60u64 {
+        fs::write(&path, "").unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::SeqCst;
+        let (made, written) = std::thread::scope(|scope| {
+            let maker = scope.spawn(|| create(&path, &plan).is_ok());
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_micros(50 * round));
+                drop(fs::File::open(&path));
+            });
+            let writing = scope.spawn(|| {
+                while !over.load(order) {
+                    // Only the descriptor: to open the empty file would disturb by itself.
+                    if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+                        continue;
+                    }
+                    if let Ok(file) = writer(&path)
+                        && file.layout().is_some()
+                    {
+                        file.write_at(&bytes(round, 10_000), 0).unwrap();
+                        return true;
+                    }
+                }
+                false
+            });
+            let made = maker.join().unwrap();
+            over.store(true, order);
+            (made, writing.join().unwrap())
+        });
+        if written {
+            assert!(contents(&path) == bytes(round, 10_000), "round {round}: striped {made}");
+        }
+        (both, back) = (both + usize::from(written), back + usize::from(!made));
+        let _ = calls::unlink(&path);
+        assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
+    }
+    println!("written in {both} rounds of 60, taken back in {back}");
 }
 
 /// One target that is full, read-only or gone: the error names its object, and what the others hold is as it was.
