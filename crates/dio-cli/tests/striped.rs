@@ -549,3 +549,36 @@ fn a_killed_migration_loses_nothing() {
     good(dir, &["cp", "striped/file", "back"]);
     assert!(fs::read(dir.join("back")).unwrap() == whole);
 }
+
+/// Several migrations of one file at once, ordinary or striped: at least one does it, and the bytes are there.
+#[test]
+fn of_several_who_migrate_a_file_one_does() {
+    let pair = Pair::on(&file_systems()[0], &lines(3_000_000));
+    let dir = &pair.dir;
+    let whole = fs::read(dir.join("contents")).unwrap();
+    fs::create_dir(dir.join("other")).unwrap();
+    for round in 0..10 {
+        if round % 2 == 0 {
+            good(dir, &["cp", "contents", "other/file"]);
+        }
+        let migrate = |target: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+            command.args(["stripe", "migrate", "-S", "4K", "-t", target, "other/file"]).current_dir(dir);
+            command.stderr(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let running = ["a", "b", "a,b"].map(migrate);
+        let ended = running.map(|child| child.wait_with_output().unwrap());
+        assert!(ended.iter().any(|one| one.status.success()), "round {round}: {ended:?}");
+        for one in ended.iter().filter(|one| !one.status.success()) {
+            let said = String::from_utf8_lossy(&one.stderr);
+            assert!(said.contains("somebody else") || said.contains("open for writing"), "round {round}: {said}");
+        }
+        good(dir, &["cp", "other/file", "back"]);
+        assert!(fs::read(dir.join("back")).unwrap() == whole, "round {round}");
+        assert_eq!(fs::read_dir(dir.join("other")).unwrap().count(), 1, "round {round}: something is left");
+        if round % 2 == 1 {
+            good(dir, &["stripe", "rm", "other/file"]);
+            assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [1; 3]);
+        }
+    }
+}

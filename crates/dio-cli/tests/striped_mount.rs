@@ -153,3 +153,35 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
         mounted.unmount();
     }
 }
+
+/// On a file system behind which there may be other machines, opening a file cuts nothing off: somebody there may be making it
+/// longer. Who knows that nobody does has it cut off.
+#[test]
+fn what_is_behind_the_end_stays_where_others_may_be_writing() {
+    if Scene::new().is_none() {
+        return;
+    }
+    let scratch = file_systems()[0].dir();
+    let (dir, source) = (scratch.path(), scratch.path().join("source"));
+    ["a", "b"].iter().for_each(|name| fs::create_dir_all(source.join(name)).unwrap());
+    fs::write(dir.join("bytes"), Rng::new(7).bytes(50_000)).unwrap();
+    let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, MODES[0]);
+    let at = mounted.path();
+    script("cd $S/..; $DIO stripe set -S 4K -t $M/a,$M/b file; $DIO cp bytes file", &source, at);
+    // As after an extension of which one part has arrived.
+    script("truncate -s +100000 $M/a/.dio-*", &source, at);
+    let open = || script("cd $S/..; $DIO dd if=bytes of=file bs=4K count=1 conv=notrunc status=none", &source, at);
+    let told = || script("cd $S/..; $DIO stripe check file", &source, at);
+    open();
+    assert!(told().contains("behind the end of the file"), "{}", told());
+    let writer = dio::OpenOptions::new().write(true).open(dir.join("file")).unwrap();
+    script("cd $S/..; ! $DIO stripe check --repair file 2>said; grep -q 'open for writing' said", &source, at);
+    assert!(told().contains("behind the end of the file"), "{}", told());
+    drop(writer);
+    let repaired = script("cd $S/..; $DIO stripe check --repair file", &source, at);
+    assert_eq!(repaired, "file: cut off at its end\nfile: OK\n");
+    assert_eq!(told(), "file: OK\n");
+    script("cd $S/..; $DIO cp file back; cmp back bytes", &source, at);
+    script("cd $S/..; $DIO stripe rm file", &source, at);
+    mounted.unmount();
+}

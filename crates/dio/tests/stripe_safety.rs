@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::fill;
-use dio::stripe::{Hold, Plan, Removed, adopt, calls, create, inspect, remove, set_default, stripe_by_default};
+use dio::stripe::{
+    Hold, Plan, Removed, adopt, calls, create, inspect, keep_alone, remove, set_default, stripe_by_default,
+};
 use dio::{File, Mode, OpenOptions};
 use dio_test::file_systems;
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
@@ -258,6 +260,40 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
     }
 }
 
+/// An adoption that was interrupted between two objects: neither the file nor the copy is removed, nor any byte, until one of
+/// them is made the file.
+#[test]
+fn a_file_that_is_half_adopted_is_not_removed() {
+    for first in [0, 1] {
+        for original_stays in [true, false] {
+            let place = self::first();
+            let [path, copy] = ["file", "copy"].map(|name| place.path(name));
+            create(&path, &place.plan()).unwrap();
+            writer(&path).unwrap().write_at(&bytes(1, 50_000), 0).unwrap();
+            fs::copy(&path, &copy).unwrap();
+            let left_over = inspect(&path).unwrap().unwrap().objects[1 - first].path.clone();
+            let header = fs::read(&left_over).unwrap()[..4096].to_vec();
+            adopt(&copy).unwrap();
+            let object = fs::OpenOptions::new().write(true).open(&left_over).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&object, &header, 0).unwrap();
+            for name in [&path, &copy] {
+                let error = remove(name).unwrap_err();
+                assert!(error.errno() == Errno::STALE && error.cure().unwrap().contains("dio stripe adopt"), "{error}");
+                assert!(name.exists() && place.objects() == 2);
+            }
+            // Whoever removes a name as such loses no bytes by it.
+            let (kept, lost) = if original_stays { (&path, &copy) } else { (&copy, &path) };
+            let name = std::ffi::CString::new(lost.as_os_str().as_encoded_bytes()).unwrap();
+            assert_eq!(calls::unlinkat(CWD, &name), Err(Errno::STALE));
+            assert!(contents(kept) == bytes(1, 50_000));
+            adopt(kept).unwrap();
+            writer(kept).unwrap().write_at(b"anew", 0).unwrap();
+            assert_eq!(remove(kept).unwrap(), Removed::All);
+            assert_eq!(place.objects(), 0);
+        }
+    }
+}
+
 /// Objects that are not, or no longer, those of the file are left alone when it is removed.
 #[test]
 fn only_objects_of_the_file_are_removed_with_it() {
@@ -273,6 +309,84 @@ fn only_objects_of_the_file_are_removed_with_it() {
     assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
 }
 
+/// In a thread for which the kernel refuses a system call.
+fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T + Send) -> T {
+    let refused = || {
+        dio::sys::refuse_system_call(call, errno).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(refused).join().unwrap())
+}
+
+/// As long as it is not durable that a name has gone, a crash may bring it back: it must have its objects then.
+#[test]
+fn the_objects_of_a_name_that_may_come_back_stay() {
+    let place = first();
+    let paths = ["removed", "unlinked", "replaced"].map(|name| place.path(name));
+    paths.iter().for_each(|path| drop(create(path, &place.plan()).unwrap()));
+    let new = place.path("new");
+    fs::write(&new, "text").unwrap();
+    let [unlinked, replaced, new] = [&paths[1], &paths[2], &new]
+        .map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+    without(libc::SYS_fsync, Errno::IO, || {
+        assert_eq!(remove(&paths[0]).unwrap_err().errno(), Errno::IO);
+        assert_eq!(calls::unlinkat(CWD, &unlinked), Err(Errno::IO));
+        calls::renameat(CWD, &new, &replaced).unwrap();
+    });
+    assert!(!paths[0].exists() && !paths[1].exists() && fs::read(&paths[2]).unwrap() == b"text");
+    assert_eq!(place.objects(), 6);
+    // In a directory that is found from another one, too.
+    fs::create_dir(place.path("below")).unwrap();
+    create(place.path("below/file"), &place.plan()).unwrap();
+    let dir = fs::File::open(&place.dir).unwrap();
+    without(libc::SYS_fsync, Errno::IO, || {
+        assert_eq!(calls::unlinkat(&dir, c"below/file"), Err(Errno::IO));
+    });
+    assert_eq!(place.objects(), 8);
+    create(place.path("below/file"), &place.plan()).unwrap();
+    calls::unlinkat(&dir, c"below/file").unwrap();
+    assert_eq!(place.objects(), 8);
+}
+
+/// On targets that cannot allocate space, several who write behind the end lose nothing of each other: neither those who fill
+/// gaps, nor those whose bytes end the file at that moment.
+#[test]
+fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
+    const PIECE: usize = 4096 + 100;
+    let place = first();
+    for mode in common::MODES {
+        for round in 0..20u64 {
+            let path = place.path(&format!("{}-{round}", mode.name()));
+            create(&path, &place.plan()).unwrap();
+            let options = || {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).mode(mode).clone()
+            };
+            let file = options().open(&path).unwrap();
+            let write = |writer: u64, file: &File| {
+                for turn in (0..12u64).rev() {
+                    let piece = (turn + writer) % 12 * 4 + writer;
+                    file.write_at(&bytes(piece, PIECE), piece * PIECE as u64).unwrap();
+                }
+            };
+            without(libc::SYS_fallocate, Errno::OPNOTSUPP, || {
+                std::thread::scope(|scope| {
+                    for writer in 0..4 {
+                        let file = &file;
+                        scope.spawn(move || write(writer, file));
+                    }
+                });
+            });
+            drop(file);
+            let found = contents(&path);
+            let expected: Vec<u8> = (0..48).flat_map(|piece| bytes(piece, PIECE)).collect();
+            assert_eq!(found.len(), expected.len());
+            assert_eq!(common::first_difference(&found, &expected), None, "{mode:?}, round {round}");
+            remove(&path).unwrap();
+        }
+    }
+}
+
 /// While somebody writes, or the file changes, its name is not given to another.
 #[test]
 fn a_file_that_is_written_to_keeps_its_name() {
@@ -281,6 +395,7 @@ fn a_file_that_is_written_to_keeps_its_name() {
         let [path, new] = ["file", "new"].map(|name| place.path(name));
         fs::write(&path, "old").unwrap();
         fs::write(&new, "new").unwrap();
+        let give = |hold: &Hold| hold.give_name_to(&new, fs::File::open(&new).unwrap(), &path);
         let other = Other::with(&path, "<>");
         let error = Hold::against_writers(&path).unwrap_err();
         assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
@@ -293,22 +408,116 @@ fn a_file_that_is_written_to_keeps_its_name() {
             while hold.is_undisturbed() {
                 std::thread::yield_now();
             }
-            let error = hold.give_name_to(&new, &path).unwrap_err();
+            let error = give(&hold).unwrap_err();
             assert_eq!(error.errno(), Errno::BUSY, "{error}");
             drop(hold);
             comes.join().unwrap().unwrap();
         });
         reader.end("");
         let hold = Hold::against_writers(&path).unwrap();
-        assert!(hold.give_name_to(&new, &path).unwrap());
+        assert!(give(&hold).unwrap());
+        drop(hold);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"new".to_vec(), b"old text".to_vec()));
         // Somebody else has the name by now.
         fs::write(place.path("third"), "third").unwrap();
         let hold = Hold::against_writers(&path).unwrap();
         fs::rename(place.path("third"), &path).unwrap();
-        assert_eq!(hold.give_name_to(&new, &path).unwrap_err().errno(), Errno::BUSY);
+        assert_eq!(give(&hold).unwrap_err().errno(), Errno::BUSY);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
     }
+}
+
+/// Of several who want to replace a file one can, and what he has made must be what he puts there.
+#[test]
+fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
+    for fs in file_systems() {
+        let place = Place::on(&fs);
+        let [path, new] = ["file", "new"].map(|name| place.path(name));
+        fs::write(&path, "old").unwrap();
+        fs::write(&new, "new").unwrap();
+        let made = fs::File::open(&new).unwrap();
+        let hold = Hold::against_writers(&path).unwrap();
+        let error = Hold::against_writers(&path).unwrap_err();
+        assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
+        // Somebody else has put his own under the name meanwhile.
+        fs::remove_file(&new).unwrap();
+        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
+        fs::write(&new, "another").unwrap();
+        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"old".to_vec(), b"another".to_vec()));
+        drop(hold);
+        Hold::against_writers(&path).unwrap();
+    }
+}
+
+/// Until it is certain that a new striped file stays, who has found it waits; if it does not stay, he is told.
+#[test]
+fn nobody_writes_to_a_file_that_may_be_taken_back() {
+    let place = first();
+    let path = place.path("file");
+    create(&path, &place.plan()).unwrap();
+    let made = writer(&path).unwrap();
+    let other = writer(&path).unwrap();
+    let error = keep_alone(&made).unwrap_err();
+    assert!(error.errno() == Errno::BUSY && error.to_string().contains("open for writing"), "{error}");
+    drop(other);
+    keep_alone(&made).unwrap();
+    assert_eq!(writer(&path).unwrap_err().errno(), Errno::BUSY);
+    let outcome = std::thread::scope(|scope| {
+        let coming = scope.spawn(|| writer(&path));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(!coming.is_finished());
+        remove(&path).unwrap();
+        drop(made);
+        coming.join().unwrap()
+    });
+    assert_eq!(outcome.unwrap_err().errno(), Errno::STALE);
+}
+
+/// While an empty file is striped, some open it for reading, so that it is taken back now and then, and one opens it for writing:
+/// what he is told was written to the striped file is there.
+#[test]
+fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
+    let place = first();
+    let (path, plan) = (place.path("file"), place.plan());
+    let (mut both, mut back) = (0, 0);
+    for round in 0..60u64 {
+        fs::write(&path, "").unwrap();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::SeqCst;
+        let (made, written) = std::thread::scope(|scope| {
+            let maker = scope.spawn(|| create(&path, &plan).is_ok());
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_micros(50 * round));
+                drop(fs::File::open(&path));
+            });
+            let writing = scope.spawn(|| {
+                while !over.load(order) {
+                    // Only the descriptor: to open the empty file would disturb by itself.
+                    if fs::metadata(&path).is_ok_and(|found| found.len() == 0) {
+                        continue;
+                    }
+                    if let Ok(file) = writer(&path)
+                        && file.layout().is_some()
+                    {
+                        file.write_at(&bytes(round, 10_000), 0).unwrap();
+                        return true;
+                    }
+                }
+                false
+            });
+            let made = maker.join().unwrap();
+            over.store(true, order);
+            (made, writing.join().unwrap())
+        });
+        if written {
+            assert!(contents(&path) == bytes(round, 10_000), "round {round}: striped {made}");
+        }
+        (both, back) = (both + usize::from(written), back + usize::from(!made));
+        let _ = calls::unlink(&path);
+        assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
+    }
+    println!("written in {both} rounds of 60, taken back in {back}");
 }
 
 /// One target that is full, read-only or gone: the error names its object, and what the others hold is as it was.

@@ -133,8 +133,14 @@ impl Names {
     fn unwatch(&self, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
         let Watched { inode, place, striped } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
-        if striped && links == 0 && lost.is_some() {
-            remove_objects(&place);
+        if striped
+            && links == 0
+            && let Some((parent, _)) = lost
+            && let Ok(directory) = self.descriptor(parent)
+        {
+            // Whoever has it open keeps them until the end. The name has gone, and nobody is left to be told of what could not
+            // be removed.
+            let _ = dio::stripe::remove_nameless(Path::new(""), &*place, &*directory);
         }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
@@ -149,14 +155,5 @@ impl Names {
         let unused = state.descriptors.unpin(inode);
         drop(state);
         drop((unused, place));
-    }
-}
-
-/// Removes the objects of a striped file that has lost its last name. Whoever has it open keeps them until the end.
-fn remove_objects(place: &Place) {
-    let (Ok(stat), Ok(head)) = (fstat(&**place), dio::stripe::Head::of(&**place)) else { return };
-    if let Ok(Some(descriptor)) = dio::stripe::descriptor_of(&**place, &stat, Path::new("")) {
-        // The name has gone, and nobody is left to be told of what could not be removed.
-        let _ = dio::stripe::remove_objects(Path::new(""), &descriptor, stat.st_uid, &head);
     }
 }

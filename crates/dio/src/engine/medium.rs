@@ -50,7 +50,7 @@ pub trait Medium: Send + Sync + Debug {
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
 
     /// Makes the file at least so long by a hole, and never shorter, because something is about to be written there. A
-    /// single file does that by itself.
+    /// single file does that by itself. The caller keeps out what writes before that place.
     ///
     /// # Errors
     /// What `fallocate(2)` or `ftruncate(2)` answer.

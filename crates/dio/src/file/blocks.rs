@@ -110,11 +110,18 @@ impl File {
     /// # Errors
     /// Those of making the file reach there, where a gap before it has to be filled.
     pub(crate) fn lock_extension(&self, from: u64) -> Result<LockGuard, FileError> {
-        let guard = self.locks.exclusive(from..u64::MAX, LockClass::Resize);
-        if self.stripes.is_some() && self.size()? < from {
-            self.reach(from)?;
+        loop {
+            let guard = self.locks.exclusive(from..u64::MAX, LockClass::Resize);
+            if self.stripes.is_none() || self.size()? >= from {
+                return Ok(guard);
+            }
+            // A gap is filled in objects that others may be writing to, before `from`.
+            drop(guard);
+            let _alone = self.locks.whole(LockClass::Resize);
+            if self.size()? < from {
+                self.reach(from)?;
+            }
         }
-        Ok(guard)
     }
 
     /// A place in an order of all files of the process, the same for all opens of one file.

@@ -135,8 +135,18 @@ impl File {
     /// runs beside others; one that is small has its pages to itself.
     fn lock_write(&self, range: Range<u64>, align: u64, way: Passage) -> Result<(Option<LockGuard>, u64), FileError> {
         if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            let guard = self.lock(Kind::Write, range);
-            return Ok((guard, if self.stripes.is_some() { self.size()? } else { self.before_zeroing()? }));
+            let guard = self.lock(Kind::Write, range.clone());
+            if self.stripes.is_none() {
+                return Ok((guard, self.before_zeroing()?));
+            }
+            let size = self.size()?;
+            if range.start <= size {
+                return Ok((guard, size));
+            }
+            // A gap is filled in objects that others may be writing to.
+            drop(guard);
+            let guard = self.locks.whole(LockClass::Resize);
+            return Ok((Some(guard), self.size()?));
         }
         let misaligned = (range.start | range.end) % align != 0;
         if !misaligned {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::create::Plan;
 use super::format::Descriptor;
 use super::head::Head;
+use super::names::Names;
 use super::open::{descriptor_of, may_be_striped};
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
@@ -232,6 +233,8 @@ struct Leaving {
     head: OwnedFd,
     descriptor: Descriptor,
     owner: u32,
+    /// Where the name is.
+    names: Names,
 }
 
 impl Leaving {
@@ -244,7 +247,8 @@ impl Leaving {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let head = rustix::fs::openat(dir, name, flags, Permissions::empty()).ok()?;
         let descriptor = descriptor_of(&head, &rustix::fs::fstat(&head).ok()?, Path::new("")).ok()??;
-        Some(Leaving { head, descriptor, owner: stat.st_uid })
+        let names = Names::beside(dir, name).ok()?;
+        Some(Leaving { head, descriptor, owner: stat.st_uid, names })
     }
 
     /// Its name has gone: with the last one, its objects go.
@@ -252,24 +256,28 @@ impl Leaving {
         if rustix::fs::fstat(&self.head)?.st_nlink > 0 {
             return Ok(());
         }
+        // A crash must not bring the name back without the bytes.
+        self.names.sync(&self.head)?;
         let head = Head::of(&self.head)?;
         let removed = super::remove_objects(Path::new(""), &self.descriptor, self.owner, &head);
         removed.map(drop).map_err(|error| error.errno())
     }
 }
 
-/// `unlinkat(2)` of anything but a directory. With the last name of a striped file, its objects go.
+/// `unlinkat(2)` of anything but a directory. With the last name of a striped file, its objects go, once it is durable that the
+/// name has gone.
 ///
 /// # Errors
-/// What `unlinkat(2)` answers; the first object that could not be removed.
+/// What `unlinkat(2)` answers; what syncing the directory answers: then the objects stay; the first object that could not be
+/// removed.
 pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
     let leaving = Leaving::look(dir.as_fd(), name);
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
     leaving.map_or(Ok(()), Leaving::left)
 }
 
-/// `renameat(2)` within a directory. A striped file that is replaced loses its objects with its last name; that some of them
-/// could not be removed is no error of this.
+/// `renameat(2)` within a directory. A striped file that is replaced loses its objects with its last name, once it is durable that
+/// this has gone; that some of them could not be removed is no error of this.
 ///
 /// # Errors
 /// What `renameat(2)` answers.

@@ -9,13 +9,14 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, fstat, renameat_with};
 use rustix::io::Errno;
 
 use super::format::{Descriptor, Header, Id};
 use super::head::Head;
-use super::hold::Hold;
+use super::hold::{Hold, leads_to};
 use super::layout::Layout;
+use super::names::Names;
 use super::open::{of_object, wrong};
 use super::reach::through;
 use crate::file::FileError;
@@ -80,7 +81,8 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 ///
 /// # Errors
 /// EEXIST when there is something else; EBUSY when somebody has the empty file open ([`Hold`] says where that is not known);
-/// what making the objects answers, with the object. Nothing is left behind then.
+/// what making the objects answers, with the object. Nothing is left behind then, but for a file that has its name already, of
+/// which only that could not be made durable.
 pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Descriptor, FileError> {
     let path = path.as_ref();
     create_called(path, plan, path)
@@ -99,14 +101,25 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
     };
     let descriptor = plan.descriptor(path)?;
     let new = path.with_file_name(format!("{}.new", descriptor.object_name(0)));
-    let outcome = make_head(path, &new, &descriptor, old.as_ref())
-        .and_then(|head| make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
-        .and_then(|()| publish(path, &new, old.is_some()));
+    let names = Names::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
+    let mut made = Made::default();
+    let outcome = made
+        .make_head(path, &new, &descriptor, old.as_ref())
+        .and_then(|head| made.make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
+        .and_then(|()| made.publish(path, &new, &names, old.is_some()));
     if outcome.is_err() {
-        let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
-        objects.chain([new]).for_each(|path| drop(fs::remove_file(path)));
+        made.withdraw(path, &new, &names, &descriptor);
     }
     outcome.map(|()| descriptor)
+}
+
+/// What there is already of a file that is being made.
+#[derive(Default)]
+struct Made {
+    /// The descriptor.
+    head: Option<fs::File>,
+    /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
+    first: Option<fs::File>,
 }
 
 /// A name that leads there from everywhere, as far as it can be found out.
@@ -115,42 +128,96 @@ fn absolute(name: &Path) -> PathBuf {
     directory.join(name.file_name().unwrap_or_default())
 }
 
-/// The descriptor, durably, under the name that it has until all is ready.
-fn make_head(path: &Path, new: &Path, descriptor: &Descriptor, old: Option<&fs::Metadata>) -> Result<Head, FileError> {
-    let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-    let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
-    let mut file = open_new(new, old).map_err(failed)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Head::of(&file).map_err(|errno| failed(errno.into()))
-}
+impl Made {
+    /// The descriptor, durably, under the name that it has until all is ready.
+    fn make_head(
+        &mut self,
+        path: &Path,
+        new: &Path,
+        descriptor: &Descriptor,
+        old: Option<&fs::Metadata>,
+    ) -> Result<Head, FileError> {
+        let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
+        let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
+        let file = self.head.insert(open_new(new, old).map_err(failed)?);
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        Head::of(file).map_err(|errno| failed(errno.into()))
+    }
 
-fn make_objects(
-    path: &Path,
-    descriptor: &Descriptor,
-    head: Head,
-    name: &Path,
-    old: Option<&fs::Metadata>,
-) -> Result<(), FileError> {
-    for index in 0..descriptor.targets.len() {
-        let object = descriptor.object_path(index);
-        let failed = |error: io::Error| of_object("stripe", path, index, &object, errno(&error), "cannot be made");
-        let header = Header { name: Some(name.to_owned()), ..descriptor.header(index, head) };
-        let header = header.encode().map_err(|error| wrong("stripe", path, &error))?;
-        let mut file = open_new(&object, old).map_err(failed)?;
-        let geometry = Geometry::of(file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
-        if descriptor.layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
-            let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
-            return Err(of_object("stripe", path, index, &object, Errno::INVAL, &what));
+    fn make_objects(
+        &mut self,
+        path: &Path,
+        descriptor: &Descriptor,
+        head: Head,
+        name: &Path,
+        old: Option<&fs::Metadata>,
+    ) -> Result<(), FileError> {
+        for index in 0..descriptor.targets.len() {
+            let object = descriptor.object_path(index);
+            let failed = |error: io::Error| of_object("stripe", path, index, &object, errno(&error), "cannot be made");
+            let header = Header { name: Some(name.to_owned()), ..descriptor.header(index, head) };
+            let header = header.encode().map_err(|error| wrong("stripe", path, &error))?;
+            let mut file = open_new(&object, old).map_err(failed)?;
+            let geometry = Geometry::of(file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
+            if descriptor.layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
+                let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
+                return Err(of_object("stripe", path, index, &object, Errno::INVAL, &what));
+            }
+            let written = file.write_all(&header).and_then(|()| file.set_len(descriptor.layout.start()));
+            written.and_then(|()| file.sync_all()).map_err(failed)?;
+            if index == 0 {
+                // Where there are no such locks, nobody waits for one either.
+                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                self.first = Some(file);
+            }
         }
-        let written = file.write_all(&header).and_then(|()| file.set_len(descriptor.layout.start()));
-        written.and_then(|()| file.sync_all()).map_err(failed)?;
+        let mut targets: Vec<PathBuf> = descriptor.targets.iter().cloned().map(through).collect();
+        targets.dedup();
+        for target in targets {
+            sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
+        }
+        Ok(())
     }
-    let mut targets: Vec<PathBuf> = descriptor.targets.iter().cloned().map(through).collect();
-    targets.dedup();
-    for target in targets {
-        sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
+
+    /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
+    fn publish(&self, path: &Path, new: &Path, names: &Names, replaces: bool) -> Result<(), FileError> {
+        let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
+        let head = self.head.as_ref().expect("a descriptor is made before it is published");
+        if replaces {
+            let hold = Hold::against_all(path)?;
+            if hold.stat().st_size != 0 {
+                return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
+            }
+            if hold.give_name_to(new, head, path)? {
+                // The file is made. What stays if this fails is the empty one.
+                let _ = fs::remove_file(new);
+            }
+            return Ok(());
+        }
+        match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+            // File systems without the flag (renameat2(2)): a link is not made over a name either.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::hard_link(new, path).and_then(|()| fs::remove_file(new)).map_err(failed)?;
+            }
+            other => other.map_err(|errno| failed(errno.into()))?,
+        }
+        names.sync(head).map_err(|errno| failed(errno.into()))
     }
-    Ok(())
+
+    /// Takes away what was made, unless it has its name: what failed then is to make that durable, and the file is whole.
+    fn withdraw(&self, path: &Path, new: &Path, names: &Names, descriptor: &Descriptor) {
+        // Without a descriptor there are no objects yet.
+        let Some(head) = &self.head else { return };
+        if fstat(head).is_ok_and(|head| leads_to(path, &head)) {
+            return;
+        }
+        // The error that is told is the first. The name may have led there for a moment, and may after a crash.
+        let _ = fs::remove_file(new);
+        if names.sync(head).is_ok() {
+            let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
+            objects.for_each(|path| drop(fs::remove_file(path)));
+        }
+    }
 }
 
 /// A new file with the owner and the permissions of the old one.
@@ -168,30 +235,6 @@ fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
         file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
     }
     Ok(file)
-}
-
-/// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
-fn publish(path: &Path, new: &Path, replaces: bool) -> Result<(), FileError> {
-    let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-    if replaces {
-        let hold = Hold::against_all(path)?;
-        if hold.stat().st_size != 0 {
-            return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
-        }
-        if hold.give_name_to(new, path)? {
-            fs::remove_file(new).map_err(failed)?;
-        }
-        return Ok(());
-    }
-    let (here, flags) = (rustix::fs::CWD, RenameFlags::NOREPLACE);
-    match renameat_with(here, new, here, path, flags) {
-        // File systems without the flag (renameat2(2)): a link is not made over a name either.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            fs::hard_link(new, path).and_then(|()| fs::remove_file(new)).map_err(failed)?;
-        }
-        other => other.map_err(|errno| failed(errno.into()))?,
-    }
-    sync_directory(directory_of(path)).map_err(failed)
 }
 
 pub(super) fn directory_of(path: &Path) -> &Path {

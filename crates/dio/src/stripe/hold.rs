@@ -1,20 +1,22 @@
 //! Taking the name of a file away from it without anybody losing bytes: whoever has it open, or opens it meanwhile, is noticed.
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FileType, Mode as Permissions, OFlags, RenameFlags, Stat, fstat, lstat, renameat_with};
+use rustix::fs::{
+    FileType, FlockOperation, Mode as Permissions, OFlags, RenameFlags, Stat, flock, fstat, lstat, renameat_with,
+};
 use rustix::io::Errno;
 
-use super::create::{directory_of, sync_directory};
+use super::create::directory_of;
+use super::names::Names;
 use crate::file::FileError;
 use crate::sys::{Lease, has_lease, take_lease};
 
-/// How often a lease is asked for: descriptors that were closed a moment ago may still count, while a child process of another
-/// thread has not got rid of its own.
+/// How often a lease or a lock is asked for: descriptors that were closed a moment ago may still count, while a child process of
+/// another thread has not got rid of its own.
 const ATTEMPTS: u32 = 4;
 
 /// A file that is to be replaced by another, and that nobody else has open.
@@ -22,6 +24,9 @@ const ATTEMPTS: u32 = 4;
 /// A lease (`fcntl(2)`) says so: it is refused while others have the file open, and tells when somebody wants to; who does waits
 /// until this is dropped, at most 45 seconds. File systems without leases (networks, FUSE) and files of other users have none:
 /// then only what can be seen of the file itself tells that it has changed.
+///
+/// Leases against writers do not keep each other out, so a lock (`flock(2)`) goes with them: of several who want to replace a
+/// file, one does.
 #[derive(Debug)]
 pub struct Hold {
     file: OwnedFd,
@@ -33,7 +38,7 @@ impl Hold {
     /// A file that nobody writes to.
     ///
     /// # Errors
-    /// EBUSY when somebody has it open for writing; what opening it answers.
+    /// EBUSY when somebody has it open for writing, or locked; what opening it answers.
     pub fn against_writers(path: &Path) -> Result<Hold, FileError> {
         Hold::new(path, Lease::Writers)
     }
@@ -61,16 +66,17 @@ impl Hold {
         if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
             return Err(failed(Errno::INVAL).with_detail("it is no regular file"));
         }
-        for attempt in 1.. {
-            match take_lease(file.as_fd(), lease) {
-                Ok(()) => return Ok(Hold { file, lease: Some(lease), before }),
-                Err(Errno::AGAIN) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(1 << attempt)),
-                Err(Errno::AGAIN) => return Err(busy(path, lease)),
-                // There are none here, or not for us.
-                Err(_) => break,
-            }
+        // Where there are no such locks, or (NFS) none for who reads, all depends on what is seen of the names.
+        if let Err(Errno::WOULDBLOCK) = patiently(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            let error = FileError::new("replace", path, Errno::BUSY);
+            return Err(error.with_detail("somebody else is replacing it, or has locked it"));
         }
-        Ok(Hold { file, lease: None, before })
+        match patiently(|| take_lease(file.as_fd(), lease)) {
+            Ok(()) => Ok(Hold { file, lease: Some(lease), before }),
+            Err(Errno::AGAIN) => Err(busy(path, lease)),
+            // There are none here, or not for us.
+            Err(_) => Ok(Hold { file, lease: None, before }),
+        }
     }
 
     /// Whether the file is as it was, and nobody has come, or waits.
@@ -85,7 +91,7 @@ impl Hold {
 
     /// Whether a name leads to the file.
     pub(super) fn is_called(&self, path: &Path) -> bool {
-        lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (self.before.st_dev, self.before.st_ino))
+        leads_to(path, &self.before)
     }
 
     /// What the file was.
@@ -93,16 +99,18 @@ impl Hold {
         &self.before
     }
 
-    /// Gives the file's name, `path`, to `new`, durably. The file itself is called `new` then, and is the caller's to remove.
-    /// False where the file system cannot exchange names: then the file has lost its name and `new` is gone.
+    /// Gives the file's name, `path`, to `new`, which leads to the open file `made`, durably. The file itself is called `new` then,
+    /// and is the caller's to remove. False where the file system cannot exchange names: then the file has lost its name and `new`
+    /// is gone.
     ///
     /// # Errors
-    /// EBUSY when the name leads elsewhere by now or somebody has come: both names lead where they did. What `renameat2(2)`
-    /// and `fsync(2)` answer.
-    pub fn give_name_to(&self, new: &Path, path: &Path) -> Result<bool, FileError> {
-        let failed =
-            |error: &io::Error| FileError::new("replace", path, Errno::from_io_error(error).unwrap_or(Errno::IO));
-        let ready = self.is_called(path) && self.is_undisturbed();
+    /// EBUSY when one of the names leads elsewhere by now or somebody has come; what `renameat2(2)` and `fsync(2)` answer. Both names
+    /// lead where they did then, unless taking back failed: the caller asks where `path` leads before removing what was made.
+    pub fn give_name_to(&self, new: &Path, made: impl AsFd, path: &Path) -> Result<bool, FileError> {
+        let failed = |errno| FileError::new("replace", path, errno);
+        let stat = fstat(&made).map_err(failed)?;
+        let names = Names::of(directory_of(path)).map_err(failed)?;
+        let ready = leads_to(new, &stat) && self.is_called(path) && self.is_undisturbed();
         if !ready {
             return Err(self.disturbed(path));
         }
@@ -110,19 +118,24 @@ impl Hold {
         let exchange = || renameat_with(here, new, here, path, RenameFlags::EXCHANGE);
         match exchange() {
             Err(Errno::INVAL | Errno::NOSYS) => {
-                fs::rename(new, path).map_err(|error| failed(&error))?;
-                sync_directory(directory_of(path)).map_err(|error| failed(&error))?;
+                let renamed = fs::rename(new, path);
+                renamed.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+                names.sync(&made).map_err(failed)?;
                 return Ok(false);
             }
-            other => other.map_err(|errno| failed(&errno.into()))?,
+            other => other.map_err(failed)?,
         }
         // Who had found the file by its name before now, but had not opened it yet, has come to the lease by the end of this.
-        let synced = sync_directory(directory_of(path));
-        if synced.is_ok() && self.is_called(new) && self.is_undisturbed() {
+        let synced = names.sync(&made);
+        let in_place = leads_to(path, &stat) && self.is_called(new);
+        if synced.is_ok() && in_place && self.is_undisturbed() {
             return Ok(true);
         }
-        exchange().map_err(|errno| failed(&errno.into()))?;
-        synced.map_err(|error| failed(&error))?;
+        // Only if the file is still there to be given its name back.
+        if self.is_called(new) {
+            exchange().map_err(failed)?;
+        }
+        synced.map_err(failed)?;
         Err(self.disturbed(path))
     }
 
@@ -132,6 +145,21 @@ impl Hold {
             _ => FileError::new("replace", path, Errno::BUSY).with_detail("somebody else has changed it"),
         }
     }
+}
+
+/// Whether a name leads to a file.
+pub(super) fn leads_to(path: &Path, file: &Stat) -> bool {
+    lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
+}
+
+fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    for attempt in 1..ATTEMPTS {
+        match take() {
+            Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1 << attempt)),
+            other => return other,
+        }
+    }
+    take()
 }
 
 fn busy(path: &Path, lease: Lease) -> FileError {

@@ -203,8 +203,12 @@ impl Medium for Striped {
             }
             // Another process may be making it longer at this moment: what is allocated never makes it shorter.
             match object.allocate(share - 1..share, true) {
+                // Nor does a byte. Nobody else in this process writes to the file meanwhile; of another one it is the byte that
+                // can be lost, where setting the size would lose all that it has just written.
                 Err(error) if matches!(error.errno(), Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
-                    object.set_size(share).map_err(named)?;
+                    if object.size().map_err(named)? < share {
+                        object.write_at(&[0], share - 1).map_err(named)?;
+                    }
                 }
                 other => other.map_err(named)?,
             }

@@ -29,7 +29,8 @@
 //!
 //! No record is kept of the size: it is what all objects reach ([`Layout::size`]). An extending write counts when the last of
 //! its parts has arrived; after a crash the file ends where the first byte is missing, and what some objects hold behind is
-//! cut off by the first who opens the file for writing while nobody else does (`flock(2)` on the first object says so).
+//! cut off by the first who opens the file for writing while nobody else does (`flock(2)` on the first object says so). On network
+//! file systems and those of FUSE such a lock may not be seen on other machines: there only [`repair`] cuts.
 //! Truncating cuts the object that holds the first byte to go, durably, and then the others: the size is the old one or the
 //! new.
 //!
@@ -61,11 +62,14 @@ mod head;
 mod hold;
 mod inspect;
 mod layout;
+mod local;
 mod medium;
+mod names;
 mod open;
 mod orphans;
 mod reach;
 mod remove;
+mod repair;
 
 pub use create::{Plan, create, create_called};
 pub use defaults::{
@@ -76,10 +80,11 @@ pub use head::Head;
 pub use hold::Hold;
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
 pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
-pub use open::{Alone, alone, descriptor_of};
+pub use open::{Alone, alone, descriptor_of, keep_alone};
 pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
 pub use reach::{Way, reach_through};
-pub use remove::{Removed, adopt, remove, remove_objects};
+pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
+pub use repair::repair;
 
 pub(crate) use medium::Striped;
 pub(crate) use open::may_be_striped;

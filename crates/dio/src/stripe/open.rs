@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
 use super::head::Head;
 use super::layout::Layout;
+use super::local::is_local;
 use super::medium::Striped;
 use crate::engine::OsMedium;
 use crate::file::{File, FileError, OpenOptions};
@@ -200,14 +201,15 @@ fn not_shared(name: &Path, error: &io::Error) -> FileError {
 }
 
 /// Cuts off what objects hold behind the end, which a crash has left there, unless somebody else is writing: then it may
-/// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open.
+/// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open. Where other
+/// machines may write without its being seen here, nothing is cut off: see [`super::repair()`].
 fn trim(striped: &Striped) -> io::Result<()> {
     use crate::engine::Medium;
     let Some(first) = striped.objects()[0].descriptor() else {
         return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
     };
     let alone = flock(first, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if alone && striped.has_surplus()? {
+    if alone && striped.has_surplus()? && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local)) {
         striped.set_size(striped.size()?)?;
     }
     share(first)
@@ -240,11 +242,34 @@ pub struct Alone(#[expect(dead_code, reason = "its lock ends with it")] OwnedFd)
 pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
     let path = descriptor.object_path(0);
     let failed = |errno| of_object("take", name, 0, &path, errno, "");
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&path, flags, Permissions::empty()).map_err(failed)?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |access: OFlags| rustix::fs::open(&path, access | flags, Permissions::empty());
+    let fd = match open(OFlags::RDWR) {
+        // Network file systems lock alone only what may be written to; others do not mind.
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(OFlags::RDONLY),
+        other => other,
+    };
+    let fd = fd.map_err(failed)?;
     flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
         Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
         errno => failed(errno),
     })?;
     Ok(Alone(fd))
+}
+
+/// Keeps all others from writing to a striped file, or opening it for writing, as long as this open of it for writing lives.
+///
+/// # Errors
+/// EBUSY when somebody else has it open for writing.
+pub fn keep_alone(file: &File) -> Result<(), FileError> {
+    let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
+    match flock(first, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {
+            // The one that it had has gone with the attempt (flock(2)).
+            let _ = flock(first, FlockOperation::NonBlockingLockShared);
+            Err(FileError::new("take", file.path(), Errno::BUSY).with_detail("somebody else has it open for writing"))
+        }
+        // Where there are no such locks nobody holds one.
+        _ => Ok(()),
+    }
 }

@@ -5,15 +5,17 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{CWD, FileType, Mode as Permissions, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::create::{directory_of, errno, sync_directory};
+use super::create::{directory_of, errno};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
+use super::names::Names;
 use super::open::{alone, descriptor_of, judge_header, of_object, wrong};
 use crate::file::FileError;
 
@@ -31,7 +33,8 @@ pub enum Removed {
 /// Removes a striped file: the descriptor, and, when that had no other name, the objects. Of a copy of a descriptor, only that.
 ///
 /// # Errors
-/// EINVAL for what is no striped file; the first object that could not be removed, after all others were.
+/// EINVAL for what is no striped file; ESTALE, and nothing is removed, after an adoption that was interrupted ([`adopt`]); what
+/// syncing the directory answers: then the objects stay; the first object that could not be removed, after all others were.
 pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
     let path = path.as_ref();
     let failed = |error: io::Error| FileError::new("remove", path, errno(&error));
@@ -42,37 +45,94 @@ pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
     let Some(descriptor) = descriptor_of(&head, &before, path)? else {
         return Err(FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file"));
     };
+    let own = Head::of(&head).map_err(|errno| failed(errno.into()))?;
+    if before.st_nlink <= 1 {
+        // What cannot be removed as a whole keeps its name.
+        Found::of(path, &descriptor, before.st_uid, &own)?;
+    }
+    let names = Names::of(directory_of(path)).map_err(|errno| failed(errno.into()))?;
     fs::remove_file(path).map_err(failed)?;
-    sync_directory(directory_of(path)).map_err(failed)?;
+    names.sync(&head).map_err(|errno| failed(errno.into()))?;
     if look()?.st_nlink > 0 {
         return Ok(Removed::Name);
     }
-    let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
-    remove_objects(path, &descriptor, before.st_uid, &head)
+    remove_objects(path, &descriptor, before.st_uid, &own)
+}
+
+/// Removes the objects of a file that has just lost a name, `path`, in the directory `dir`, if it is striped and that was the last:
+/// once it is durable that the name has gone, since a crash must not bring it back without the bytes.
+///
+/// # Errors
+/// What syncing the directory answers: then the objects stay; as [`remove_objects`].
+pub fn remove_nameless(path: &Path, file: impl AsFd, dir: impl AsFd) -> Result<(), FileError> {
+    let failed = |errno| FileError::new("remove", path, errno);
+    let stat = fstat(&file).map_err(failed)?;
+    if stat.st_nlink > 0 {
+        return Ok(());
+    }
+    let Some(descriptor) = descriptor_of(&file, &stat, path)? else { return Ok(()) };
+    let head = Head::of(&file).map_err(failed)?;
+    // What the caller has may be a place only, which cannot be synced.
+    let again = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let own = openat(CWD, again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).map_err(failed)?;
+    Names::beside(dir.as_fd(), c"").and_then(|names| names.sync(own)).map_err(failed)?;
+    remove_objects(path, &descriptor, stat.st_uid, &head).map(drop)
 }
 
 /// Removes the objects of a descriptor that had no other name, `path`, belonged to the user `owner` and was `head`; none if it was
-/// a copy. The super-user removes only what belongs to the same user: anyone can write a descriptor.
+/// a copy. That the name has gone is durable already. The super-user removes only what belongs to the same user: anyone can write a descriptor.
 ///
 /// # Errors
-/// The first object that could not be removed, or is not one of this file, after all others were.
+/// ESTALE, and none is removed, where some belong to the file by this descriptor and others by another one; the first object that
+/// could not be removed, or is not one of this file, after all others were.
 pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &Head) -> Result<Removed, FileError> {
-    let (mut outcome, mut copy) = (Ok(()), false);
-    for index in 0..descriptor.targets.len() {
-        let object = descriptor.object_path(index);
-        match is_own(path, descriptor, index, &object, owner, head) {
-            Ok(Own::Yes) => match fs::remove_file(&object) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    outcome = outcome.and(Err(of_object("remove", path, index, &object, errno(&error), "")));
-                }
-                _ => {}
-            },
-            Ok(Own::Gone) => {}
-            Ok(Own::Others) => copy = true,
-            Err(error) => outcome = outcome.and(Err(error)),
+    let found = Found::of(path, descriptor, owner, head)?;
+    let mut outcome = found.outcome;
+    // The first one last: who looks for what an interruption leaves asks of it whether somebody writes to the file.
+    for (index, object) in found.own.iter().rev() {
+        match fs::remove_file(object) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                outcome = outcome.and(Err(of_object("remove", path, *index, object, errno(&error), "")));
+            }
+            _ => {}
         }
     }
-    outcome.map(|()| if copy { Removed::Copy } else { Removed::All })
+    outcome.map(|()| if found.copy { Removed::Copy } else { Removed::All })
+}
+
+const CURE_HALF: &str = "make the one that is to be the file so with 'dio stripe adopt'";
+
+/// What was found of the objects of a file that is to be removed.
+struct Found {
+    own: Vec<(usize, PathBuf)>,
+    /// All that were found belong to the file by another descriptor.
+    copy: bool,
+    /// The first that is not one of the file.
+    outcome: Result<(), FileError>,
+}
+
+impl Found {
+    /// Looks at all of them, before anything happens to one.
+    ///
+    /// # Errors
+    /// ESTALE where some belong to this descriptor and others to another one: an adoption was interrupted.
+    fn of(path: &Path, descriptor: &Descriptor, owner: u32, head: &Head) -> Result<Found, FileError> {
+        let mut found = Found { own: Vec::new(), copy: false, outcome: Ok(()) };
+        for index in 0..descriptor.targets.len() {
+            let object = descriptor.object_path(index);
+            match is_own(path, descriptor, index, &object, owner, head) {
+                Ok(Own::Yes) => found.own.push((index, object)),
+                Ok(Own::Gone) => {}
+                Ok(Own::Others) => found.copy = true,
+                Err(error) => found.outcome = found.outcome.and(Err(error)),
+            }
+        }
+        if found.copy && !found.own.is_empty() {
+            let what = "some of its objects belong to another descriptor: an adoption was interrupted";
+            return Err(FileError::new("remove", path, Errno::STALE).with_detail(what).with_cure(CURE_HALF));
+        }
+        Ok(found)
+    }
 }
 
 /// Whose an object is.
@@ -119,7 +179,8 @@ fn header_of(file: &fs::File, expected: &Header) -> Result<Header, (Errno, Strin
 }
 
 /// Makes a copy of a descriptor the descriptor of the file: the one that was it, if there still is one, is a copy from now on.
-/// For what was restored from a backup, or moved to another file system. An interrupted call can be repeated.
+/// For what was restored from a backup, or moved to another file system. An interrupted call can be repeated, by either of them;
+/// until then neither can be removed.
 ///
 /// # Errors
 /// EINVAL for what is no striped file; EBUSY while somebody writes to the file; what is wrong with an object.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{ObjectState, Report};
+use dio::stripe::{ObjectState, Report, inspect, repair};
 
 use super::digests::{self, Digests, Verdict};
 use super::show::{reports, words};
@@ -12,13 +12,18 @@ use super::show::{reports, words};
 /// Check that all objects of striped files are there and are the right ones
 ///
 /// What is wrong is told with the name of the object. That objects hold bytes behind the end of the file, as a crash leaves
-/// them, is told and is no failure: the next writer removes them. Without --digests the bytes are not read, only what each object says of itself. Nobody
-/// should write to a file while digests are taken.
+/// them, is told and is no failure: the next writer removes them, or, on network file systems and those of FUSE, --repair does.
+/// Without --digests the bytes are not read, only what each object says of itself. Nobody should write to a file while digests are
+/// taken.
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckArgs {
     /// Say nothing of files that are sound
     #[arg(short, long)]
     quiet: bool,
+
+    /// Cut off what objects hold behind the end of a file; nobody, on no machine, may have it open for writing
+    #[arg(long)]
+    repair: bool,
 
     /// Take the digest of every object and compare it with what --record has written to LIST
     #[arg(long, value_name = "LIST", conflicts_with = "record")]
@@ -70,6 +75,23 @@ impl Findings {
         }
     }
 
+    /// Cuts off what is behind the end of a file, if anything is; what it is like then.
+    fn repair(&mut self, path: &Path, report: Report) -> Report {
+        if !(report.is_sound() && report.has_surplus()) {
+            return report;
+        }
+        match repair(path).and_then(|()| inspect(path)) {
+            Ok(repaired) => {
+                self.text.push_str(&format!("{}: cut off at its end\n", path.display()));
+                repaired.unwrap_or(report)
+            }
+            Err(error) => {
+                self.complain(format_args!("{error}"));
+                report
+            }
+        }
+    }
+
     /// What their digests say.
     fn judge(&mut self, path: &Path, report: &Report, verdicts: &[Verdict]) {
         for ((index, verdict), object) in verdicts.iter().enumerate().zip(&report.objects) {
@@ -97,6 +119,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
     let mut taken = Digests::default();
     for (path, report) in reports {
         let before = std::mem::take(&mut findings.bad);
+        let report = if args.repair { findings.repair(path, report) } else { report };
         findings.look(path, &report);
         if (recorded.is_some() || args.record.is_some()) && digests::is_whole(&report) {
             let found = digests::of(&report);

@@ -3,6 +3,9 @@
 //! The new file is complete and durable, under a name of its own, before it takes the name of the old one; the old objects go
 //! last. So at every moment the name leads to all of the bytes; what an interruption leaves is the new file under its own
 //! name, or the old one, which the next attempt removes, or old objects that nobody refers to.
+//!
+//! Locks (`flock(2)`) keep apart who moves the same file: the old one is locked, so is the first object of an old file that is
+//! striped, and that of the new one until it is certain that it stays.
 
 use std::ffi::OsString;
 use std::fs::{self, File as Plain};
@@ -10,10 +13,11 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dio::stripe::{self, Head, Hold, Plan, Report};
+use dio::stripe::{self, Hold, Plan};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch};
 use dio::{File, FileError, Io, OpenOptions};
-use rustix::fs::{Timespec, Timestamps};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 
 use super::super::words;
 use crate::stop::Stop;
@@ -50,32 +54,54 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::System(path.to_owned(), error);
     // What a link leads to is moved, not the link.
     let path = &fs::canonicalize(path).map_err(failed)?;
+    // Of several who move a file, one does.
+    let hold = Hold::against_writers(path)?;
     let before = fs::metadata(path).map_err(failed)?;
     if before.nlink() > 1 {
         return Err(Failure::Linked(path.clone()));
     }
-    let hold = Hold::against_writers(path)?;
     let old = stripe::inspect(path)?;
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(Failure::Copy(path.clone()));
     }
     let _alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
-    let head = Plain::open(path).and_then(|head| Ok(Head::of(&head)?)).map_err(failed)?;
+    let head = Plain::open(path).map_err(failed)?;
     let new = beside(path);
     clear(&new)?;
-    let moved = make(path, &new, &before, plan, &hold).and_then(|()| Ok(hold.give_name_to(&new, path)?));
-    match moved {
+    make_empty(&new, &before).map_err(failed)?;
+    let target = make(path, &new, &before, plan, &hold).inspect_err(|_| {
+        // The error that is told is the first.
+        let _ = clear(&new);
+    })?;
+    let made = target.descriptor().expect("a striped file is one of the system");
+    match hold.give_name_to(&new, made, path) {
         // Under the new file's name there is the old one now.
         Ok(true) => fs::remove_file(&new).map_err(failed)?,
         Ok(false) => {}
         Err(error) => {
-            // The error that is told is the first.
-            let _ = clear(&new);
-            return Err(error);
+            // Who has found it by the name of the old one waits until it is gone.
+            if leads_to(&new, &target) {
+                let _ = stripe::remove(&new);
+            }
+            return Err(error.into());
         }
     }
-    let remove = |old: Report| stripe::remove_objects(path, &old.descriptor, before.uid(), &head).map(drop);
-    old.map_or(Ok(()), |old| Ok(remove(old)?))
+    // From now on it may be written to.
+    drop(target);
+    if old.is_none() {
+        return Ok(());
+    }
+    // Not to be read, which may not be allowed.
+    let (place, flags) = (path.parent().unwrap_or(Path::new("/")), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
+    let place = rustix::fs::open(place, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+    Ok(stripe::remove_nameless(path, &head, place)?)
+}
+
+/// Whether a name leads to an open file.
+fn leads_to(name: &Path, file: &File) -> bool {
+    let identity = |found: &rustix::fs::Stat| (found.st_dev, found.st_ino);
+    let open = file.descriptor().and_then(|head| rustix::fs::fstat(head).ok());
+    open.is_some_and(|open| rustix::fs::lstat(name).is_ok_and(|found| identity(&found) == identity(&open)))
 }
 
 /// The name of the new file until it is complete.
@@ -86,26 +112,41 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Takes away what an earlier attempt left.
+/// Takes away what an earlier attempt left; not what somebody else is making, or has open for writing.
 fn clear(new: &Path) -> Result<(), Failure> {
     match stripe::inspect(new) {
-        Ok(Some(_)) => Ok(stripe::remove(new).map(drop)?),
-        Ok(None) => fs::remove_file(new).map_err(|error| Failure::System(new.to_owned(), error)),
-        Err(error) if error.errno() == rustix::io::Errno::NOENT => Ok(()),
+        Ok(Some(left)) => {
+            let _alone = match stripe::alone(new, &left.descriptor) {
+                // It was being removed.
+                Err(error) if error.errno() == Errno::NOENT => None,
+                other => Some(other?),
+            };
+            Ok(stripe::remove(new).map(drop)?)
+        }
+        Ok(None) => {
+            let _hold = Hold::against_writers(new)?;
+            fs::remove_file(new).map_err(|error| Failure::System(new.to_owned(), error))
+        }
+        Err(error) if error.errno() == Errno::NOENT => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Makes the new file, with the owner, the permissions, the times and all bytes of the old one, durably.
-fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -> Result<(), Failure> {
+/// Takes the name for the new file, with the owner and the permissions of the old one.
+fn make_empty(new: &Path, old: &fs::Metadata) -> io::Result<()> {
+    let empty = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    std::os::unix::fs::fchown(&empty, Some(old.uid()), Some(old.gid()))?;
+    empty.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
+}
+
+/// Makes the new file of the empty one, with the times and all bytes of the old one, durably. As long as what is returned lives,
+/// nobody else writes to it.
+fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::System(path.to_owned(), error);
-    let empty = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new).map_err(failed)?;
-    std::os::unix::fs::fchown(&empty, Some(old.uid()), Some(old.gid())).map_err(failed)?;
-    empty.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777)).map_err(failed)?;
-    drop(empty);
     stripe::create_called(new, plan, path)?;
     let source = File::open(path)?;
     let target = OpenOptions::new().read(true).write(true).open(new)?;
+    stripe::keep_alone(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
     let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Auto, pace: None };
@@ -119,5 +160,6 @@ fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -
         rustix::fs::futimens(head, &times).map_err(|errno| failed(errno.into()))?;
         rustix::fs::fsync(head).map_err(|errno| failed(errno.into()))?;
     }
-    Ok(target.sync_all()?)
+    target.sync_all()?;
+    Ok(target)
 }

@@ -321,3 +321,32 @@ fn the_file_system_below_is_that_of_the_source() {
         names.access(me(), file, rustix::fs::Access::READ_OK).unwrap();
     });
 }
+
+/// As long as it is not durable that the last name of a striped file has gone, its objects stay: a crash may bring it back.
+#[test]
+fn objects_go_when_the_last_name_has_gone_for_good() {
+    on_every_file_system(|place, source, names| {
+        let target = source.join("target");
+        std::fs::create_dir(&target).unwrap();
+        let plan = dio::stripe::Plan { stripe: None, count: None, targets: vec![target.clone()] };
+        let objects = || std::fs::read_dir(&target).unwrap().count();
+        let lose = |refused: bool| {
+            dio::stripe::create(source.join("file"), &plan).unwrap();
+            names.lookup(ROOT, name("file")).unwrap();
+            std::thread::scope(|scope| {
+                let losing = scope.spawn(|| {
+                    if refused {
+                        dio::sys::refuse_system_call(libc::SYS_fsync, Errno::IO).unwrap();
+                    }
+                    names.unlink(ROOT, name("file")).unwrap();
+                });
+                losing.join().unwrap();
+            });
+            assert!(!source.join("file").exists(), "{place}");
+        };
+        lose(false);
+        assert_eq!(objects(), 0, "{place}");
+        lose(true);
+        assert_eq!(objects(), 1, "{place}");
+    });
+}
