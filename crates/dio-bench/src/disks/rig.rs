@@ -64,9 +64,10 @@ impl Entered {
 
 impl Disk {
     fn mount(&self) -> Result<Mounted, BenchError> {
-        said_by(Command::new("mount").args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at))?;
-        let words = ["umount".into(), self.at.clone().into()];
-        Ok(Mounted(Undo::by_either(words, ["umount".into(), "-l".into(), self.at.clone().into()])))
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at);
+        let (_, undo) = Undo::of(&mut mount, |_| Undo::unmounting(&self.at))?;
+        Ok(Mounted(undo))
     }
 }
 
