@@ -1,11 +1,16 @@
-//! What a benchmark set up in the system, mounts and loop devices, and the commands that take it down again, however it ends.
+//! What a benchmark set up in the system, mounts, loop devices and limits, and how it is taken down again, however it ends.
 
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 
 use crate::BenchError;
 use crate::commands::said;
@@ -14,27 +19,166 @@ use crate::commands::said;
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How something is taken down.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Takes something down; the flag says that it may still be in use by this process, which is about to end.
+type Call = dyn Fn(bool) -> Result<(), String> + Send + Sync;
+
+/// Something that is to be taken down.
 struct Step {
-    words: Vec<OsString>,
-    /// Where it may still be in use by this process, which is about to end.
-    hurried: Vec<OsString>,
+    /// No two things that were set up have the same, however alike they are.
+    number: u64,
+    call: Arc<Call>,
+    /// Everything else is slow, or waits for ever, as long as it is there.
+    ahead: bool,
+    /// A thread is at it.
+    claimed: bool,
 }
 
-/// Something that a command takes down: when dropped, or by [`undo_all`].
-#[derive(Debug)]
-pub(crate) struct Undo(Step);
+/// What there is to be taken down, in the order in which it was set up.
+struct Steps {
+    list: Vec<Step>,
+    last: u64,
+}
+
+/// The steps, and who waits for a thread that is at one.
+struct Registry {
+    steps: Mutex<Steps>,
+    released: Condvar,
+}
+
+/// Those of the process.
+static REGISTRY: Registry = Registry::new();
+
+/// A step that this thread is at, and no other.
+struct Claim<'a> {
+    registry: &'a Registry,
+    number: u64,
+    call: Arc<Call>,
+    done: bool,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut steps = self.registry.steps();
+        if self.done {
+            steps.list.retain(|step| step.number != self.number);
+        } else if let Some(step) = steps.list.iter_mut().find(|step| step.number == self.number) {
+            step.claimed = false;
+        }
+        self.registry.released.notify_all();
+    }
+}
+
+impl Registry {
+    const fn new() -> Registry {
+        Registry { steps: Mutex::new(Steps { list: Vec::new(), last: 0 }), released: Condvar::new() }
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&'static self, ahead: bool, call: Arc<Call>) -> Undo {
+        let mut steps = self.steps();
+        steps.last += 1;
+        let number = steps.last;
+        steps.list.push(Step { number, call, ahead, claimed: false });
+        Undo { number, registry: self }
+    }
+
+    /// Takes a step for this thread, when nobody else is at it any more; `None` if it is done. Two that took down the same
+    /// loop device would be one too many: the second would get at whatever somebody else has attached there meanwhile.
+    fn claim(&self, number: u64) -> Option<Claim<'_>> {
+        let mut steps = self.steps();
+        loop {
+            let step = steps.list.iter_mut().find(|step| step.number == number)?;
+            if !step.claimed {
+                step.claimed = true;
+                return Some(Claim { registry: self, number, call: Arc::clone(&step.call), done: false });
+            }
+            steps = self.released.wait(steps).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Takes something down if nobody has yet. Between two attempts another thread may, so that a process that is ended by a
+    /// signal does in a hurry what is still busy. What cannot be taken down stays known.
+    fn perform(&self, number: u64, hurry: bool) -> Result<(), String> {
+        let mut said = String::new();
+        for _ in 0..ATTEMPTS {
+            let Some(mut claim) = self.claim(number) else { return Ok(()) };
+            match (claim.call)(hurry) {
+                Ok(()) => {
+                    claim.done = true;
+                    return Ok(());
+                }
+                Err(text) => said = text,
+            }
+            drop(claim);
+            thread::sleep(PAUSE);
+        }
+        Err(said)
+    }
+
+    /// Takes down whatever is there, the last first, in a hurry; what is left is returned, and why.
+    fn all(&self) -> Vec<String> {
+        let mut failed = Vec::new();
+        let mut tried = Vec::new();
+        loop {
+            let next = {
+                let steps = self.steps();
+                let left = || steps.list.iter().rev().filter(|step| !tried.contains(&step.number));
+                left().find(|step| step.ahead).or_else(|| left().next()).map(|step| step.number)
+            };
+            let Some(number) = next else { return failed };
+            tried.push(number);
+            failed.extend(self.perform(number, true).err());
+        }
+    }
+}
+
+/// Something that is taken down when dropped, by [`undo_rest`] or by [`undo_all`].
+pub(crate) struct Undo {
+    number: u64,
+    registry: &'static Registry,
+}
+
+impl std::fmt::Debug for Undo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Undo({})", self.number)
+    }
+}
 
 impl Undo {
     /// `words` is the command that takes it down.
     pub(crate) fn by<const N: usize>(words: [OsString; N]) -> Undo {
-        Undo::new(Step { words: words.to_vec(), hurried: words.to_vec() })
+        Undo::by_either(words.clone(), words)
     }
 
     /// As [`by`](Self::by), with another command for when it may still be in use.
     pub(crate) fn by_either<const N: usize, const M: usize>(words: [OsString; N], hurried: [OsString; M]) -> Undo {
-        Undo::new(Step { words: words.to_vec(), hurried: hurried.to_vec() })
+        Undo::calling(move |hurry| if hurry { run(&hurried) } else { run(&words) })
+    }
+
+    /// `call` takes it down; the flag says that it may still be in use by this process, which is about to end.
+    pub(crate) fn calling(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
+        REGISTRY.add(false, Arc::new(call))
+    }
+
+    /// As [`calling`](Self::calling), for what would hold up everything else that is to be taken down.
+    pub(crate) fn calling_ahead(call: impl Fn(bool) -> Result<(), String> + Send + Sync + 'static) -> Undo {
+        REGISTRY.add(true, Arc::new(call))
+    }
+
+    /// A mount, which another may have taken down before.
+    pub(crate) fn unmounting(at: &Path) -> Undo {
+        let at = PathBuf::from(at);
+        Undo::calling(move |hurry| {
+            let flags = if hurry { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+            match unmount(&at, flags | UnmountFlags::NOFOLLOW) {
+                // Nothing is mounted there, or there is no such place (umount(2)).
+                Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+                Err(errno) => Err(format!("cannot unmount '{}': {}", at.display(), std::io::Error::from(errno))),
+            }
+        })
     }
 
     /// Runs the command that sets something up; `undo` makes of what it said how that is taken down. A signal that comes
@@ -51,52 +195,31 @@ impl Undo {
         Ok((said, undo))
     }
 
-    fn new(step: Step) -> Undo {
-        waiting().push(step.clone());
-        Undo(step)
-    }
-
     /// Takes it down.
     ///
     /// # Errors
-    /// What the command said, at its last attempt.
+    /// What was said at the last attempt; it is tried again at the end of the process.
     pub(crate) fn now(self) -> Result<(), BenchError> {
-        perform(&self.0, false).map_err(BenchError::Asked)
+        let undo = ManuallyDrop::new(self);
+        undo.registry.perform(undo.number, false).map_err(BenchError::Asked)
     }
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // Not there any more if it was taken down before.
-        let _ = perform(&self.0, false);
+        // What fails is tried again by `undo_rest` or `undo_all`, which tell if it is left for good.
+        let _ = self.registry.perform(self.number, false);
     }
 }
 
-/// Runs the command if nobody has yet. The step stays in the list until it is done: a process that ends by a signal
-/// meanwhile does it in a hurry instead of leaving what is still busy.
-fn perform(step: &Step, hurry: bool) -> Result<(), String> {
-    if !waiting().contains(step) {
-        return Ok(());
-    }
-    let done = attempt(step, hurry);
-    let mut waiting = waiting();
-    if let Some(place) = waiting.iter().position(|other| other == step) {
-        waiting.remove(place);
-    }
-    done
-}
-
-fn attempt(step: &Step, hurry: bool) -> Result<(), String> {
-    let words = if hurry { &step.hurried } else { &step.words };
-    let mut said = String::new();
-    for _ in 0..ATTEMPTS {
-        match Command::new(&words[0]).args(&words[1..]).process_group(0).stdin(Stdio::null()).output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => said = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => said = error.to_string(),
-        }
-        thread::sleep(PAUSE);
-    }
+/// Runs a command that takes something down.
+fn run(words: &[OsString]) -> Result<(), String> {
+    let output = Command::new(&words[0]).args(&words[1..]).process_group(0).stdin(Stdio::null()).output();
+    let said = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
     let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     Err(format!("'{}' failed: {said}", shown.join(" ")))
 }
@@ -104,24 +227,32 @@ fn attempt(step: &Step, hurry: bool) -> Result<(), String> {
 /// Held while something is being set up, of which nobody knows yet how it is taken down.
 static SETTING_UP: Mutex<()> = Mutex::new(());
 
-fn waiting() -> MutexGuard<'static, Vec<Step>> {
-    static WAITING: Mutex<Vec<Step>> = Mutex::new(Vec::new());
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+/// Tells what was set up and is still there.
+fn tell(failed: &[String]) {
+    failed.iter().for_each(|text| eprintln!("dio: not taken down: {text}"));
+}
+
+/// Takes down what could not be taken down in its time, for a process whose work is done.
+pub fn undo_rest() {
+    tell(&REGISTRY.all());
 }
 
 /// Takes everything down, the last first: for a process that is about to end by a signal. Nothing is set up any more.
 pub fn undo_all() {
     std::mem::forget(SETTING_UP.lock());
-    loop {
-        let last = waiting().last().cloned();
-        let Some(step) = last else { return };
-        let _ = perform(&step, true);
-    }
+    tell(&REGISTRY.all());
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
+
+    /// One of a test's own: what other tests set up is not touched.
+    fn registry() -> &'static Registry {
+        Box::leak(Box::new(Registry::new()))
+    }
 
     #[test]
     fn what_a_command_set_up_is_known_when_it_ends() {
@@ -146,16 +277,17 @@ mod tests {
         std::fs::create_dir_all(busy.join("used")).unwrap();
         let undo =
             Undo::by_either(["rmdir".into(), busy.clone().into()], ["rm".into(), "-r".into(), busy.clone().into()]);
-        let step = undo.0.clone();
+        let number = undo.number;
         thread::scope(|scope| {
             let slow = scope.spawn(|| undo.now());
             thread::sleep(2 * PAUSE);
-            perform(&step, true).unwrap();
+            REGISTRY.perform(number, true).unwrap();
             assert!(!busy.exists());
             // The other one finds nothing to take down; what it says no longer counts.
             std::fs::create_dir(&busy).unwrap();
             slow.join().unwrap().unwrap();
         });
+        assert!(busy.exists());
     }
 
     #[test]
@@ -164,10 +296,81 @@ mod tests {
         let (one, two) = (directory.path().join("one"), directory.path().join("two"));
         std::fs::create_dir(&one).unwrap();
         std::fs::create_dir(&two).unwrap();
-        let undo = |path: &std::path::Path| Undo::by(["rmdir".into(), path.into()]);
+        let undo = |path: &Path| Undo::by(["rmdir".into(), path.into()]);
         drop(undo(&one));
         assert!(!one.exists());
         undo(&two).now().unwrap();
         assert!(!two.exists());
+    }
+
+    #[test]
+    fn threads_at_once_take_down_once_and_wait_for_it() {
+        let registry = registry();
+        let count = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&count);
+        let call = move |_: bool| {
+            thread::sleep(PAUSE);
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let undo = registry.add(false, Arc::new(call));
+        let number = undo.number;
+        thread::scope(|scope| {
+            for hurry in [false, true, true] {
+                scope.spawn(move || registry.perform(number, hurry).unwrap());
+            }
+            undo.now().unwrap();
+            assert_eq!(count.load(Ordering::SeqCst), 1);
+        });
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        // One that looks like it is another one.
+        let counted = Arc::clone(&count);
+        let same = registry.add(
+            false,
+            Arc::new(move |_| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            }),
+        );
+        registry.perform(number, true).unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        drop(same);
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_taken_down_is_tried_at_the_end_and_told() {
+        let registry = registry();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let add = |name: &'static str, ahead: bool, result: fn(bool) -> Result<(), String>| {
+            let order = Arc::clone(&order);
+            registry.add(
+                ahead,
+                Arc::new(move |hurry| {
+                    let mut order = order.lock().unwrap();
+                    if order.last() != Some(&(name, hurry)) {
+                        order.push((name, hurry));
+                    }
+                    result(hurry)
+                }),
+            )
+        };
+        let stuck = |_: bool| Err("it is stuck".to_owned());
+        let busy = |hurry: bool| if hurry { Ok(()) } else { Err("it is busy".to_owned()) };
+        let first = add("first", true, |_| Ok(()));
+        let second = add("second", false, busy);
+        let third = add("third", false, stuck);
+        assert!(second.now().unwrap_err().to_string().contains("it is busy"));
+        std::mem::forget((first, third));
+        assert_eq!(registry.all(), ["it is stuck"]);
+        assert_eq!(*order.lock().unwrap(), [("second", false), ("first", true), ("third", true), ("second", true)]);
+    }
+
+    #[test]
+    fn a_mount_that_is_gone_is_taken_down() {
+        let directory = tempfile::tempdir().unwrap();
+        let begin = std::time::Instant::now();
+        Undo::unmounting(&directory.path().join("nothing")).now().unwrap();
+        assert!(begin.elapsed() < PAUSE * ATTEMPTS / 2);
     }
 }

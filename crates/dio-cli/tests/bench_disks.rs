@@ -3,8 +3,8 @@
 mod mount_support;
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use dio_test::skip;
 use mount_support::{dio, mounts, until};
@@ -29,7 +29,7 @@ fn bench(flags: &str, directory: &Path) -> Option<Output> {
     }
     let output = dio("bench", flags).arg("--dir").arg(directory).output().unwrap();
     let text = said(&output);
-    if ["losetup", "blkio", "mkfs.ext4", "'mount'"].iter().any(|part| text.contains(part)) {
+    if ["losetup", "cannot be slowed down", "mkfs.ext4", "'mount'"].iter().any(|part| text.contains(part)) {
         skip!("no slow disks here: {text}");
         return None;
     }
@@ -86,6 +86,80 @@ fn who_is_ended_by_a_signal_leaves_no_disks() {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(15));
     assert_nothing_left(directory.path());
+}
+
+/// Loop devices over files below a directory: name and `MAJOR:MINOR`.
+fn loops(directory: &Path) -> Vec<(String, String)> {
+    let device = |at: PathBuf| {
+        let backing = std::fs::read_to_string(at.join("loop/backing_file")).ok()?;
+        let number = std::fs::read_to_string(at.join("dev")).ok()?.trim().to_owned();
+        Path::new(backing.trim()).starts_with(directory).then(|| {
+            let name = at.file_name().unwrap().to_string_lossy().into_owned();
+            (name, number)
+        })
+    };
+    std::fs::read_dir("/sys/class/block").unwrap().filter_map(|entry| device(entry.unwrap().path())).collect()
+}
+
+/// Where control groups of a version are mounted.
+fn groups(file_system: &str) -> Vec<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    fields.filter(|fields| fields[2] == file_system).map(|fields| PathBuf::from(fields[1])).collect()
+}
+
+/// The limits of devices that a process has made, and its group if it has one of its own.
+fn limits(process: u32, numbers: &[String]) -> Vec<String> {
+    let ways = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
+    let files = groups("cgroup").into_iter().flat_map(|group| ways.map(|way| group.join(way)));
+    let text: String = files.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+    let ours = text.lines().filter(|line| numbers.iter().any(|number| line.starts_with(&format!("{number} "))));
+    let own = groups("cgroup2").into_iter().map(|group| group.join(format!("dio-bench-disks-{process}")));
+    let own = own.filter(|group| group.is_dir()).flat_map(|group| {
+        let limits = std::fs::read_to_string(group.join("io.max")).unwrap_or_default();
+        limits.lines().map(str::to_owned).chain([group.display().to_string()]).collect::<Vec<_>>()
+    });
+    ours.map(str::to_owned).chain(own).collect()
+}
+
+#[test]
+fn who_is_killed_leaves_no_limits() {
+    let directory = directory();
+    let Some(_) =
+        bench("disks --targets 1 --rate 1M --stripe 64K --steady 0.1 --rounds 1 --ways raw", directory.path())
+    else {
+        return;
+    };
+    // Killed outright, and while it takes down what there is.
+    for signals in [&[Signal::KILL][..], &[Signal::TERM, Signal::TERM], &[Signal::INT, Signal::KILL]] {
+        let flags = "disks --targets 2 --rate 2M --stripe 64K --ways direct --steady 60 --dir";
+        let mut child = dio("bench", flags).arg(directory.path()).stdout(Stdio::null()).spawn().unwrap();
+        until("there are devices", || loops(directory.path()).len() == 2 || child.try_wait().unwrap().is_some());
+        let devices = loops(directory.path());
+        let numbers: Vec<String> = devices.iter().map(|(_, number)| number.clone()).collect();
+        until("the limits are in force", || limits(child.id(), &numbers).len() > 1);
+        for signal in signals {
+            kill_process(Pid::from_child(&child), *signal).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(30));
+        }
+        let ended = child.wait().unwrap().signal();
+        assert!(signals.iter().any(|signal| ended == Some(signal.as_raw())), "{ended:?}");
+        until("the limits are lifted", || limits(child.id(), &numbers).is_empty());
+        tidy(directory.path());
+    }
+}
+
+/// Takes down what only the process itself would have.
+fn tidy(directory: &Path) {
+    for (at, _) in mounts().iter().filter(|(at, _)| at.starts_with(directory)) {
+        assert!(Command::new("umount").arg("-l").arg(at).status().unwrap().success());
+    }
+    for (name, _) in loops(directory) {
+        let detach = Command::new("losetup").arg("--detach").arg(format!("/dev/{name}")).output().unwrap();
+        assert!(detach.status.success() || loops(directory).is_empty(), "{detach:?}");
+    }
+    until("the devices are gone", || loops(directory).is_empty());
+    std::fs::read_dir(directory).unwrap().for_each(|left| std::fs::remove_dir_all(left.unwrap().path()).unwrap());
 }
 
 #[test]

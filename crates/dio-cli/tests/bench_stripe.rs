@@ -90,6 +90,8 @@ fn the_real_disk_needs_no_privileges() {
     assert_eq!(rows.len(), 8);
     assert_eq!((&rows[0]["stripe_bytes"], &rows[0]["transfer_bytes"]), (&4096.into(), &(1 << 20).into()));
     assert!(rows.iter().all(|row| row["stripes"] == 4));
+    // 1 MiB in stripes of 4 KiB: all of it is in flight, as in one request.
+    assert_eq!(rows[0]["async_depth_wanted"], 256);
     assert!(report["environment"]["kernel"].is_string() && report["copy"].is_null());
     assert!(std::fs::read_to_string(out.path().join("real-write-4-4096.svg")).unwrap().starts_with("<svg"));
     assert_nothing_left(directory.path());

@@ -7,6 +7,8 @@
 //!
 //! The reference is the published measurement of sequential reading with JFS on AIX, cached, direct and raw.
 
+mod groups;
+mod holder;
 pub mod plot;
 mod processors;
 pub mod report;
@@ -207,7 +209,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         }
         results.extend(cases);
     }
-    Ok(Report::new(plan, results, environment))
+    Ok(Report::new(plan, rig.limited_by(), results, environment))
 }
 
 /// One run of one way.

@@ -49,6 +49,8 @@ pub struct Row {
 pub struct Settings {
     /// Bytes per second of each disk, in each direction.
     pub rate_bytes_per_second: u64,
+    /// The controller of control groups that limits them: `blkio` of version 1, `io` of version 2.
+    pub limited_by: &'static str,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
     /// Requests to each disk in flight.
@@ -105,10 +107,16 @@ impl Row {
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan, results: Vec<(Case, Vec<Run>)>, environment: Environment) -> Report {
+    pub(super) fn new(
+        plan: &Plan,
+        limited_by: &'static str,
+        results: Vec<(Case, Vec<Run>)>,
+        environment: Environment,
+    ) -> Report {
         let rows = Row::all(results);
         let settings = Settings {
             rate_bytes_per_second: plan.rate,
+            limited_by,
             stripe_bytes: plan.stripe,
             depth: plan.depth,
             seconds: [plan.warm_up, plan.steady].map(|time| time.as_secs_f64()),
@@ -120,9 +128,10 @@ impl Report {
 
     /// The report for people.
     pub fn text(&self) -> String {
-        let Settings { rate_bytes_per_second, stripe_bytes, depth, seconds: [warm, steady], rounds } = self.settings;
+        let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } =
+            self.settings;
         let mut text = format!(
-            "Disks of {} in each direction (loop devices, limited by blkio); stripes of {}, {depth} requests to each disk in \
+            "Disks of {} in each direction (loop devices, limited by {limited_by}); stripes of {}, {depth} requests to each disk in \
              flight\n{steady} s at that rate after {warm} s; runs: {rounds}, medians shown, all ways in turns\n",
             rate(rate_bytes_per_second, 1.0),
             size(stripe_bytes)
@@ -223,7 +232,7 @@ pub(super) mod tests {
             }
         }
         let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
-        Report::new(&plan(), results, environment)
+        Report::new(&plan(), "blkio", results, environment)
     }
 
     #[test]
@@ -252,7 +261,7 @@ pub(super) mod tests {
         let mut results =
             vec![(Case { targets: 1, direction: Direction::Write, way: Way::Cached }, vec![run(500e6, 1.0)])];
         results.push((Case { way: Way::Direct, ..results[0].0 }, vec![run(100e6, 0.1)]));
-        let report = Report::new(&plan(), results, report().environment);
+        let report = Report::new(&plan(), "blkio", results, report().environment);
         assert_eq!(report.notes.len(), 1);
         assert!(report.text().contains("write, 1 disks, cached: 4.77 times the limits"), "{}", report.text());
         assert_eq!(report.rows[0].to_raw, None);

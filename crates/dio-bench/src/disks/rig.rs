@@ -39,7 +39,7 @@ pub(super) struct Rig<'a> {
     disks: Vec<Disk>,
     /// Where the part without a file system begins on each.
     raw: u64,
-    _controller: Controller,
+    controller: Controller,
     scratch: Scratch,
 }
 
@@ -64,9 +64,10 @@ impl Entered {
 
 impl Disk {
     fn mount(&self) -> Result<Mounted, BenchError> {
-        said_by(Command::new("mount").args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at))?;
-        let words = ["umount".into(), self.at.clone().into()];
-        Ok(Mounted(Undo::by_either(words, ["umount".into(), "-l".into(), self.at.clone().into()])))
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4", "-o", "noatime"]).arg(self.device.device()).arg(&self.at);
+        let (_, undo) = Undo::of(&mut mount, |_| Undo::unmounting(&self.at))?;
+        Ok(Mounted(undo))
     }
 }
 
@@ -80,7 +81,7 @@ impl<'a> Rig<'a> {
         let scratch = Scratch::new(&plan.directory)?;
         let each = plan.bytes_of_each();
         let raw = (each + each / 16 + OWN).next_multiple_of(1 << 20);
-        let mut rig = Rig { plan, disks: Vec::new(), raw, _controller: controller, scratch };
+        let mut rig = Rig { plan, disks: Vec::new(), raw, controller, scratch };
         for index in 0..plan.most() {
             // Written, not only allocated: extents without bytes would never reach the disk below.
             let image = rig.scratch.random_file(&format!("image{index}"), raw + each)?;
@@ -88,13 +89,18 @@ impl<'a> Rig<'a> {
             std::fs::create_dir(&at).map_err(BenchError::system("create", &at))?;
             let device = Loop::over(&image)?;
             let name = name_of(device.device());
-            let rule = rig._controller.rule(&number_of(&name)?, plan.rate);
+            let rule = rig.controller.rule(&number_of(&name)?, plan.rate)?;
             let options = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
             let blocks = (raw / BLOCK).to_string();
             said_by(Command::new("mkfs.ext4").args(options).arg(device.device()).arg(&blocks))?;
             rig.disks.push(Disk { rule, device, at, name });
         }
         Ok(rig)
+    }
+
+    /// The controller of control groups that limits them.
+    pub(super) fn limited_by(&self) -> &'static str {
+        self.controller.name()
     }
 
     /// An image, to tell what is below all of them.

@@ -1,107 +1,207 @@
-//! Block devices that are made as slow as a disk: a limit to the bytes per second of each direction.
+//! Block devices that are made as slow as a disk: a limit to the bytes per second of each direction, by control groups.
 //!
-//! The controller is `blkio` of control groups, version 1 (`Documentation/admin-guide/cgroup-v1/blkio-controller.rst`). The rule
-//! is that of the *root* group: what is written through the page cache goes to the device from threads of the kernel, which are
-//! in it, and a rule of the group of the program alone would let that pass. While rules are there, this process is in the root
-//! group too, so all its ways to the device meet the same limit.
+//! While there are limits, this process is in the group that has them, so all its ways to the device meet the same one.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::groups::Place;
+use super::holder::Holder;
 use crate::BenchError;
 use crate::undo::Undo;
 
-/// The root group of the controller, with this process in it until it is dropped.
+/// The group with the limits, with this process in it until it is dropped: it goes home before the holder ends.
 #[derive(Debug)]
 pub(super) struct Controller {
-    root: PathBuf,
     _home: Option<Undo>,
+    limits: Arc<Limits>,
 }
 
-/// Where the controller is mounted.
-fn root(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(' ').collect();
-        let [_, at, "cgroup", options, ..] = fields[..] else { return None };
-        options.split(',').any(|option| option == "blkio").then(|| PathBuf::from(at))
-    })
-}
-
-/// The group that a process is in, by its `/proc/PID/cgroup`, below the root; empty for the root itself.
-fn own(groups: &str) -> Option<&str> {
-    groups.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == "blkio").then(|| path.trim_start_matches('/'))
-    })
+/// Where limits are written, and who lifts them if this process cannot.
+#[derive(Debug)]
+struct Limits {
+    place: Place,
+    holder: Holder,
 }
 
 impl Controller {
-    /// Finds the controller and enters its root group.
+    /// Finds the controller and enters the group.
     ///
     /// # Errors
     /// Without the controller, or the right to change groups.
     pub(super) fn enter() -> Result<Controller, BenchError> {
         let read = |path: &str| fs::read_to_string(path).map_err(BenchError::system("read", Path::new(path)));
-        let Some(root) = root(&read("/proc/self/mounts")?) else {
-            let text =
-                "devices cannot be slowed down: the controller blkio of control groups, version 1, is not mounted";
-            return Err(BenchError::Asked(text.to_owned()));
-        };
-        let groups = read("/proc/self/cgroup")?;
-        let home = own(&groups).filter(|path| !path.is_empty()).map(|path| root.join(path).join("cgroup.procs"));
-        let process = std::process::id().to_string();
-        let mut undo = None;
-        if let Some(home) = home.filter(|home| home.exists()) {
-            let entry = root.join("cgroup.procs");
-            fs::write(&entry, &process).map_err(BenchError::system("write", &entry))?;
-            let script = r#"echo "$1" > "$0""#;
-            undo = Some(Undo::by(["sh".into(), "-c".into(), script.into(), home.into(), process.into()]));
+        let name = format!("dio-bench-disks-{}", std::process::id());
+        Controller::in_place(Place::find(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?, &name)?)
+    }
+
+    fn in_place(place: Place) -> Result<Controller, BenchError> {
+        // Before this process is in the group, so that the holder is not.
+        let holder = Holder::start(&place)?;
+        place.make()?;
+        let home = place.is_elsewhere().then(|| {
+            let place = place.clone();
+            Undo::calling(move |_| place.leave())
+        });
+        let files = place.files();
+        if let Some(missing) = files.iter().find(|file| place.own().is_some() && !file.exists()) {
+            let text = format!("the kernel has no '{}' (CONFIG_BLK_DEV_THROTTLING)", missing.display());
+            return Err(BenchError::Asked(format!("devices cannot be slowed down: {text}")));
         }
-        Ok(Controller { root, _home: undo })
+        if place.is_elsewhere() {
+            Place::join(&place.group).map_err(BenchError::system("enter the control group", &place.group))?;
+        }
+        Ok(Controller { _home: home, limits: Arc::new(Limits { place, holder }) })
+    }
+
+    /// The controller's name.
+    pub(super) fn name(&self) -> &'static str {
+        self.limits.place.controller()
     }
 
     /// A rule for a device, not in force yet. `number` is its `MAJOR:MINOR`.
-    pub(super) fn rule(&self, number: &str, rate: u64) -> Rule {
-        let script = r#"for way in read write; do echo "$1 0" > "$0/blkio.throttle.${way}_bps_device"; done"#;
-        let root = self.root.clone();
-        let words = ["sh".into(), "-c".into(), script.into(), root.clone().into(), number.into()];
-        Rule { root, number: number.to_owned(), rate, _undo: Undo::by(words) }
+    ///
+    /// # Errors
+    /// The group takes no limits of this device.
+    pub(super) fn rule(&self, number: &str, rate: u64) -> Result<Rule, BenchError> {
+        self.limits.holder.hold(number)?;
+        // What somebody who was killed has left there is not ours.
+        self.limits.write(number, None)?;
+        let limit =
+            Arc::new(Limit { limits: self.limits.clone(), number: number.to_owned(), rate, over: Mutex::default() });
+        let lifted = Arc::clone(&limit);
+        Ok(Rule { limit, _undo: Undo::calling_ahead(move |_| lifted.lift()) })
+    }
+}
+
+impl Limits {
+    /// Writes the limits of a device to all files, whatever becomes of one of them.
+    fn write(&self, number: &str, rate: Option<u64>) -> Result<(), BenchError> {
+        let line = format!("{number} {}", self.place.words(rate));
+        let write = |file: &std::path::PathBuf| fs::write(file, &line).map_err(BenchError::system("write", file));
+        let outcomes: Vec<_> = self.place.files().iter().map(write).collect();
+        outcomes.into_iter().collect()
     }
 }
 
 /// The limit of one device; gone when dropped.
 #[derive(Debug)]
 pub(super) struct Rule {
-    root: PathBuf,
-    number: String,
-    rate: u64,
+    limit: Arc<Limit>,
     _undo: Undo,
 }
 
 impl Rule {
     /// Puts the rule in force, or lifts it.
+    ///
+    /// # Errors
+    /// The group does not take it; or it was lifted for good, by a signal that ends the process.
     pub(super) fn set(&self, on: bool) -> Result<(), BenchError> {
-        let rate = if on { self.rate } else { 0 };
-        for way in ["read", "write"] {
-            let file = self.root.join(format!("blkio.throttle.{way}_bps_device"));
-            fs::write(&file, format!("{} {rate}", self.number)).map_err(BenchError::system("write", &file))?;
+        self.limit.set(on)
+    }
+}
+
+#[derive(Debug)]
+struct Limit {
+    limits: Arc<Limits>,
+    number: String,
+    rate: u64,
+    /// It was lifted for good. Held while the limit is written, so that nobody puts it in force behind who lifts it.
+    over: Mutex<bool>,
+}
+
+impl Limit {
+    fn set(&self, on: bool) -> Result<(), BenchError> {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if *over {
+            let text = format!("the limit of the device {} was lifted for good", self.number);
+            return if on { Err(BenchError::Asked(text)) } else { Ok(()) };
         }
+        self.limits.write(&self.number, on.then_some(self.rate))
+    }
+
+    /// Lifts it for good, and has the holder forget it: the device will be somebody else's.
+    fn lift(&self) -> Result<(), String> {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        *over = true;
+        self.limits.write(&self.number, None).map_err(|error| error.to_string())?;
+        // A holder that is gone has lifted it as well.
+        let _ = self.limits.holder.free(&self.number);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::groups::Version;
+    use super::super::groups::tests::second;
     use super::*;
 
+    /// A directory that looks like a group of version 1.
+    fn controller() -> (tempfile::TempDir, Controller, [std::path::PathBuf; 2]) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().to_owned();
+        let files = ["read", "write"].map(|way| root.join(format!("blkio.throttle.{way}_bps_device")));
+        let place = Place { version: Version::First, home: root.clone(), group: root.clone(), root };
+        let controller = Controller::in_place(place).unwrap();
+        (directory, controller, files)
+    }
+
+    fn said(files: &[std::path::PathBuf; 2]) -> [String; 2] {
+        files.each_ref().map(|file| fs::read_to_string(file).unwrap())
+    }
+
     #[test]
-    fn the_controller_is_found_among_others() {
-        let mounts = "cgroup /c/cpu cgroup rw,cpu 0 0\nblkio /mnt tmpfs rw,blkio 0 0\n\
-                      cgroup /c/io cgroup rw,relatime,blkio 0 0\ncgroup2 /c/u cgroup2 rw 0 0\n";
-        assert_eq!(root(mounts), Some("/c/io".into()));
-        assert_eq!(root("cgroup2 /c/u cgroup2 rw 0 0\n"), None);
-        assert_eq!(own("9:cpu:/a\n7:net_cls,blkio:/jobs/one\n0::/\n"), Some("jobs/one"));
-        assert_eq!(own("7:blkio:/\n"), Some(""));
-        assert_eq!(own("0::/\n"), None);
+    fn a_rule_begins_lifted_and_ends_lifted() {
+        let (_directory, controller, files) = controller();
+        let rule = controller.rule("7:3", 1000).unwrap();
+        assert_eq!(said(&files), ["7:3 0", "7:3 0"]);
+        rule.set(true).unwrap();
+        assert_eq!(said(&files), ["7:3 1000", "7:3 1000"]);
+        drop(rule);
+        assert_eq!(said(&files), ["7:3 0", "7:3 0"]);
+        // Nobody writes it once more: the device is another's.
+        files.iter().for_each(|file| fs::write(file, "").unwrap());
+        drop(controller);
+        assert_eq!(said(&files), ["", ""]);
+    }
+
+    #[test]
+    fn what_was_lifted_for_good_is_not_put_in_force() {
+        let (_directory, controller, files) = controller();
+        let rule = controller.rule("7:3", 1000).unwrap();
+        rule.set(true).unwrap();
+        // As a signal does, while whoever measures goes on.
+        rule.limit.lift().unwrap();
+        let error = rule.set(true).unwrap_err().to_string();
+        assert!(error.contains("7:3 was lifted for good"), "{error}");
+        rule.set(false).unwrap();
+        assert_eq!(said(&files), ["7:3 0", "7:3 0"]);
+    }
+
+    #[test]
+    fn a_kernel_without_limits_is_told_and_the_group_is_removed() {
+        let (_root, mounts) = second("io memory");
+        let place = Place::find(&mounts, "0::/\n", "group").unwrap();
+        let group = place.group.clone();
+        let error = Controller::in_place(place).unwrap_err().to_string();
+        assert!(error.contains("CONFIG_BLK_DEV_THROTTLING"), "{error}");
+        assert!(!group.exists());
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_lifted_is_told_and_the_others_are_lifted() {
+        let (_directory, controller, files) = controller();
+        let rule = controller.rule("7:3", 1000).unwrap();
+        rule.set(true).unwrap();
+        fs::remove_file(&files[0]).unwrap();
+        fs::create_dir(&files[0]).unwrap();
+        let error = rule.limit.lift().unwrap_err();
+        assert!(error.contains("read_bps_device"), "{error}");
+        assert_eq!(fs::read_to_string(&files[1]).unwrap(), "7:3 0");
+        fs::remove_dir(&files[0]).unwrap();
+        drop(rule);
+        assert_eq!(said(&files), ["7:3 0", "7:3 0"]);
     }
 }

@@ -1,5 +1,5 @@
 //! Striped files: a request over several stripes that submits all of them and waits once, against a loop that waits for each
-//! stripe, and against asynchronous I/O at the same depth, which is as fast as the storage goes.
+//! stripe, and against asynchronous I/O with as many bytes in flight, which is as fast as the storage goes.
 //!
 //! The reference is Lustre's change of the same kind (LU-13798): 64 MiB requests of 1 MiB stripes over 8 targets.
 
@@ -170,8 +170,12 @@ pub struct Row {
     pub wait_each_mib_s: f64,
     /// The striped file: all stripes submitted, one wait for each request.
     pub submit_all_mib_s: f64,
-    /// As many stripes in flight as a request has, over its end.
+    /// Requests of a stripe, with as many bytes in flight as submitting all has, over the ends of requests.
     pub async_mib_s: f64,
+    /// How many of those are in flight.
+    pub async_depth: u64,
+    /// How many hold the bytes that submitting all has in flight; more than the engine takes at a time, where it is another number.
+    pub async_depth_wanted: u64,
     /// Submitting all by waiting for each, in the same round.
     pub gain: Summary,
     /// Submitting all by asynchronous, in the same round.
@@ -213,8 +217,6 @@ pub struct Report {
     pub runs: usize,
     /// Bytes that a run moved at least.
     pub moved_bytes: u64,
-    /// Most requests in flight of asynchronous I/O.
-    pub most_depth: u64,
     /// Where it was measured.
     pub environment: Environment,
 }
@@ -237,7 +239,6 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         skipped: Vec::new(),
         runs: plan.runs,
         moved_bytes: plan.moved,
-        most_depth: ways::MOST_DEPTH,
         environment,
     };
     let mut memory = Memory::new(plan.file_bytes())?;
@@ -313,6 +314,7 @@ fn sweep(
             subject.fill()?;
             for transfer in &plan.transfers {
                 let rates = rates(plan, &mut subject, *direction, *transfer)?;
+                let depth = subject.depth(*transfer)?;
                 let row = row(rates, |gain, of_async, [each, all, queued]| Row {
                     rig,
                     stripe_bytes: stripe,
@@ -322,6 +324,8 @@ fn sweep(
                     wait_each_mib_s: each,
                     submit_all_mib_s: all,
                     async_mib_s: queued,
+                    async_depth: depth.had,
+                    async_depth_wanted: depth.wanted,
                     gain,
                     of_async,
                 });
@@ -386,8 +390,31 @@ mod tests {
             let rates = [row.wait_each_mib_s, row.submit_all_mib_s, row.async_mib_s];
             assert!(rates.iter().all(|rate| *rate > 0.0 && rate.is_finite()), "{row:?}");
             assert!(row.gain.min > 0.0 && row.gain.min <= row.gain.max, "{row:?}");
+            // All of a request is in flight, however small the stripes, unless the engine takes fewer.
+            assert_eq!(row.async_depth_wanted * row.stripe_bytes, row.transfer_bytes);
+            let ring = dio::Io::shared().unwrap().engine_name() == "uring";
+            assert!(row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64, "{row:?}");
         }
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn more_than_the_engine_takes_is_told_in_its_row() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let mut memory = Memory::new(4096).unwrap();
+        let path = directory.path().join("striped");
+        let targets = [directory.path().join("target")];
+        std::fs::create_dir(&targets[0]).unwrap();
+        let mut report = run(&plan(directory.path())).unwrap();
+        let subject = Subject::make(path, &targets, 4096, 4096, &mut memory).unwrap();
+        let depth = subject.depth(256 << 20).unwrap();
+        assert_eq!(depth.wanted, 65_536);
+        assert!(depth.had < depth.wanted, "{depth:?}");
+        subject.remove().unwrap();
+        report.rows[0].async_depth = depth.had;
+        report.rows[0].async_depth_wanted = depth.wanted;
+        let text = report.text();
+        assert!(text.contains(&format!(" {} of 65536 ", depth.had)), "{text}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Modelled {
         command.args(["--read", &timing.read_bytes_per_second.to_string()]);
         command.args(["--write", &timing.write_bytes_per_second.to_string()]);
         let (mut server, _) = Server::start(&mut command)?;
-        let undo_images = unmounting(&images);
+        let undo_images = Undo::unmounting(&images);
         let (mut directories, mut mounts) = (Vec::new(), Vec::new());
         for disk in 0..disks {
             let at = scratch.path(&format!("disk{disk}"));
@@ -99,11 +99,6 @@ pub(super) fn make(directory: &Path) -> Result<(), BenchError> {
     std::fs::create_dir(directory).map_err(BenchError::system("create", directory))
 }
 
-/// How a mount is taken down.
-pub(super) fn unmounting(at: &Path) -> Undo {
-    Undo::by_either(["umount".into(), at.into()], ["umount".into(), "-l".into(), at.into()])
-}
-
 /// Makes a file system on an image and mounts it.
 fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
     let device = Loop::over(image)?;
@@ -115,8 +110,10 @@ fn mount(image: &Path, at: &Path) -> Result<Undo, BenchError> {
     // In place and ahead of time: extents that are written to are the disk's time, journals and tables are not.
     let options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard"];
     said_by(Command::new("mkfs.ext4").args(options).arg(device.device()))?;
-    said_by(Command::new("mount").args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]))?;
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "ext4", "-o", "noatime"]).args([device.device(), at]);
+    let (_, mounted) = Undo::of(&mut mount, |_| Undo::unmounting(at))?;
     // A device that is detached while it is in use goes with its last user, however that comes about.
     drop(device);
-    Ok(unmounting(at))
+    Ok(mounted)
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::Plan;
 use super::disks::READY;
-use super::modelled::{Server, make, unmounting};
+use super::modelled::{Server, make};
 use crate::BenchError;
 use crate::commands::Running;
 use crate::data::Scratch;
@@ -82,7 +82,7 @@ impl Network {
             command.arg(format!("directport={port},{OPTIONS}"));
             command.arg(format!("{THERE}:{}", source.display())).arg(&at);
             let mut client = Running::start(command.stdin(Stdio::null()), "sshfs")?;
-            mounts.push(unmounting(&at));
+            mounts.push(Undo::unmounting(&at));
             wait_for_mount(&at, &mut client)?;
             clients.push(client);
             directories.push(at);

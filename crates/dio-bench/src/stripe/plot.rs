@@ -45,7 +45,7 @@ fn plot_of(rows: &[Row]) -> Plot {
         title: format!("Striped {direction}, {} {disks}, stripes of {stripe}", row.stripes),
         about: format!(
             "Throughput by the size of a request: a loop that waits for each stripe, the striped file, which waits once for \
-             each request, and asynchronous I/O at the same depth. The largest requests gain {:.1} times.",
+             each request, and asynchronous I/O with as many bytes in flight. The largest requests gain {:.1} times.",
             rows[rows.len() - 1].gain.median
         ),
         kind: Kind::Lines(Lines {

@@ -39,6 +39,12 @@ impl Row {
         (self.transfer_bytes, self.stripe_bytes, self.stripes) == SHAPE
     }
 
+    /// Requests in flight of asynchronous I/O, and how many there should be if the engine takes fewer.
+    fn depth(&self) -> String {
+        let (had, wanted) = (self.async_depth, self.async_depth_wanted);
+        if had == wanted { had.to_string() } else { format!("{had} of {wanted}") }
+    }
+
     fn reference(&self) -> String {
         let found = REFERENCE.iter().find(|(direction, ..)| *direction == self.direction && self.has_the_shape());
         found.map_or_else(|| "-".to_owned(), |(_, each, all)| factor(*all, *each))
@@ -68,10 +74,9 @@ impl Report {
             REFERENCE.map(|(direction, each, all)| format!("{} {each} → {all} MiB/s", direction.name()));
         text.push_str(&format!(
             "\nwait each: a loop waits for each stripe. submit all: the striped file; one wait for a request.\n\
-             asynchronous: requests of a stripe, as many in flight as a request has, {} at most.\n\
+             asynchronous: requests of a stripe, depth of them in flight: the bytes that submit all has, or what the engine takes of those.\n\
              gain: submit all / wait each. of async: submit all / asynchronous.\n\
              reference: Lustre (LU-13798), 64 MiB of 1 MiB stripes on 8 targets: {write}, {read}; only ratios compare.\n\n{}",
-            self.most_depth,
             self.environment.text()
         ));
         text
@@ -86,6 +91,7 @@ impl Report {
             "wait each",
             "submit all",
             "asynchronous",
+            "depth",
             "gain",
             "of async",
             "reference",
@@ -101,6 +107,7 @@ impl Report {
                 rate(row.wait_each_mib_s),
                 rate(row.submit_all_mib_s),
                 rate(row.async_mib_s),
+                row.depth(),
                 factor(row.gain.median, 1.0),
                 format!("{:.1} %", row.of_async.median * 100.0),
                 row.reference(),

@@ -14,8 +14,14 @@ use super::Direction;
 use crate::BenchError;
 use crate::data::Random;
 
-/// Requests of [`Way::Async`] in flight at most: what a loop device holds, and more than pays anywhere.
-pub(super) const MOST_DEPTH: u64 = 128;
+/// Requests of [`Way::Async`] in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Depth {
+    /// How many there are: as many as the engine takes at a time.
+    pub(super) had: u64,
+    /// How many hold the bytes that [`Way::SubmitAll`] has in flight.
+    pub(super) wanted: u64,
+}
 
 /// A way to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +30,8 @@ pub(super) enum Way {
     WaitEach,
     /// One request to the striped file, which submits all its parts.
     SubmitAll,
-    /// Requests of a stripe to the objects, as many in flight as a request has stripes; each that is over makes room for the
-    /// next, whichever request that belongs to.
+    /// Requests of a stripe to the objects, with as many bytes in flight as the way before has; each that is over makes room for
+    /// the next, whichever request that belongs to.
     Async,
 }
 
@@ -145,10 +151,23 @@ impl<'a> Subject<'a> {
         Ok(())
     }
 
+    /// How many requests of [`Way::Async`] are in flight for requests of `transfer` bytes.
+    pub(super) fn depth(&self, transfer: u64) -> Result<Depth, BenchError> {
+        let wanted = self.file.in_flight_of(transfer).div_ceil(self.piece(transfer)).max(1);
+        // A ring has an end, and the pool of threads one that comes sooner.
+        let engine = Io::shared()?.driver(usize::try_from(wanted).unwrap_or(usize::MAX)).depth();
+        Ok(Depth { had: wanted.min(engine as u64), wanted })
+    }
+
+    /// Bytes of a request of [`Way::Async`].
+    fn piece(&self, transfer: u64) -> u64 {
+        self.layout.stripe().min(transfer)
+    }
+
     fn run_async(&self, direction: Direction, transfer: u64, moved: u64) -> Result<f64, BenchError> {
         let failed = || BenchError::system("run requests on", &self.path);
-        let piece = self.layout.stripe().min(transfer);
-        let depth = (transfer / piece).min(MOST_DEPTH) as usize;
+        let piece = self.piece(transfer);
+        let depth = self.depth(transfer)?.had as usize;
         let mut queue = Queue::new(&Io::shared()?, piece as usize, depth).map_err(failed())?;
         let mut blocks: Vec<Block> = (0..depth).filter_map(|_| queue.block()).collect();
         // Whatever is in them is written: the file is filled again before it is read.

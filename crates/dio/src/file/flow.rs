@@ -65,6 +65,22 @@ impl File {
         (self.io.limits().bounce_blocks / 2).min(BLOCKS.saturating_mul(self.objects().len())).max(1)
     }
 
+    /// Bytes of an aligned request of so many bytes that are under way at once: all of it, unless it has more parts than an engine
+    /// takes at a time.
+    pub fn in_flight_of(&self, len: u64) -> u64 {
+        let most = self.largest_request() as u64;
+        let (requests, each) = (len.div_ceil(most), len.min(most));
+        let parts = self.stripes.as_ref().map_or(1, |stripes| {
+            let layout = stripes.layout();
+            each.div_ceil(layout.stripe()).clamp(1, layout.objects() as u64)
+        });
+        let mut driver = self.io.borrow_driver();
+        if requests > 1 {
+            self.suit(&mut driver, usize::try_from(requests).unwrap_or(usize::MAX), false);
+        }
+        (driver.depth() as u64).saturating_mul(each.div_ceil(parts)).min(len)
+    }
+
     /// Runs all stretches. Nothing is under way when it returns, whatever it returns.
     pub(super) fn flow<'env>(
         &self,
@@ -156,7 +172,28 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Io, Limits, OpenOptions, stripe};
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_in_flight_is_all_parts_that_the_engine_takes() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let targets: Vec<_> = (0..4).map(|target| directory.path().join(target.to_string())).collect();
+        targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
+        let path = directory.path().join("striped");
+        stripe::create(&path, &stripe::Plan { stripe: Some(4096), count: None, targets }).unwrap();
+        let io = Io::new(Limits { depth: 2, request: 64 << 10, ..Limits::default() }).unwrap();
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).io(&io).open(&path).unwrap();
+        assert_eq!(file.in_flight_of(4096), 4096);
+        assert_eq!(file.in_flight_of(8192), 8192);
+        // One request in four parts, of which the engine takes two.
+        assert_eq!(file.in_flight_of(256 << 10), 128 << 10);
+        // Several requests have an engine for all their parts.
+        assert_eq!(file.in_flight_of(1 << 20), 1 << 20);
+        let plain = options.create(true).open(directory.path().join("plain")).unwrap();
+        assert_eq!(plain.in_flight_of(64 << 10), 64 << 10);
+    }
 
     proptest! {
         #[test]

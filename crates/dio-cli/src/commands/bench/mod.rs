@@ -130,7 +130,9 @@ pub(super) fn with_signals<T: Send + 'static>(
             stop.die_if_asked();
         }
     }
-    work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    let outcome = work.join();
+    undo::undo_rest();
+    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// A measurement that is not to end otherwise.

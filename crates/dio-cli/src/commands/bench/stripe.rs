@@ -18,7 +18,7 @@ const ENTERED: &str = "DIO_BENCH_STRIPE_ENTERED";
 /// Measure requests over several stripes: waiting for each stripe, for all at once, and asynchronous
 ///
 /// A striped file submits all stripes of a request and waits once. That is compared with a loop that waits for each stripe and
-/// with asynchronous I/O of as many stripes in flight, on disks of which only the timing is a model, on this disk, and over a
+/// with asynchronous I/O of as many bytes in flight, on disks of which only the timing is a model, on this disk, and over a
 /// network file system. Modelled disks and the network are set up and taken down by the command, in namespaces of its own, for
 /// which it must be root; what cannot be had is skipped and said. Copying between two modelled disks is compared with dd.
 /// The rigs are explained in docs/bench-stripe.md.

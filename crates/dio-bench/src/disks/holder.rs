@@ -1,0 +1,113 @@
+//! A child that knows which limits there are, and lifts them when this process has ended without having done so itself, by
+//! SIGKILL or a second Ctrl-C.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use super::groups::Place;
+use crate::BenchError;
+
+/// Reads what is held and what is free, and at the end of its input lifts the rest and removes the group. Its arguments: what
+/// lifts a limit, the group or nothing, the files of limits.
+const SCRIPT: &str = r#"
+trap '' HUP INT TERM
+off=$0 group=$1 held=
+shift
+while read -r word number; do
+    rest=
+    for one in $held; do [ "$one" = "$number" ] || rest="$rest $one"; done
+    [ "$word" = free ] || rest="$rest $number"
+    held=$rest
+done
+for number in $held; do
+    for file in "$@"; do
+        echo "$number $off" > "$file" || echo "dio: not lifted: the limit of the device $number in '$file'" >&2
+    done
+done
+tries=50
+while [ -n "$group" ] && [ -d "$group" ] && ! rmdir "$group" 2>/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || { echo "dio: not removed: the control group '$group'" >&2; exit 1; }
+    sleep 0.1
+done
+"#;
+
+/// That child. It ends when this is dropped, and when the process does.
+#[derive(Debug)]
+pub(super) struct Holder(Mutex<Child>);
+
+impl Holder {
+    /// Starts it, where neither a key of the terminal nor a limit reaches it.
+    pub(super) fn start(place: &Place) -> Result<Holder, BenchError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, &place.words(None)]).arg(place.own().unwrap_or(Path::new(""))).args(place.files());
+        command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        Ok(Holder(Mutex::new(command.spawn().map_err(BenchError::system("start", Path::new("sh")))?)))
+    }
+
+    /// Has it lift the limits of a device, given as `MAJOR:MINOR`.
+    pub(super) fn hold(&self, number: &str) -> Result<(), BenchError> {
+        self.say("hold", number).map_err(BenchError::system("tell", Path::new("the holder of limits")))
+    }
+
+    /// The limits of a device are lifted: it is somebody else's from now on.
+    pub(super) fn free(&self, number: &str) -> std::io::Result<()> {
+        self.say("free", number)
+    }
+
+    fn say(&self, word: &str, number: &str) -> std::io::Result<()> {
+        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // One write, which a pipe takes as a whole.
+        let line = format!("{word} {number}\n");
+        child.stdin.as_mut().map_or(Ok(()), |input| input.write_all(line.as_bytes()))
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let child = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        drop(child.stdin.take());
+        let _ = child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::groups::tests::second;
+    use super::*;
+
+    #[test]
+    fn what_is_held_at_the_end_is_lifted_and_nothing_else() {
+        let (root, mounts) = second("io memory");
+        let place = Place::find(&mounts, "0::/\n", "group").unwrap();
+        let (group, file) = (place.group.clone(), place.files()[0].clone());
+        std::fs::create_dir(&group).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let holder = Holder::start(&place).unwrap();
+        for number in ["7:1", "7:11", "7:12"] {
+            holder.hold(number).unwrap();
+        }
+        holder.free("7:1").unwrap();
+        holder.free("7:12").unwrap();
+        // The kernel's file is no obstacle to removing the group; this one is, until what was written has been seen.
+        let tidy = std::thread::spawn(move || {
+            let begin = Instant::now();
+            let mut said = String::new();
+            while said.is_empty() {
+                assert!(begin.elapsed().as_secs() < 20, "nothing is lifted");
+                std::thread::sleep(Duration::from_millis(10));
+                said = std::fs::read_to_string(&file).unwrap();
+            }
+            std::fs::remove_file(&file).unwrap();
+            said
+        });
+        drop(holder);
+        assert_eq!(tidy.join().unwrap(), "7:11 rbps=max wbps=max\n");
+        assert!(!group.exists() && root.path().exists());
+    }
+}
