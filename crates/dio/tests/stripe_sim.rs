@@ -149,6 +149,32 @@ fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
     }
 }
 
+/// A write that makes the file longer fails at one of its requests: the file ends where the first byte is missing, and never holds
+/// zeros that nobody wrote. With few bytes in a request there are many of them; with many, one holds more stripes of an object
+/// than a vector takes.
+#[test]
+fn a_file_that_grows_holds_no_gap() {
+    let model = SimDiskModel { channels: 4, reorder: true, ..SimDiskModel::default() };
+    for (request, size) in [(4096, 100_000), (8 << 20, 5 << 20)] {
+        let rig = || Rig::with(2, STRIPE, &model, 7, Limits { request, ..Limits::default() });
+        for mode in [Mode::Direct, Mode::Uncached, Mode::Cached] {
+            let new = tagged(1, 0, size);
+            let whole = rig();
+            whole.open(mode).write_at(&new, 0).unwrap();
+            let operations: Vec<u64> = whole.disks.iter().map(SimDisk::operations).collect();
+            for (bad, number) in (0..2).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number))) {
+                let rig = rig();
+                rig.disks[bad].set_faults(Faults::none().at(number, Fault::NoSpace));
+                let outcome = rig.open(mode).write_at(&new, 0);
+                let live = contents(&rig.open(Mode::Direct));
+                assert_eq!(outcome.is_ok(), live.len() == size, "{outcome:?}, {} bytes", live.len());
+                let context = format!("disk{bad} failed at {number}, {mode:?}: {outcome:?}");
+                assert_eq!(first_difference(&live, &new[..live.len()]), None, "{context}");
+            }
+        }
+    }
+}
+
 /// Space for a range is asked of all targets before the size changes.
 #[test]
 fn a_target_without_space_leaves_the_size_as_it_was() {

@@ -61,15 +61,17 @@ struct Passage {
     route: Route,
     /// It is below the threshold: its pages stay in the page cache, as those of a cached file.
     keep: bool,
+    /// Each of its parts begins when the one before is over: so a striped file that grows holds no gap at any moment.
+    in_order: bool,
 }
 
 impl Passage {
     fn by(route: Route) -> Passage {
-        Passage { route, keep: false }
+        Passage { route, keep: false, in_order: false }
     }
 
     fn of(op: &Op) -> Passage {
-        Passage { route: op.route, keep: op.flags.keep }
+        Passage { keep: op.flags.keep, ..Passage::by(op.route) }
     }
 }
 
@@ -425,7 +427,7 @@ impl File {
 
     /// The way of a read or write of so many bytes.
     fn passage(&self, bytes: u64) -> Passage {
-        if bytes < self.direct_from { Passage { route: Route::Buffered, keep: true } } else { self.usual() }
+        if bytes < self.direct_from { Passage { keep: true, ..Passage::by(Route::Buffered) } } else { self.usual() }
     }
 
     /// The flags of requests: what passes through the cache leaves it again, unless caching was asked for.
