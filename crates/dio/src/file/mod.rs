@@ -269,6 +269,22 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
+        self.resize(size)
+    }
+
+    /// Cuts the file off behind `size`, if it is longer, and of a striped file what some objects hold behind its end. Unlike
+    /// [`File::set_size`] it does so after an error too, which stays in force: what could not be written need not stay as zeros.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers.
+    pub fn cut_off(&self, size: u64) -> Result<(), FileError> {
+        let _guard = self.locks.whole(LockClass::Resize);
+        let old = self.size()?;
+        if old <= size && self.stripes.is_none() { Ok(()) } else { self.resize(size.min(old)) }
+    }
+
+    /// Sets the size; the caller is alone with the file.
+    fn resize(&self, size: u64) -> Result<(), FileError> {
         let old = self.before_zeroing()?;
         patiently(|| self.medium.set_size(size)).map_err(|error| self.refused("resize", &error).at(size))?;
         self.after_zeroing(&[old, size])
@@ -401,7 +417,7 @@ impl File {
         for edge in edges.iter().filter(|edge| **edge % block != 0) {
             enough |= self.uncache.touch(align_down(*edge, block)..edge + 1, true);
         }
-        if enough { self.settle() } else { Ok(()) }
+        if enough { self.settle_now() } else { Ok(()) }
     }
 
     fn route(&self) -> Route {
