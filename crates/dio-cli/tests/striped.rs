@@ -291,6 +291,45 @@ fn archives_over_and_in_striped_files() {
     assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
 }
 
+/// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor is no source for it.
+#[test]
+fn what_is_removed_or_replaced_leaves_no_object() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let (dir, striped) = (&pair.dir, pair.dir.join("striped"));
+    let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    fs::write(dir.join("other"), "other").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.join("symlink")).unwrap();
+    let mut ways = vec![
+        "cp --remove-destination ../other file; cmp file ../other",
+        "cp -lf ../other file; cmp file ../other",
+        "cp -Pf ../symlink file; test $(readlink file) = nowhere",
+        "cp -Rf ../symlink file; test $(readlink file) = nowhere",
+        "ln ../other one; ln ../other two; rm ../made -rf; mkdir ../made; mv file ../made/two; cp -d --preserve=links one two ../made; \
+            cmp ../made/two ../other; touch file",
+        "mkdir in; mv file in; tar -cf ../out.tar --remove-files in; test ! -e in; tar -tf ../out.tar",
+    ];
+    if !rustix::process::geteuid().is_root() {
+        // Root may write to it all the same.
+        ways.push("chmod 444 file; cp -f ../other file; cmp file ../other");
+    }
+    for way in ways {
+        let (said, status, told) = script(&striped, &format!("set -e; {way}"));
+        assert_eq!(status, Some(0), "{way}: {} {}", String::from_utf8_lossy(&said), String::from_utf8_lossy(&told));
+        assert_eq!(objects(), [0; 3], "{way}");
+        pair.again();
+    }
+    fs::copy(striped.join("file"), striped.join("copy")).unwrap();
+    for refused in ["--remove-destination", "--force", "--link", "--atomic"] {
+        let output = dio(&striped, &["cp", refused, "copy", "file"]);
+        assert!(
+            output.status.code() == Some(1) && output.stderr.contains("are the same file"),
+            "{refused}: {output:?}"
+        );
+    }
+    assert_eq!(objects(), [1; 3]);
+    pair.same("md5sum file");
+}
+
 /// What the page cache holds of a striped file is what it holds of its objects.
 #[test]
 fn pages_of_all_objects_are_counted_and_dropped() {
