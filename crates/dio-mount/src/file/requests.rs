@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dio::lock::waited_here;
-use dio::stripe::calls;
 use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -318,8 +317,7 @@ impl Shared {
     fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // In this order: what is pending at first and then written is in the size.
         let pending = self.ordered.end().unwrap_or(0);
-        let size = calls::fstat(descriptors.base())?.st_size as u64;
-        Ok(size.max(pending))
+        Ok(descriptors.size()?.max(pending))
     }
 
     /// Counts what a write makes the file longer by. Returns from where on it changes the file: from its old end, where that
