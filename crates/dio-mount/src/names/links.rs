@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use dio::stripe::{Descriptor, Head, descriptor_of, remove_objects};
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
 use rustix::io::Result;
 
@@ -21,7 +23,45 @@ struct Watched {
     striped: bool,
 }
 
+/// The objects of a striped file that has lost its last name.
+#[derive(Debug)]
+pub struct Objects {
+    descriptor: Descriptor,
+    owner: u32,
+    head: Head,
+}
+
+impl Objects {
+    fn of(place: &Place) -> Option<Objects> {
+        let (stat, head) = (fstat(&**place).ok()?, Head::of(&**place).ok()?);
+        let descriptor = descriptor_of(&**place, &stat, Path::new("")).ok()??;
+        Some(Objects { descriptor, owner: stat.st_uid, head })
+    }
+
+    /// Removes them.
+    pub fn remove(&self) {
+        // The name has gone, and nobody is left to be told of what could not be removed.
+        let _ = remove_objects(Path::new(""), &self.descriptor, self.owner, &self.head);
+    }
+}
+
+/// Who keeps objects as long as somebody has the file open, and gives them back where nobody has.
+#[derive(Default)]
+pub(super) struct Keeper(OnceLock<Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>>);
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Keeper").field(&self.0.get().is_some()).finish()
+    }
+}
+
 impl Names {
+    /// Has `keep` asked for how long the objects of a striped file are needed that has lost its last name: it removes them when
+    /// nobody has the file open any more, or returns them if nobody has. It can be set once; without it they go at once.
+    pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
+        let _ = self.keeper.0.set(Box::new(keep));
+    }
+
     /// Gives an inode one more name.
     ///
     /// # Errors
@@ -134,7 +174,7 @@ impl Names {
         let Watched { inode, place, striped } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
         if striped && links == 0 && lost.is_some() {
-            remove_objects(&place);
+            self.drop_objects(inode, &place);
         }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
@@ -150,13 +190,16 @@ impl Names {
         drop(state);
         drop((unused, place));
     }
-}
 
-/// Removes the objects of a striped file that has lost its last name. Whoever has it open keeps them until the end.
-fn remove_objects(place: &Place) {
-    let (Ok(stat), Ok(head)) = (fstat(&**place), dio::stripe::Head::of(&**place)) else { return };
-    if let Ok(Some(descriptor)) = dio::stripe::descriptor_of(&**place, &stat, Path::new("")) {
-        // The name has gone, and nobody is left to be told of what could not be removed.
-        let _ = dio::stripe::remove_objects(Path::new(""), &descriptor, stat.st_uid, &head);
+    /// Removes the objects of a striped file that has lost its last name, now or when the last closes it.
+    fn drop_objects(&self, inode: InodeId, place: &Place) {
+        let Some(objects) = Objects::of(place) else { return };
+        let left = match self.keeper.0.get() {
+            Some(keep) => keep(inode, objects),
+            None => Some(objects),
+        };
+        if let Some(objects) = left {
+            objects.remove();
+        }
     }
 }
