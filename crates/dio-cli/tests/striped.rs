@@ -291,6 +291,30 @@ fn archives_over_and_in_striped_files() {
     assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
 }
 
+/// Programs that append at the same time, in many small pieces and in few large ones: no byte of anybody is lost.
+#[test]
+fn who_append_at_the_same_time_overwrite_nothing() {
+    for fs in file_systems() {
+        let pair = Pair::on(&fs, b"start");
+        let text = r#"
+            for letter in a b c; do
+                for n in $(seq 8); do head -c 20001 /dev/zero | tr '\0' $letter | tee -a file >/dev/null; done &
+                head -c 4000007 /dev/zero | tr '\0' $letter >big.$letter; cat big.$letter >>file &
+            done
+            wait; rm big.*"#;
+        let (_, status, told) = script(&pair.dir.join("striped"), text);
+        assert_eq!((status, String::from_utf8_lossy(&told).as_ref()), (Some(0), ""), "{}", fs.name);
+        good(&pair.dir, &["cp", "striped/file", "back"]);
+        let found = fs::read(pair.dir.join("back")).unwrap();
+        assert!(found.starts_with(b"start"));
+        for letter in *b"abc" {
+            let count = found.iter().skip(5).filter(|byte| **byte == letter).count();
+            assert_eq!(count, 8 * 20_001 + 4_000_007, "{}: {}", fs.name, char::from(letter));
+        }
+        good(&pair.dir, &["stripe", "check", "striped/file"]);
+    }
+}
+
 /// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor is no source for it.
 #[test]
 fn what_is_removed_or_replaced_leaves_no_object() {

@@ -211,3 +211,27 @@ fn a_file_without_a_name_lasts_until_it_is_closed() {
         mounted.unmount();
     }
 }
+
+/// Programs append below the mount and beside it at the same time: no byte of anybody is lost.
+#[test]
+fn what_is_appended_below_and_beside_a_mount_is_all_there() {
+    if Scene::new().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let scratch = file_systems()[0].dir();
+        let (dir, source) = (scratch.path(), scratch.path().join("source"));
+        ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        script("cd $S/..; $DIO stripe set -S 64K -t a,b source/file", &source, &source);
+        let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        let text = r#"
+            some() { head -c 1000001 /dev/zero | tr '\0' $1; }
+            some a | dd bs=7001 status=none >>$M/file & some b | dd bs=10000 status=none >>$M/file &
+            some c | $DIO tee -a $S/file >/dev/null &
+            for n in $(seq 10); do head -c 20001 /dev/zero | tr '\0' d | $DIO tee -a $S/file >/dev/null; done &
+            wait; for letter in a b c d; do $DIO cat $S/file | tr -cd $letter | wc -c; done; stat -c %s $M/file"#;
+        let said = script(text, &source, mounted.path());
+        assert_eq!(said, format!("1000001\n1000001\n1000001\n200010\n{}\n", 3 * 1_000_001 + 200_010), "{mode}");
+        mounted.unmount();
+    }
+}

@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod append;
 mod blocks;
 mod counters;
 mod error;
@@ -31,7 +32,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -43,6 +44,7 @@ use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
 use crate::stripe::Striped;
 
+pub use append::EndLock;
 pub use counters::{ByClass, Class, Counters, Reason};
 pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
@@ -112,6 +114,8 @@ pub struct File {
     meter: Meter,
     uncache: Uncache,
     syncs: Syncs,
+    /// Held by the thread that appends to a striped file.
+    appending: Mutex<()>,
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
@@ -147,6 +151,7 @@ impl File {
             meter: Meter::default(),
             uncache: Uncache::default(),
             syncs: Syncs::default(),
+            appending: Mutex::default(),
             latch: OnceLock::new(),
         }
     }
