@@ -169,22 +169,8 @@ fn who_opens_a_file_to_sync_it_learns_of_what_nobody_was_told() {
 /// An odd end is in the page cache of the source when a direct write fails.
 #[test]
 fn a_write_that_fails_hides_no_loss_of_one_before() {
-    write_that_fails(|source| fs::write(source.join("file"), "").unwrap());
-}
-
-/// The same in the page cache of one of the files that hold a striped one.
-#[test]
-fn a_write_that_fails_hides_no_loss_of_one_before_in_an_object() {
-    write_that_fails(|source| {
-        ["a", "b"].iter().for_each(|name| fs::create_dir(source.join(name)).unwrap());
-        let mut set = Command::new(env!("CARGO_BIN_EXE_dio"));
-        good(set.args(["stripe", "set", "-S", "64K", "-t", "a,b", "file"]).current_dir(source));
-    });
-}
-
-fn write_that_fails(make: impl Fn(&Path)) {
     each_mode(|pool, scene, at| {
-        make(&scene.source());
+        fs::write(scene.source().join("file"), "").unwrap();
         let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
         pool.fill(scene);
         let bytes = content(1, 0..MIB + 8192);
@@ -200,5 +186,25 @@ fn write_that_fails(make: impl Fn(&Path)) {
         expected[1000..5100].copy_from_slice(&bytes[1000..5100]);
         expected[MIB as usize..].copy_from_slice(&bytes[MIB as usize..]);
         vec![("file", file.sync_all(), expected)]
+    });
+}
+
+/// What is lost of a striped file was in the page cache of one of the files that hold it, and whatever is refused in between closes
+/// these.
+#[test]
+fn what_is_refused_hides_no_loss_in_an_object() {
+    each_mode(|pool, scene, at| {
+        ["a", "b"].iter().for_each(|name| fs::create_dir(scene.source().join(name)).unwrap());
+        let mut set = Command::new(env!("CARGO_BIN_EXE_dio"));
+        good(set.args(["stripe", "set", "-S", "64K", "-t", "a,b", "file"]).current_dir(scene.source()));
+        let file = File::options().read(true).write(true).open(at.join("file")).unwrap();
+        pool.fill(scene);
+        let bytes = content(1, 0..5100);
+        // Not from the start, so that nothing is held back.
+        file.write_all_at(&bytes[1000..], 1000).unwrap();
+        let refused = rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 40);
+        assert!(refused.is_err(), "{}: there is no such room", scene.name);
+        pool.make_room();
+        vec![("file", file.sync_all(), [&[0; 1000][..], &bytes[1000..]].concat())]
     });
 }
