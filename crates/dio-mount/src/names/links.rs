@@ -45,9 +45,12 @@ impl Objects {
     }
 }
 
-/// Who keeps objects as long as somebody has the file open, and gives them back where nobody has.
+/// Keeps objects as long as somebody has the file open, and gives them back where nobody has.
+type Keep = Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>;
+
+/// Who does so.
 #[derive(Default)]
-pub(super) struct Keeper(OnceLock<Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>>);
+pub(super) struct Keeper(OnceLock<Keep>);
 
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
