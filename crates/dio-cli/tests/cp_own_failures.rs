@@ -134,6 +134,21 @@ fn a_full_disk_in_a_tree_is_told_for_each_file_and_small_ones_still_go() {
     }
 }
 
+/// Where space cannot be reserved first, since blocks of zeros are to become holes, the disk is found full on the way.
+#[test]
+fn a_copy_that_finds_the_disk_full_ends_where_it_is_complete() {
+    let Some(small) = Mounted::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB) else { return };
+    let elsewhere = file_systems()[0].dir();
+    let (from, to) = (source(elsewhere.path(), "from", 90 * MIB), small.path.join("to"));
+    for mode in ["direct", "uncached"] {
+        bad(&format!("--sparse=always --mode {mode}"), &[&from, &to], "pace");
+        let (whole, found) = (std::fs::read(&from).unwrap(), std::fs::read(&to).unwrap());
+        assert!(found.len() > MIB as usize && found.len() < whole.len(), "{mode}: {} bytes", found.len());
+        assert!(whole.starts_with(&found), "{mode}: zeros that nobody wrote");
+        std::fs::remove_file(&to).unwrap();
+    }
+}
+
 #[test]
 fn a_read_only_file_system_is_an_error_in_known_words() {
     let Some(disk) = Mounted::new(&["mkfs.ext4", "-q", "-F"], 64 * MIB) else { return };

@@ -1,97 +1,14 @@
 //! Every tool on a striped file against the same on a plain one: output, status and contents, byte for byte.
 
+mod striped_support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dio_test::{Output, TestFs, file_systems};
+use dio_test::file_systems;
 use serde_json::Value;
-
-/// Two directories, each with a file called `file`: plain in one, striped in the other.
-struct Pair {
-    _scratch: Box<dyn std::any::Any>,
-    dir: PathBuf,
-}
-
-fn dio(dir: &Path, args: &[&str]) -> Output {
-    dio_test::run(Command::new(env!("CARGO_BIN_EXE_dio")).args(args).current_dir(dir).env("LC_ALL", "C.UTF-8"))
-}
-
-#[track_caller]
-fn good(dir: &Path, args: &[&str]) -> Output {
-    let output = dio(dir, args);
-    assert!(output.status.success(), "{args:?}: {output:?}");
-    output
-}
-
-/// Runs a script in which each tool is that of dio; output and status.
-fn script(dir: &Path, text: &str) -> (Vec<u8>, Option<i32>, Vec<u8>) {
-    let names =
-        ["cp", "cat", "dd", "tee", "split", "sort", "uniq", "tar", "gzip", "zstd", "cksum", "md5sum", "sha256sum"];
-    let functions: String =
-        names.iter().map(|name| format!("{name}() {{ {} {name} \"$@\"; }}\n", env!("CARGO_BIN_EXE_dio"))).collect();
-    let mut shell = Command::new("bash");
-    shell.arg("-c").arg(format!("set -o pipefail; {functions}{text}")).current_dir(dir).env("LC_ALL", "C.UTF-8");
-    let output = shell.output().unwrap();
-    (output.stdout, output.status.code(), output.stderr)
-}
-
-impl Pair {
-    /// With `contents` in both.
-    fn on(fs: &TestFs, contents: &[u8]) -> Pair {
-        let scratch = fs.dir();
-        let dir = scratch.path().to_owned();
-        ["a", "b", "c", "plain", "striped"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
-        fs::write(dir.join("contents"), contents).unwrap();
-        let pair = Pair { _scratch: Box::new(scratch), dir };
-        pair.again();
-        pair
-    }
-
-    fn again(&self) {
-        let (plain, striped) = (self.dir.join("plain"), self.dir.join("striped"));
-        for dir in [&plain, &striped] {
-            fs::remove_dir_all(dir).unwrap();
-            fs::create_dir(dir).unwrap();
-        }
-        fs::copy(self.dir.join("contents"), plain.join("file")).unwrap();
-        good(&self.dir, &["stripe", "set", "-S", "64K", "-t", "a,b,c", "striped/file"]);
-        good(&self.dir, &["cp", "contents", "striped/file"]);
-    }
-
-    /// The script does the same in both directories.
-    #[track_caller]
-    fn same(&self, text: &str) {
-        let [plain, striped] = ["plain", "striped"].map(|name| script(&self.dir.join(name), text));
-        assert_eq!(plain.1, Some(0), "{text}: {}", String::from_utf8_lossy(&plain.2));
-        assert_eq!(plain.1, striped.1, "status of {text}: {}", String::from_utf8_lossy(&striped.2));
-        assert!(plain.0 == striped.0, "output of {text}: {} and {} bytes", plain.0.len(), striped.0.len());
-        let plain = fs::read(self.dir.join("plain/file")).unwrap();
-        good(&self.dir, &["cp", "striped/file", "back"]);
-        let striped = fs::read(self.dir.join("back")).unwrap();
-        assert!(plain == striped, "contents after {text}: {} and {} bytes", plain.len(), striped.len());
-        let descriptor = fs::read(self.dir.join("striped/file")).unwrap();
-        assert!(descriptor.starts_with(b"dio striped file"), "{text}: it is not striped any more");
-        good(&self.dir, &["stripe", "check", "striped/file"]);
-    }
-}
-
-/// Lines of text, with repetitions, that no stripe fits evenly.
-fn lines(bytes: usize) -> Vec<u8> {
-    let mut text = Vec::new();
-    for number in 0u64.. {
-        if text.len() >= bytes {
-            break;
-        }
-        let line = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (number % 50);
-        text.extend_from_slice(format!("{line:x} line {}\n", number / 3).as_bytes());
-        if number % 4 == 0 {
-            text.extend_from_slice(b"again\nagain\n");
-        }
-    }
-    text.extend_from_slice(b"no newline at the end");
-    text
-}
+use striped_support::{Pair, dio, good, lines, script};
 
 /// Runs scripts on all file systems, each on one of them.
 fn by_turns(size: usize, scripts: &[&str]) {
@@ -289,6 +206,69 @@ fn archives_over_and_in_striped_files() {
     good(dir, &["tar", "-xf", "out.tar", "-C", "striped"]);
     assert_eq!(objects(), [0; 3], "it was replaced");
     assert!(fs::read(dir.join("striped/file")).unwrap() == fs::read(dir.join("contents")).unwrap());
+}
+
+/// Programs that append at the same time, in many small pieces and in few large ones: no byte of anybody is lost.
+#[test]
+fn who_append_at_the_same_time_overwrite_nothing() {
+    for fs in file_systems() {
+        let pair = Pair::on(&fs, b"start");
+        let text = r#"
+            for letter in a b c; do
+                for n in $(seq 8); do head -c 20001 /dev/zero | tr '\0' $letter | tee -a file >/dev/null; done &
+                head -c 4000007 /dev/zero | tr '\0' $letter >big.$letter; cat big.$letter >>file &
+            done
+            wait; rm big.*"#;
+        let (_, status, told) = script(&pair.dir.join("striped"), text);
+        assert_eq!((status, String::from_utf8_lossy(&told).as_ref()), (Some(0), ""), "{}", fs.name);
+        good(&pair.dir, &["cp", "striped/file", "back"]);
+        let found = fs::read(pair.dir.join("back")).unwrap();
+        assert!(found.starts_with(b"start"));
+        for letter in *b"abc" {
+            let count = found.iter().skip(5).filter(|byte| **byte == letter).count();
+            assert_eq!(count, 8 * 20_001 + 4_000_007, "{}: {}", fs.name, char::from(letter));
+        }
+        good(&pair.dir, &["stripe", "check", "striped/file"]);
+    }
+}
+
+/// Whatever takes the name of a striped file away takes its objects along; a copy of its descriptor is no source for it.
+#[test]
+fn what_is_removed_or_replaced_leaves_no_object() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let (dir, striped) = (&pair.dir, pair.dir.join("striped"));
+    let objects = || ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    fs::write(dir.join("other"), "other").unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.join("symlink")).unwrap();
+    let mut ways = vec![
+        "cp --remove-destination ../other file; cmp file ../other",
+        "cp -lf ../other file; cmp file ../other",
+        "cp -Pf ../symlink file; test $(readlink file) = nowhere",
+        "cp -Rf ../symlink file; test $(readlink file) = nowhere",
+        "ln ../other one; ln ../other two; rm ../made -rf; mkdir ../made; mv file ../made/two; cp -d --preserve=links one two ../made; \
+            cmp ../made/two ../other; touch file",
+        "mkdir in; mv file in; tar -cf ../out.tar --remove-files in; test ! -e in; tar -tf ../out.tar",
+    ];
+    if !rustix::process::geteuid().is_root() {
+        // Root may write to it all the same.
+        ways.push("chmod 444 file; cp -f ../other file; cmp file ../other");
+    }
+    for way in ways {
+        let (said, status, told) = script(&striped, &format!("set -e; {way}"));
+        assert_eq!(status, Some(0), "{way}: {} {}", String::from_utf8_lossy(&said), String::from_utf8_lossy(&told));
+        assert_eq!(objects(), [0; 3], "{way}");
+        pair.again();
+    }
+    fs::copy(striped.join("file"), striped.join("copy")).unwrap();
+    for refused in ["--remove-destination", "--force", "--link", "--atomic"] {
+        let output = dio(&striped, &["cp", refused, "copy", "file"]);
+        assert!(
+            output.status.code() == Some(1) && output.stderr.contains("are the same file"),
+            "{refused}: {output:?}"
+        );
+    }
+    assert_eq!(objects(), [1; 3]);
+    pair.same("md5sum file");
 }
 
 /// What the page cache holds of a striped file is what it holds of its objects.

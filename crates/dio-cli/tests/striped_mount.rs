@@ -4,11 +4,13 @@ mod mount_support;
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
 
 use dio_test::{MODES, Mounted, Rng, file_systems, run};
-use mount_support::Scene;
+use mount_support::{Scene, until};
+use rustix::fs::{FallocateFlags, OFlags};
 
 /// Runs a script of the system's own tools.
 #[track_caller]
@@ -17,6 +19,13 @@ fn script(text: &str, source: &std::path::Path, at: &std::path::Path) -> String 
     let output = run(shell.args(["-ec", text]).env("S", source).env("M", at).env("DIO", env!("CARGO_BIN_EXE_dio")));
     assert!(output.status.success(), "{text}: {output:?}");
     output.stdout
+}
+
+/// Waits until nothing is in these directories: the kernel tells the server of a close when it has been answered.
+#[track_caller]
+fn until_empty<const N: usize>(targets: [std::path::PathBuf; N]) {
+    let left = || targets.iter().map(|target| fs::read_dir(target).unwrap().count()).sum::<usize>();
+    until("objects to go", || left() == 0);
 }
 
 #[test]
@@ -74,8 +83,7 @@ fn programs_see_striped_files_as_ordinary_ones() {
         assert!(found == [&bytes[49_990..50_000], b"end"].concat(), "{mode}: {found:?}");
         drop(open);
         fs::rename(at.join("plain"), at.join("new")).unwrap();
-        let left: usize = ["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()).iter().sum();
-        assert_eq!(left, 0, "{mode}: objects are left");
+        until_empty(["a", "b", "c"].map(|name| dir.join(name)));
         mounted.unmount();
     }
 }
@@ -148,8 +156,82 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
             ( umask 077; set -C; echo text > $M/dir/private ); stat -c %a $M/dir/private; cat $M/dir/private"#;
         assert_eq!(script(text, &source, mounted.path()), "600\ntext\n", "{mode}");
         script("rm $M/dir/[a-z]*", &source, mounted.path());
-        let left: usize = ["a", "b"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()).iter().sum();
-        assert_eq!(left, 0, "{mode}: objects are left");
+        until_empty(["a", "b"].map(|name| dir.join(name)));
+        mounted.unmount();
+    }
+}
+
+/// A file whose name has gone, or was given to another, is an ordinary one to those who have it open; then its bytes go.
+#[test]
+fn a_file_without_a_name_lasts_until_it_is_closed() {
+    if Scene::new().is_none() {
+        return;
+    }
+    for mode in MODES.into_iter().chain(["cio,native"]) {
+        let scratch = file_systems()[0].dir();
+        let (dir, source) = (scratch.path(), scratch.path().join("source"));
+        ["a", "b", "source", "source/dir"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
+        let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        let (path, plain) = (mounted.path().join("dir/file"), mounted.path().join("plain"));
+        let bytes = Rng::new(7).bytes(300_000);
+        let new = |path| File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        for replaced in [false, true] {
+            let mut open = new(&path);
+            if replaced {
+                drop(new(&plain));
+                fs::rename(&plain, &path).unwrap();
+            } else {
+                fs::remove_file(&path).unwrap();
+            }
+            open.write_all(&bytes).unwrap();
+            let found = open.metadata().unwrap();
+            assert_eq!((found.len(), found.nlink()), (300_000, 0), "{mode}");
+            open.set_len(200_001).unwrap();
+            assert_eq!(open.seek(SeekFrom::End(0)).unwrap(), 200_001, "{mode}");
+            rustix::fs::fcntl_setfl(&open, OFlags::APPEND).unwrap();
+            open.write_all(&bytes[200_001..]).unwrap();
+            rustix::fs::fcntl_setfl(&open, OFlags::empty()).unwrap();
+            rustix::fs::fallocate(&open, FallocateFlags::empty(), 300_000, 50_000).unwrap();
+            open.sync_all().unwrap();
+            assert_eq!(open.metadata().unwrap().len(), 350_000, "{mode}");
+            let again = format!("/proc/self/fd/{}", open.as_raw_fd());
+            let again =
+                File::options().read(true).write(true).custom_flags(OFlags::DSYNC.bits() as i32).open(again).unwrap();
+            drop(open);
+            again.write_all_at(b"more", 350_000).unwrap();
+            let mut found = vec![1; 350_004];
+            again.read_exact_at(&mut found, 0).unwrap();
+            assert!(found == [&bytes[..], &[0; 50_000], b"more"].concat(), "{mode}");
+            let objects = ["a", "b"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+            assert_eq!(objects, [1, 1], "{mode}: somebody has it open");
+            drop(again);
+            until_empty(["a", "b"].map(|name| dir.join(name)));
+        }
+        mounted.unmount();
+    }
+}
+
+/// Programs append below the mount and beside it at the same time: no byte of anybody is lost.
+#[test]
+fn what_is_appended_below_and_beside_a_mount_is_all_there() {
+    if Scene::new().is_none() {
+        return;
+    }
+    for mode in MODES {
+        let scratch = file_systems()[0].dir();
+        let (dir, source) = (scratch.path(), scratch.path().join("source"));
+        ["a", "b", "source"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+        script("cd $S/..; $DIO stripe set -S 64K -t a,b source/file", &source, &source);
+        let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        let text = r#"
+            some() { head -c 1000001 /dev/zero | tr '\0' $1; }
+            some a | dd bs=7001 status=none >>$M/file & some b | dd bs=10000 status=none >>$M/file &
+            some c | $DIO tee -a $S/file >/dev/null &
+            for n in $(seq 10); do head -c 20001 /dev/zero | tr '\0' d | $DIO tee -a $S/file >/dev/null; done &
+            wait; for letter in a b c d; do $DIO cat $S/file | tr -cd $letter | wc -c; done; stat -c %s $M/file"#;
+        let said = script(text, &source, mounted.path());
+        assert_eq!(said, format!("1000001\n1000001\n1000001\n200010\n{}\n", 3 * 1_000_001 + 200_010), "{mode}");
         mounted.unmount();
     }
 }

@@ -96,6 +96,11 @@ impl Rooms {
         let how = How { act_as_callers: privileged, settings: live.clone() };
         let names = Arc::new(Names::new(source, how)?);
         let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged));
+        let open = Arc::downgrade(&files);
+        names.keep_objects_through(move |inode, objects| match open.upgrade() {
+            Some(files) => files.keep_until_closed(inode, objects),
+            None => Some(objects),
+        });
         Ok(Rooms { names, files, stats, live, privileged })
     }
 

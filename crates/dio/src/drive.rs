@@ -309,8 +309,11 @@ impl Driver {
     fn part_over(&mut self, number: usize, over: Finished, finished: &mut Vec<Finished>) {
         self.parts -= 1;
         let joint = self.joints[number].as_mut().expect("a part belongs to an operation under way");
-        joint.part_over(over);
-        if joint.left == 0 {
+        if let Some(next) = joint.part_over(over) {
+            check(&next);
+            self.parts += 1;
+            self.backlog.push_back(next);
+        } else if joint.left == 0 {
             self.joined -= 1;
             finished.extend(self.joints[number].take().map(Joint::finish));
         }

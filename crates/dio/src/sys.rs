@@ -16,10 +16,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::ReadWriteFlags;
 
+mod byte_lock;
 mod inode;
 mod lease;
 mod process;
 
+pub use byte_lock::{lock_byte, unlock_byte};
 pub use inode::{FileHandle, LONGEST_HANDLE, access_of, handle_of, open_by_handle, take_own_umask};
 pub use lease::{Lease, end_lease, has_lease, take_lease};
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};

@@ -11,6 +11,7 @@ use dio::engine::Kind;
 use dio::engine::sim::{Action, Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::queue::Queue;
 use dio::stripe::Layout;
+use dio::transfer::{Contents, Copier, NoWatch, Sparse};
 use dio::{File, FileError, Io, Limits, Mode, OpenOptions};
 use dio_test::{Rng, Seed};
 use rustix::io::Errno;
@@ -147,6 +148,69 @@ fn a_full_target_ends_the_file_where_the_first_byte_is_missing() {
         file.set_size(live.len() as u64 + 20 * STRIPE).unwrap();
         assert!(contents(&file)[live.len()..].iter().all(|byte| *byte == 0));
     }
+}
+
+/// A write that makes the file longer fails at one of its requests: the file ends where the first byte is missing, and never holds
+/// zeros that nobody wrote. With few bytes in a request there are many of them; with many, one holds more stripes of an object
+/// than a vector takes.
+#[test]
+fn a_file_that_grows_holds_no_gap() {
+    let model = SimDiskModel { channels: 4, reorder: true, ..SimDiskModel::default() };
+    for (request, size) in [(4096, 100_000), (8 << 20, 5 << 20)] {
+        let rig = || Rig::with(2, STRIPE, &model, 7, Limits { request, ..Limits::default() });
+        for mode in [Mode::Direct, Mode::Uncached, Mode::Cached] {
+            let new = tagged(1, 0, size);
+            let whole = rig();
+            whole.open(mode).write_at(&new, 0).unwrap();
+            let operations: Vec<u64> = whole.disks.iter().map(SimDisk::operations).collect();
+            for (bad, number) in (0..2).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number))) {
+                let rig = rig();
+                rig.disks[bad].set_faults(Faults::none().at(number, Fault::NoSpace));
+                let outcome = rig.open(mode).write_at(&new, 0);
+                let live = contents(&rig.open(Mode::Direct));
+                assert_eq!(outcome.is_ok(), live.len() == size, "{outcome:?}, {} bytes", live.len());
+                let context = format!("disk{bad} failed at {number}, {mode:?}: {outcome:?}");
+                assert_eq!(first_difference(&live, &new[..live.len()]), None, "{context}");
+            }
+        }
+    }
+}
+
+/// A copy to a striped file that fails keeps what is complete, not the size that was reserved.
+#[test]
+fn a_copy_that_fails_is_cut_to_what_is_complete() {
+    let bytes = tagged(1, 0, 40 * STRIPE as usize + 100);
+    let copy = |faults: Option<(usize, u64)>| {
+        let rig = Rig::new(3, &SimDiskModel { channels: 2, ..SimDiskModel::default() }, 5);
+        let from = SimDisk::new(&rig.clock, SimDiskModel::default(), 1).file(&bytes);
+        let source = OpenOptions::new().read(true).io(&rig.io).open_medium("from", Arc::new(from), sim_geometry(512));
+        let (source, target) = (source.unwrap(), rig.open(Mode::Direct));
+        let size = bytes.len() as u64;
+        let whole = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Never, pace: None };
+        if let Some((bad, number)) = faults {
+            rig.disks[bad].set_faults(Faults::none().from(number, Fault::NoSpace));
+        }
+        let mut copier = Copier::new(&rig.io, 2 * STRIPE as usize, 4).unwrap();
+        let outcome = copier.copy_contents(&whole, &mut NoWatch);
+        drop(target);
+        rig.disks.iter().for_each(|disk| disk.set_faults(Faults::none()));
+        (rig, outcome, copier.complete())
+    };
+    let operations: Vec<u64> = copy(None).0.disks.iter().map(SimDisk::operations).collect();
+    let mut cut = 0;
+    for (bad, number) in (0..3).flat_map(|disk| (0..operations[disk]).map(move |number| (disk, number))) {
+        let (rig, outcome, complete) = copy(Some((bad, number)));
+        let live = contents(&rig.open(Mode::Direct));
+        let context = format!("disk{bad} failed at {number}: {outcome:?}, {} bytes", live.len());
+        if outcome.is_ok() {
+            assert!(live == bytes, "{context}");
+            continue;
+        }
+        assert!(live.len() as u64 == complete && live.len() < bytes.len(), "{context}");
+        assert_eq!(first_difference(&live, &bytes[..live.len()]), None, "{context}");
+        cut += u32::from(!live.is_empty());
+    }
+    assert!(cut > 20, "{cut}");
 }
 
 /// Space for a range is asked of all targets before the size changes.

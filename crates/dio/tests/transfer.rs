@@ -7,7 +7,7 @@ use std::time::Duration;
 use dio::engine::Kind;
 use dio::engine::sim::{Fault, Faults, SimClock, SimDisk, SimDiskModel, SimEngine, SimMedium};
 use dio::geometry::Geometry;
-use dio::transfer::{Copier, Job, NoWatch, TransferError, Watch};
+use dio::transfer::{Contents, Copier, Job, NoWatch, Sparse, TransferError, Watch};
 use dio::{File, Io, Limits, OpenOptions};
 
 const MIB: u64 = 1 << 20;
@@ -119,6 +119,24 @@ fn lasting_troubles_are_reported_with_their_side_and_drained() {
         let error = world.copy(1 << 20, 3).unwrap_err();
         assert!(matches!(error, TransferError::Target(_)), "{error}");
         assert!(error.to_string().contains("No space left on device"), "{error}");
+    }
+}
+
+/// After a write that failed the target holds what is complete, and not the space that was reserved for the rest.
+#[test]
+fn a_copy_that_fails_is_cut_to_what_is_complete() {
+    let size = 8 * MIB + 77;
+    for number in 1..9 {
+        let world = world(size, 9);
+        let (source, target) = world.files();
+        let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Never, pace: None };
+        let mut copier = Copier::new(&world.io, MIB as usize, 3).unwrap();
+        world.target_disk.set_faults(Faults::none().from(number + 2, Fault::NoSpace));
+        copier.copy_contents(&contents, &mut NoWatch).unwrap_err();
+        let (found, expected) = (world.target.contents(), world.source.contents());
+        assert_eq!(found.len() as u64, copier.complete(), "at {number}");
+        assert!(found.len() < expected.len() && found[..] == expected[..found.len()], "at {number}");
+        assert!(target.sync_data().is_err() && target.set_size(0).is_err(), "the error stays in force");
     }
 }
 

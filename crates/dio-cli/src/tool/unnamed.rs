@@ -4,8 +4,8 @@ use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dio::stripe::calls::path_in;
-use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use dio::stripe::calls::{self, path_in};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,12 +18,12 @@ pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(Owne
     let dir = dir.as_fd();
     let hidden = || {
         let name = temporary_name();
-        let fd = dio::stripe::calls::openat(dir, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode);
+        let fd = calls::openat(dir, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode);
         match fd {
             Ok(fd) => Ok((fd, Some(name))),
             // It could not be striped.
             Err(errno) if errno != Errno::EXIST => {
-                let _ = unlinkat(dir, &*name, AtFlags::empty());
+                let _ = calls::unlinkat(dir, &name);
                 Err(errno)
             }
             Err(errno) => Err(errno),

@@ -3,13 +3,14 @@
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
 use dio::residency::write_back;
+use dio::stripe::{Layout, calls, descriptor_of};
 use dio::sys::RWF_DONTCACHE;
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use rustix::fs::OFlags;
@@ -53,14 +54,31 @@ struct Slot {
     _attached: Attached,
 }
 
+/// The objects of a striped file, open since before anything was written through it. They are for questions.
+#[derive(Debug)]
+struct Objects {
+    layout: Layout,
+    files: Vec<OwnedFd>,
+}
+
+impl Objects {
+    fn of(base: BorrowedFd<'_>) -> Result<Option<Objects>> {
+        let found = descriptor_of(base, &rustix::fs::fstat(base)?, Path::new("")).map_err(|error| error.errno())?;
+        let Some(descriptor) = found else { return Ok(None) };
+        let Some(parts) = calls::parts(base)? else { return Ok(None) };
+        let files = parts.into_iter().map(|part| part.file).collect();
+        Ok(Some(Objects { layout: descriptor.layout, files }))
+    }
+}
+
 /// Opens of one inode with one access.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     base: OwnedFd,
     readable: bool,
     writable: bool,
-    /// The bytes are not behind the descriptor, but where its text says.
-    striped: bool,
+    /// Of a striped file: its bytes are not behind the descriptor.
+    objects: Option<Objects>,
     about: About,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
     /// A file was given up after an error, or there was none: what was written into the page cache may be lost, and no file that
@@ -72,13 +90,13 @@ impl Descriptors {
     /// Takes over a descriptor.
     ///
     /// # Errors
-    /// That of `fcntl(2)`.
+    /// That of `fcntl(2)`; of a striped file, those of opening its objects.
     pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
         let access = rustix::fs::fcntl_getfl(&base)? & OFlags::RWMODE;
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
-        let striped = dio::stripe::calls::is_striped(&base)?;
+        let objects = Objects::of(base.as_fd())?;
         let (slots, given_up) = (Default::default(), false.into());
-        Ok(Arc::new(Descriptors { base, readable, writable, striped, about, slots, given_up }))
+        Ok(Arc::new(Descriptors { base, readable, writable, objects, about, slots, given_up }))
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -90,7 +108,19 @@ impl Descriptors {
     }
 
     pub(super) fn is_striped(&self) -> bool {
-        self.striped
+        self.objects.is_some()
+    }
+
+    /// Where the file ends: what is written, whatever has become of its names.
+    ///
+    /// # Errors
+    /// That of `fstat(2)`.
+    pub(super) fn size(&self) -> Result<u64> {
+        let size = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_size as u64);
+        match &self.objects {
+            None => size(&self.base),
+            Some(Objects { layout, files }) => Ok(layout.size(files.iter().map(size).collect::<Result<Vec<_>>>()?)),
+        }
     }
 
     /// The descriptor that goes through the page cache, to ask the system about the inode.
@@ -203,9 +233,14 @@ impl Descriptors {
         if !self.given_up.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        // This descriptor has been open since before, so the kernel tells it of what others were told.
-        let written = write_back(&self.base, 0..i64::MAX as u64);
-        written.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO))
+        // These descriptors have been open since before, so the kernel tells them of what others were told. Each of them is asked,
+        // so that nothing is told again.
+        let mut outcome = Ok(());
+        for fd in std::iter::once(&self.base).chain(self.objects.iter().flat_map(|objects| &objects.files)) {
+            let written = write_back(fd, 0..i64::MAX as u64);
+            outcome = outcome.and(written.map_err(|error| Errno::from_io_error(&error.into()).unwrap_or(Errno::IO)));
+        }
+        outcome
     }
 
     /// Writes back what all files have in the page cache that does not belong there.

@@ -43,7 +43,7 @@ use dio_fuse::{BackingId, FopenFlags};
 use rustix::fs::OFlags;
 use rustix::io::Result;
 
-use crate::names::InodeId;
+use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::{Gauge, Stats};
 use behind::Writer;
@@ -241,6 +241,12 @@ impl Files {
         self.0.find(ino)?.ordered.end()
     }
 
+    /// Keeps the objects of a striped file that has lost its last name until nobody has it open any more, and removes them then.
+    /// Returns them if nobody has.
+    pub fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
+        self.0.keep_until_closed(ino, objects)
+    }
+
     /// Whether anybody has the inode open for writing.
     pub fn is_written(&self, ino: InodeId) -> bool {
         self.0.find(ino).is_some_and(|shared| shared.routes().writing().is_ok())
@@ -281,6 +287,8 @@ impl Files {
 impl Drop for Files {
     fn drop(&mut self) {
         self.settle_all();
+        // Nobody can close any more what is open still.
+        self.0.all().iter().filter_map(|shared| shared.nameless.get()).for_each(Objects::remove);
         self.0.common.janitor.wake();
     }
 }

@@ -20,7 +20,7 @@ use super::janitor::{Janitor, Place};
 use super::modes::{Company, Way, Wish};
 use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
 use super::{MakeBacking, Opened};
-use crate::names::InodeId;
+use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
 use crate::stats::{Event, Stats};
@@ -220,7 +220,20 @@ impl Inner {
         if last {
             inodes.remove(&shared.ino);
         }
+        drop((book, inodes));
+        if last && let Some(objects) = shared.nameless.get() {
+            objects.remove();
+        }
         last
+    }
+
+    /// The objects of an inode that has lost its last name go with its last handle; returned if it has none.
+    pub(super) fn keep_until_closed(&self, ino: InodeId, objects: Objects) -> Option<Objects> {
+        match self.inodes().get(&ino) {
+            // Only one name was the last.
+            Some(shared) => shared.nameless.set(objects).err(),
+            None => Some(objects),
+        }
     }
 
     /// Takes a handle away from an inode.

@@ -31,7 +31,7 @@ impl Shared {
         }
         let routes = self.alone();
         let descriptors = routes.writing()?;
-        let old = calls::fstat(descriptors.base())?.st_size as u64;
+        let old = descriptors.size()?;
         let _change = self.changes.begin(size.min(old)..u64::MAX);
         let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
         file.set_size(size).map_err(|error| descriptors.failed(&file, &error))?;
@@ -106,7 +106,7 @@ impl Handle {
         let descriptors = routes.any()?;
         if descriptors.is_striped() {
             // All of it counts as data.
-            let size = calls::fstat(descriptors.base())?.st_size as u64;
+            let size = descriptors.size()?;
             let place = if whence == SEEK_DATA { offset } else { size };
             return if offset < size { Ok(place) } else { Err(Errno::NXIO) };
         }

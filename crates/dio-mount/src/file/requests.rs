@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dio::lock::waited_here;
-use dio::stripe::calls;
 use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
@@ -203,6 +202,9 @@ impl Handle {
         if how.kill_privileges {
             clear_set_id(descriptors)?;
         }
+        if descriptors.is_striped() && appends(how) {
+            return self.append_at_once(&routes, descriptors, offset, bytes, how);
+        }
         let offset = self.place(descriptors, offset, how)?;
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
@@ -241,10 +243,39 @@ impl Handle {
         Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
     }
 
+    /// Appends to a striped file, of which the server finds the end: nobody else may be about to write there, below the mount or
+    /// beside it, so the bytes are there when this returns.
+    fn append_at_once(
+        &self,
+        routes: &Routes,
+        descriptors: &Descriptors,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+    ) -> Result<(Class, bool)> {
+        let (shared, len) = (&self.shared, bytes.len() as u64);
+        shared.settle_ordered();
+        let mode = self.manner(routes, descriptors, &(offset..offset.saturating_add(len)), true);
+        let file = file_of(descriptors, mode, how.flags)?;
+        let _lock = file.lock_end().map_err(|error| error.errno())?;
+        let offset = self.place(descriptors, offset, how)?;
+        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        self.run.continues(offset, end);
+        let from = shared.note_end(descriptors, offset, end);
+        shared.scattered.wait_for(&(offset..end));
+        let _change = shared.changes.begin(from..end);
+        file.write_at(bytes, offset).map_err(|error| {
+            // What only some objects hold must not come to light behind what others append.
+            let _ = file.cut_off(u64::MAX);
+            descriptors.failed(&file, &error)
+        })?;
+        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+    }
+
     /// Where a write goes. What is appended goes to the end as it is now, which the kernel does not know where the file has
     /// grown beside the mount; what it has cached is wrong then.
     fn place(&self, descriptors: &Descriptors, offset: u64, how: How) -> Result<u64> {
-        if how.cache || !how.flags.contains(OFlags::APPEND) {
+        if !appends(how) {
             return Ok(offset);
         }
         let end = self.shared.end(descriptors)?;
@@ -318,8 +349,7 @@ impl Shared {
     fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // In this order: what is pending at first and then written is in the size.
         let pending = self.ordered.end().unwrap_or(0);
-        let size = calls::fstat(descriptors.base())?.st_size as u64;
-        Ok(size.max(pending))
+        Ok(descriptors.size()?.max(pending))
     }
 
     /// Counts what a write makes the file longer by. Returns from where on it changes the file: from its old end, where that
@@ -337,6 +367,11 @@ impl Shared {
         }
         start.min(old)
     }
+}
+
+/// Whether the bytes go to the end of the file, wherever that is.
+fn appends(how: How) -> bool {
+    !how.cache && how.flags.contains(OFlags::APPEND)
 }
 
 /// Clears the set-id bits, which the kernel does not do for what a privileged server writes.

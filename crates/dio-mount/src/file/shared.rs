@@ -24,7 +24,7 @@ use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::turns::Turns;
 use crate::errno::errno_of;
-use crate::names::InodeId;
+use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::Event;
 
@@ -159,6 +159,8 @@ pub(super) struct Shared {
     pub(super) fillers: AtomicU32,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
+    /// The objects of a striped file that has lost its last name; they go with the last handle.
+    pub(super) nameless: OnceLock<Objects>,
 }
 
 impl Shared {
@@ -179,6 +181,7 @@ impl Shared {
             dropping: Mutex::default(),
             fillers: AtomicU32::new(0),
             known_end: AtomicU64::new(0),
+            nameless: OnceLock::new(),
         }
     }
 

@@ -1,11 +1,14 @@
 //! Names given, taken away and changed.
 
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use dio::stripe::{descriptor_of, remove_nameless};
 use rustix::fs::{AtFlags, CWD, RenameFlags, Stat, fstat, linkat, renameat_with, unlinkat};
-use rustix::io::Result;
+use rustix::io::{Result, fcntl_dupfd_cloexec};
 
 use super::attributes::path_of;
 use super::descriptors::Place;
@@ -21,7 +24,50 @@ struct Watched {
     striped: bool,
 }
 
+/// The objects of a striped file that has lost its last name.
+#[derive(Debug)]
+pub struct Objects {
+    /// The descriptor of the file.
+    file: OwnedFd,
+    /// Where it had its name.
+    directory: OwnedFd,
+}
+
+impl Objects {
+    fn of(place: &Place, directory: impl AsFd) -> Option<Objects> {
+        let stat = fstat(&**place).ok()?;
+        descriptor_of(&**place, &stat, Path::new("")).ok()??;
+        let (file, directory) = (fcntl_dupfd_cloexec(&**place, 0).ok()?, fcntl_dupfd_cloexec(directory, 0).ok()?);
+        Some(Objects { file, directory })
+    }
+
+    /// Removes them.
+    pub fn remove(&self) {
+        // The name has gone, and nobody is left to be told of what could not be removed.
+        let _ = remove_nameless(Path::new(""), &self.file, &self.directory);
+    }
+}
+
+/// Keeps objects as long as somebody has the file open, and gives them back where nobody has.
+type Keep = Box<dyn Fn(InodeId, Objects) -> Option<Objects> + Send + Sync>;
+
+/// Who does so.
+#[derive(Default)]
+pub(super) struct Keeper(OnceLock<Keep>);
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Keeper").field(&self.0.get().is_some()).finish()
+    }
+}
+
 impl Names {
+    /// Has `keep` asked for how long the objects of a striped file are needed that has lost its last name: it removes them when
+    /// nobody has the file open any more, or returns them if nobody has. It can be set once; without it they go at once.
+    pub fn keep_objects_through(&self, keep: impl Fn(InodeId, Objects) -> Option<Objects> + Send + Sync + 'static) {
+        let _ = self.keeper.0.set(Box::new(keep));
+    }
+
     /// Gives an inode one more name.
     ///
     /// # Errors
@@ -138,9 +184,8 @@ impl Names {
             && let Some((parent, _)) = lost
             && let Ok(directory) = self.descriptor(parent)
         {
-            // Whoever has it open keeps them until the end. The name has gone, and nobody is left to be told of what could not
-            // be removed.
-            let _ = dio::stripe::remove_nameless(Path::new(""), &*place, &*directory);
+            self.drop_objects(inode, &place, &*directory);
+        }
         }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
@@ -155,5 +200,17 @@ impl Names {
         let unused = state.descriptors.unpin(inode);
         drop(state);
         drop((unused, place));
+    }
+
+    /// Removes the objects of a striped file that has lost its last name, now or when the last closes it.
+    fn drop_objects(&self, inode: InodeId, place: &Place, directory: impl AsFd) {
+        let Some(objects) = Objects::of(place, directory) else { return };
+        let left = match self.keeper.0.get() {
+            Some(keep) => keep(inode, objects),
+            None => Some(objects),
+        };
+        if let Some(objects) = left {
+            objects.remove();
+        }
     }
 }

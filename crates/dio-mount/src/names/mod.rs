@@ -36,6 +36,8 @@ use self::directories::Directories;
 use self::forgetting::Shared;
 pub use self::inodes::Leaf;
 use self::inodes::{Identity, Table};
+use self::links::Keeper;
+pub use self::links::Objects;
 use self::resolve::{Mount, Mounts, raise_descriptor_limit};
 use crate::options::Live;
 
@@ -136,6 +138,7 @@ pub struct Names {
     process: OwnedFd,
     callers: Option<Callers>,
     directories: Directories,
+    keeper: Keeper,
     /// `st_dev` of the mount that this tree is served by; 0 while nobody said.
     own_device: AtomicU64,
     /// Renames that were begun, each counted while what it moves is pinned.
@@ -183,6 +186,7 @@ impl Names {
             process,
             callers: how.act_as_callers.then(Callers::new).transpose()?,
             directories: Directories::default(),
+            keeper: Keeper::default(),
             own_device: AtomicU64::new(0),
             renames: AtomicU64::new(0),
             began: Instant::now(),

@@ -4,6 +4,7 @@
 //! This is the whole of what the layers above and below would have to know about striped files, and neither does: above,
 //! an operation on such a file looks like any other; an engine sees the parts, which are plain operations on plain files.
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -58,6 +59,9 @@ pub(super) struct Joint {
     /// Without its memory.
     op: Op,
     whole: Option<Dealt>,
+    /// Parts of a write that wait for another of the same file: what makes that longer arrives in order, so that nothing but
+    /// what was written is ever before its end.
+    later: VecDeque<Op>,
     pub(super) left: usize,
     /// The first byte that a read did not reach.
     short: Option<u64>,
@@ -77,7 +81,7 @@ pub(super) fn split(mut op: Op, joint: u32) -> (Joint, Vec<Op>) {
             let part = composite.part(place.file, &op, place.offset, Some(mem));
             let of = u32::try_from(place.file).expect("files are few");
             let part = Op { part: Some(Part { joint, of }), ..part };
-            return (Joint { op, whole: None, left: 1, short: None, failed: None }, vec![part]);
+            return (Joint::new(op, None, VecDeque::new(), 1), vec![part]);
         }
         op.mem = Some(mem);
     }
@@ -91,8 +95,19 @@ pub(super) fn split(mut op: Op, joint: u32) -> (Joint, Vec<Op>) {
         let part = composite.part(draft.file, &op, draft.offset, draft.mem);
         Op { part: Some(Part { joint, of }), ..part }
     };
-    let parts: Vec<Op> = drafts.into_iter().map(part).collect();
-    (Joint { op, whole, left: parts.len(), short: None, failed: None }, parts)
+    let mut parts: Vec<Op> = drafts.into_iter().map(part).collect();
+    let (left, mut later) = (parts.len(), Vec::new());
+    if op.kind == Kind::Write && left > composite.files() {
+        let mut begun = vec![false; composite.files()];
+        let is_first = |part: &Op| !std::mem::replace(&mut begun[file_of(part)], true);
+        (parts, later) = parts.into_iter().partition(is_first);
+    }
+    (Joint::new(op, whole, later.into(), left), parts)
+}
+
+/// Which file a part concerns.
+fn file_of(part: &Op) -> usize {
+    part.part.expect("only parts come here").of as usize
 }
 
 /// A part to be.
@@ -128,10 +143,14 @@ fn deal(composite: &dyn Composite, start: u64, mem: Mem) -> (Option<Dealt>, Vec<
 }
 
 impl Joint {
-    /// Takes a part that is over into account.
-    pub(super) fn part_over(&mut self, over: Finished) {
+    fn new(op: Op, whole: Option<Dealt>, later: VecDeque<Op>, left: usize) -> Joint {
+        Joint { op, whole, later, left, short: None, failed: None }
+    }
+
+    /// Takes a part that is over into account. Returns the one that may begin now.
+    pub(super) fn part_over(&mut self, over: Finished) -> Option<Op> {
         let composite = self.op.medium.composite().expect("it was split as one");
-        let file = over.op.part.expect("only parts come here").of as usize;
+        let file = file_of(&over.op);
         let mut over = composite.part_done(file, over);
         let len = over.op.len();
         if self.whole.is_none() {
@@ -151,6 +170,15 @@ impl Joint {
             }
         }
         self.left -= 1;
+        if over.outcome.is_err() {
+            // What is behind it in this file would be behind a gap.
+            let before = self.later.len();
+            self.later.retain(|part| file_of(part) != file);
+            self.left -= before - self.later.len();
+            return None;
+        }
+        let next = self.later.iter().position(|part| file_of(part) == file)?;
+        self.later.remove(next)
     }
 
     /// All parts are over: what became of the whole. Bytes are good up to the first that failed or was not there.
@@ -191,7 +219,10 @@ pub(super) fn run_together(op: Op) -> Finished {
     let composite = medium.composite().expect("the caller looked");
     let (mut joint, mut parts) = split(op, 0);
     if parts.len() == 1 {
-        joint.part_over(run_here(parts.remove(0)));
+        let mut next = parts.pop();
+        while let Some(part) = next {
+            next = joint.part_over(run_here(part));
+        }
         return joint.finish();
     }
     let mut driver = composite.io().borrow_driver();

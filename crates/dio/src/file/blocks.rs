@@ -67,7 +67,7 @@ impl File {
         let route = if whole.route == Route::Direct { self.route() } else { Route::Buffered };
         let Some(mem) = mem else { return self.op(whole.kind, route, whole.flags, offset, None) };
         let range = offset..offset + mem.len() as u64;
-        let way = Passage { route, keep: whole.flags.keep };
+        let way = Passage { keep: whole.flags.keep, ..Passage::by(route) };
         let pages = match whole.kind {
             Kind::Read => self.before_read(way, &range),
             _ => self.before_write(way, &range),

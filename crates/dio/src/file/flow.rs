@@ -127,7 +127,9 @@ impl File {
         let mut finished = Vec::new();
         let mut over: Vec<Option<Finished>> = groups.iter().map(|_| None).collect();
         while ended < groups.len() {
-            while let Some(group) = groups.get(begun).filter(|group| bounced(group) <= spare.len()) {
+            let may_begin = |begun: usize| !way.in_order || begun == ended;
+            while let Some(group) = groups.get(begun).filter(|group| bounced(group) <= spare.len() && may_begin(begun))
+            {
                 driver.submit(self.prepare(kind, way, (begun, group), &mut spare, ends));
                 begun += 1;
                 if bounced(group) > 0 {

@@ -13,6 +13,7 @@
 //! # }
 //! ```
 
+mod append;
 mod blocks;
 mod counters;
 mod error;
@@ -31,7 +32,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -43,6 +44,7 @@ use crate::io::Io;
 use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
 use crate::stripe::Striped;
 
+pub use append::EndLock;
 pub use counters::{ByClass, Class, Counters, Reason};
 pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
@@ -61,15 +63,17 @@ struct Passage {
     route: Route,
     /// It is below the threshold: its pages stay in the page cache, as those of a cached file.
     keep: bool,
+    /// Each of its parts begins when the one before is over: so a striped file that grows holds no gap at any moment.
+    in_order: bool,
 }
 
 impl Passage {
     fn by(route: Route) -> Passage {
-        Passage { route, keep: false }
+        Passage { route, keep: false, in_order: false }
     }
 
     fn of(op: &Op) -> Passage {
-        Passage { route: op.route, keep: op.flags.keep }
+        Passage { keep: op.flags.keep, ..Passage::by(op.route) }
     }
 }
 
@@ -110,6 +114,8 @@ pub struct File {
     meter: Meter,
     uncache: Uncache,
     syncs: Syncs,
+    /// Held by the thread that appends to a striped file.
+    appending: Mutex<()>,
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
@@ -145,6 +151,7 @@ impl File {
             meter: Meter::default(),
             uncache: Uncache::default(),
             syncs: Syncs::default(),
+            appending: Mutex::default(),
             latch: OnceLock::new(),
         }
     }
@@ -267,6 +274,22 @@ impl File {
     pub fn set_size(&self, size: u64) -> Result<(), FileError> {
         self.check_latch()?;
         let _guard = self.locks.whole(LockClass::Resize);
+        self.resize(size)
+    }
+
+    /// Cuts the file off behind `size`, if it is longer, and of a striped file what some objects hold behind its end. Unlike
+    /// [`File::set_size`] it does so after an error too, which stays in force: what could not be written need not stay as zeros.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers.
+    pub fn cut_off(&self, size: u64) -> Result<(), FileError> {
+        let _guard = self.locks.whole(LockClass::Resize);
+        let old = self.size()?;
+        if old <= size && self.stripes.is_none() { Ok(()) } else { self.resize(size.min(old)) }
+    }
+
+    /// Sets the size; the caller is alone with the file.
+    fn resize(&self, size: u64) -> Result<(), FileError> {
         let old = self.before_zeroing()?;
         patiently(|| self.medium.set_size(size)).map_err(|error| self.refused("resize", &error).at(size))?;
         self.after_zeroing(&[old, size])
@@ -399,7 +422,7 @@ impl File {
         for edge in edges.iter().filter(|edge| **edge % block != 0) {
             enough |= self.uncache.touch(align_down(*edge, block)..edge + 1, true);
         }
-        if enough { self.settle() } else { Ok(()) }
+        if enough { self.settle_now() } else { Ok(()) }
     }
 
     fn route(&self) -> Route {
@@ -425,7 +448,7 @@ impl File {
 
     /// The way of a read or write of so many bytes.
     fn passage(&self, bytes: u64) -> Passage {
-        if bytes < self.direct_from { Passage { route: Route::Buffered, keep: true } } else { self.usual() }
+        if bytes < self.direct_from { Passage { keep: true, ..Passage::by(Route::Buffered) } } else { self.usual() }
     }
 
     /// The flags of requests: what passes through the cache leaves it again, unless caching was asked for.

@@ -96,6 +96,7 @@ impl File {
         size: u64,
         way: Passage,
     ) -> Result<(), FileError> {
+        let way = Passage { in_order: self.stripes.is_some() && size < range.end, ..way };
         if self.stripes.is_some() && size < range.start {
             self.reach(range.start)?;
         }
@@ -107,12 +108,18 @@ impl File {
         if way.route == Route::Buffered {
             self.write_part(way, buffers, range.start)?;
         } else {
-            self.write_by_routes(buffers, range, size)?;
+            self.write_by_routes(way, buffers, range, size)?;
         }
         if gap { self.after_zeroing(&[size]) } else { Ok(()) }
     }
 
-    fn write_by_routes(&self, buffers: &[IoSlice<'_>], range: Range<u64>, size: u64) -> Result<(), FileError> {
+    fn write_by_routes(
+        &self,
+        way: Passage,
+        buffers: &[IoSlice<'_>],
+        range: Range<u64>,
+        size: u64,
+    ) -> Result<(), FileError> {
         let Range { start: offset, end } = range;
         let division = divide(offset..end, size, self.align(Route::Direct, Kind::Write).offset);
         for (route, range) in
@@ -122,10 +129,10 @@ impl File {
                 continue;
             }
             if range == (offset..end) {
-                self.write_part(Passage::by(route), buffers, offset)?;
+                self.write_part(Passage { route, ..way }, buffers, offset)?;
             } else {
                 let part = slices(buffers, (range.start - offset)..(range.end - offset));
-                self.write_part(Passage::by(route), &part, range.start)?;
+                self.write_part(Passage { route, ..way }, &part, range.start)?;
             }
         }
         Ok(())

@@ -5,6 +5,9 @@
 //! when that is not at a multiple of a block: nothing of anybody is overwritten, and whole blocks still go direct. What lies
 //! before the first whole block, behind the last one, or where another's line ends within a block, goes by exact length
 //! through the page cache, which forgets it; on other file systems, which do not all keep such appends apart, everything does.
+//!
+//! A striped file has no such descriptor. There the offset is named, under a lock that all who append take
+//! ([`File::lock_end`]).
 
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -98,8 +101,10 @@ impl Appender {
 
     /// Appends the bytes of a block from `at` on.
     fn append(&mut self, mut block: Block, mut at: usize) -> io::Result<()> {
-        let end = block.filled().len();
+        let (end, file) = (block.filled().len(), Arc::clone(&self.file));
         while at < end {
+            // Of a striped file, until the bytes are there.
+            let _lock = file.lock_end()?;
             let size = self.file.size()?;
             let behind = (size % self.align) as usize;
             let straight = self.direct.is_some() && behind == 0 && (end - at) as u64 >= self.align;
@@ -109,7 +114,11 @@ impl Appender {
                 let most =
                     if self.direct.is_some() { self.align as usize - behind } else { self.file.io().limits().request };
                 let count = most.min(end - at);
-                self.file.write_at(&block.filled()[at..at + count], size)?;
+                if let Err(error) = self.file.write_at(&block.filled()[at..at + count], size) {
+                    // What only some objects of a striped file hold must not come to light behind what others append.
+                    let _ = self.file.cut_off(u64::MAX);
+                    return Err(error.into());
+                }
                 at += count;
                 continue;
             }

@@ -219,7 +219,7 @@ fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, how: &Stre
     let apart = geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart);
     let safe = apart && geometry.directness() == Directness::Reported;
     let wanted = how.mode.wants_direct() && safe;
-    // The bytes of a striped file are appended by offset: only one at a time may do it.
+    // The bytes of a striped file are appended by offset, under a lock.
     let striped = crate::stripe::descriptor_of(fd, stat, name)?.is_some();
     let direct = if wanted && !striped { reopen(fd.as_fd(), keep | OFlags::DIRECT) } else { None };
     let mode = match how.mode {

@@ -134,7 +134,7 @@ impl Striped {
     fn cut(&self, size: u64, held: &[u64]) -> io::Result<()> {
         let first = self.layout.place(size).file;
         let surplus = |index: &usize| held[*index] > self.layout.share(*index, size);
-        let shorten = |index: usize| self.objects[index].set_size(self.layout.share(index, size)).map_err(named);
+        let shorten = |index: usize| self.objects[index].cut_off(self.layout.share(index, size)).map_err(named);
         if surplus(&first) {
             shorten(first)?;
             self.objects[first].sync_all().map_err(named)?;

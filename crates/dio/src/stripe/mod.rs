@@ -21,9 +21,10 @@
 //! modes, locks (one table for all opens of one file, that of its first object), latched errors and counters. What concerns
 //! the page cache is kept by each object, which is a [`File`](crate::File) of its own.
 //!
-//! Beside those, four things ask whether a file is striped, each in one line: how large a request may be (one of the
-//! usual size to *each* object), how deep an engine has to be, what the holes of a file are, and whether a gap before a
-//! write has to be filled in objects that the write itself does not reach.
+//! Beside those, a few things ask whether a file is striped, each in a line or two: how large a request may be (one of the
+//! usual size to *each* object), how deep an engine has to be, what the holes of a file are, whether a gap before a
+//! write has to be filled in objects that the write itself does not reach, whether requests have to arrive in order since they
+//! make the file longer, and whether who appends needs a lock.
 //!
 //! # Size
 //!

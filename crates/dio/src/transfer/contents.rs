@@ -59,7 +59,7 @@ impl Copier {
         let outcome = self.run(&contents.job(&copied.ranges), watch).and_then(|()| contents.check_size());
         if outcome.is_err() && !contents.target.is_device() {
             // The error that is reported is the first; a target left longer than it should be is not worse.
-            let _ = contents.target.set_size(self.complete());
+            let _ = contents.target.cut_off(self.complete());
         }
         outcome.map(|()| copied)
     }
@@ -78,7 +78,7 @@ impl<'a> Contents<'a> {
         let reserved = reserve(self.target, self.size, allocated);
         if reserved.is_err() && !self.target.is_device() {
             // The error that is reported is the first; a target left longer than it should be is not worse.
-            let _ = self.target.set_size(self.start);
+            let _ = self.target.cut_off(self.start);
         }
         reserved?;
         let data: u64 = ranges.iter().map(|range| range.end - range.start).sum();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dio::stripe::calls;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
-    futimens, linkat, openat, renameat, renameat_with, statat,
+    futimens, linkat, openat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
@@ -174,7 +174,7 @@ impl Target {
             true => calls::renameat(&*dir, from, name)?,
             false => match renameat_with(&*dir, from, &*dir, &**name, RenameFlags::NOREPLACE) {
                 // Not every file system knows the flag; nothing had the name when it was begun.
-                Err(Errno::INVAL | Errno::NOSYS) => renameat(&*dir, from, &*dir, &**name)?,
+                Err(Errno::INVAL | Errno::NOSYS) => calls::renameat(&*dir, from, name)?,
                 other => other?,
             },
         }

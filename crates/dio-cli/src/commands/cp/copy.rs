@@ -4,9 +4,8 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, Stat, fstat, linkat, mkfifoat, mknodat, readlinkat, statat, symlinkat, unlinkat,
-};
+use dio::stripe::calls;
+use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, linkat, mkfifoat, mknodat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 
 use super::data::Lane;
@@ -174,9 +173,9 @@ impl Session {
         // Under another name first, then over the old one, so that the target never lacks.
         let name = temporary_beside(entry.target);
         linkat(dir, from, target, name.as_c_str(), flags)?;
-        let renamed = rustix::fs::renameat(target, name.as_c_str(), target, entry.target);
+        let renamed = calls::renameat(target, &name, entry.target);
         // Renaming one link of a file over another does nothing and leaves both.
-        let _ = unlinkat(target, name.as_c_str(), AtFlags::empty());
+        let _ = calls::unlinkat(target, &name);
         renamed?;
         self.report.removed(|| entry.target_path());
         Ok(())
@@ -306,7 +305,7 @@ impl Session {
         };
         let created = match create() {
             Err(Errno::EXIST) if kind == FileType::Symlink && self.options.force => {
-                unlinkat(dir, name, AtFlags::empty()).and_then(|()| create())
+                calls::unlinkat(dir, name).and_then(|()| create())
             }
             created => created,
         };

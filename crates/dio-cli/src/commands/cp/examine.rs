@@ -1,6 +1,9 @@
 //! Looks at a target before it is touched: whether it exists, and whether it may be replaced.
 
-use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, statat, unlinkat};
+use std::path::Path;
+
+use dio::stripe::{DESCRIPTOR_LEN, calls, descriptor_of};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
 use rustix::io::Errno;
 
 use super::dirs::Dir;
@@ -80,6 +83,9 @@ impl Session {
                 Sameness::Same => return Err(CopyError::SameFile(entry.source_path(), entry.target_path())),
                 Sameness::Done => done = true,
             }
+            if lead_to_the_same_bytes(entry, source, &target) {
+                return Err(CopyError::SameFile(entry.source_path(), entry.target_path()));
+            }
         }
         if options.update && !directory && !older(&target, source) {
             return Ok(Verdict::KeepAsCopy);
@@ -120,7 +126,7 @@ impl Session {
     }
 
     fn remove(&self, entry: Entry<'_>) -> Result<(), CopyError> {
-        match unlinkat(&entry.dir.target, entry.target, AtFlags::empty()) {
+        match calls::unlinkat(&entry.dir.target, entry.target) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).at(Doing::Remove, || entry.target_path()),
         }
@@ -180,6 +186,21 @@ fn looks_at_itself(options: &CpOptions, source: &Stat) -> bool {
 /// Whether `target` was last modified before `source`.
 fn older(target: &Stat, source: &Stat) -> bool {
     (target.st_mtime, target.st_mtime_nsec) < (source.st_mtime, source.st_mtime_nsec)
+}
+
+/// Whether source and target are a descriptor of a striped file and a copy of it: removing or truncating the one would take the
+/// bytes of the other.
+fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> bool {
+    let may_be = |stat: &Stat| stat.st_size as u64 == DESCRIPTOR_LEN && kind(stat) == FileType::RegularFile;
+    if !may_be(source) || !may_be(target) || identity(source) == identity(target) {
+        return false;
+    }
+    let id = |dir: &super::dirs::Handle, name, stat| {
+        let fd = openat(dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        Some(descriptor_of(&fd, stat, Path::new("")).ok()??.id)
+    };
+    let source = id(&entry.dir.source, entry.source, source);
+    source.is_some() && source == id(&entry.dir.target, entry.target, target)
 }
 
 /// Whether copying `source` over `target` would destroy it, because they are one file.

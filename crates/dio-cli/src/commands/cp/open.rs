@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw, unlinkat};
+use dio::stripe::calls;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
 use super::error::{At, CopyError, Doing};
@@ -84,7 +85,7 @@ impl Contents<'_> {
             match openat(dir, name, flags, Mode::empty()) {
                 Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
                 Err(Errno::NOENT) => {}
-                Err(_) if self.force => match unlinkat(dir, name, AtFlags::empty()) {
+                Err(_) if self.force => match calls::unlinkat(dir, name) {
                     Ok(()) => self.report.removed(|| self.target_path()),
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(errno).at(Doing::Remove, || self.target_path()),
@@ -103,7 +104,7 @@ impl Contents<'_> {
     }
 
     fn path_of_target(&self) -> PathBuf {
-        dio::stripe::calls::path_in(self.entry.dir.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
+        calls::path_in(self.entry.dir.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
     }
 
     /// Creates the target, which must not exist.
@@ -113,7 +114,7 @@ impl Contents<'_> {
         match openat(dir, name, flags, Mode::from_bits_retain(self.mode)) {
             Ok(fd) if self.may_be_striped_by_default() => {
                 let name = OsStr::from_bytes(name.to_bytes());
-                let striped = dio::stripe::calls::striped_by_default(dir, name, fd, flags);
+                let striped = calls::striped_by_default(dir, name, fd, flags);
                 let (fd, striped) = striped.at(Doing::Create, || self.target_path())?;
                 Ok(OpenTarget { fd, fresh: !striped })
             }

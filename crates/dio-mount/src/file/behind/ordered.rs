@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dio::stripe::calls;
 use rustix::io::Result;
 
 use super::super::memory::{Chunk, LARGE, SIZES};
@@ -140,7 +139,7 @@ impl Shared {
         // Nothing pending begins behind the end of the source, so what is before it can be read there.
         let follows = match state.range() {
             Some(pending) => pending.end == offset,
-            None => calls::fstat(target.descriptors.base()).is_ok_and(|stat| offset <= stat.st_size as u64),
+            None => target.descriptors.size().is_ok_and(|size| offset <= size),
         };
         if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(|known| known.is(target)) {
             return false;

@@ -90,16 +90,19 @@ impl DataPath {
             let complete = match &outcome {
                 Ok(complete) | Err((_, complete)) => *complete,
             };
-            if complete > note.complete {
-                whole.target.sync_data()?;
+            let more = complete > note.complete;
+            // After a failed write it fails too, and what was noted before stays what is there for sure.
+            let synced = if more { whole.target.sync_data() } else { Ok(()) };
+            if more && synced.is_ok() {
                 note.complete = complete;
                 write_note(&path, &note).at(Doing::Write, || path.clone())?;
             }
             if let Err((error, _)) = outcome {
                 // The error that is reported is the first; space that stays allocated is not worse.
-                let _ = whole.target.set_size(note.complete);
+                let _ = whole.target.cut_off(note.complete);
                 return Err(error);
             }
+            synced?;
         }
         whole.check_size()?;
         if let Some(digests) = digests {

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat, unlinkat};
+use dio::stripe::calls;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::run::Run;
@@ -73,10 +74,10 @@ impl Removal {
             return unlinkat(dir, &name, AtFlags::REMOVEDIR).map(|()| true);
         };
         let follow = if run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        if Identity::of(&statat(dir, &name, follow)?) != *archived {
+        if Identity::of(&calls::statat(dir, &*name, follow)?) != *archived {
             return Ok(false);
         }
-        unlinkat(dir, &name, AtFlags::empty()).map(|()| true)
+        calls::unlinkat(dir, &name).map(|()| true)
     }
 
     /// The path to remove, relative to the directory with it, or to `root`.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use dio::stripe::calls::openat;
+use dio::stripe::calls::{self, openat};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
@@ -192,7 +192,7 @@ impl Target {
         let is_ours = |identity| rustix::fs::lstat(&path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity);
         if self.identity.is_some_and(is_ours) && self.start == 0 && self.name != b"-" {
             // What cannot be removed stays: the status tells that it is not whole.
-            let _ = rustix::fs::unlink(&path);
+            let _ = calls::unlink(&path);
         }
     }
 }
