@@ -186,7 +186,6 @@ impl Names {
         {
             self.drop_objects(inode, &place, &*directory);
         }
-        }
         let mut state = self.shared.lock();
         if let Some((parent, name)) = lost {
             let record = state.table.get(inode).ok();
