@@ -159,7 +159,8 @@ fn a_damaged_header_is_passed_over_and_told() {
         let number = [0, 1, layout.locate(lsns[59].0).0][place];
         damage_header(dir.path(), number);
         let path = dir.path().join(dio_wal::format::segment_name(number));
-        let told = format!("dio: '{}' is not a segment of this log: the checksum of its header is wrong", path.display());
+        let told =
+            format!("dio: '{}' is not a segment of this log: the checksum of its header is wrong", path.display());
         let dump = wal("dump --json", &[dir.path()]);
         let lines = lines(status(&dump, 1));
         assert!(dump.stderr.starts_with(&told) && dump.stderr.contains("dio wal salvage"), "{dump:?}");
@@ -200,7 +201,8 @@ fn salvage_syncs_the_directories_of_what_it_makes() {
     status(&output, 0);
     let trace = std::fs::read_to_string(trace).unwrap();
     for (made, parent) in [(&new, dir.path().join("to")), (&map, dir.path().join("maps"))] {
-        let wants = |line: &&str| line.contains(made.to_str().unwrap()) && (line.contains("mkdir") || line.contains("O_CREAT"));
+        let wants =
+            |line: &&str| line.contains(made.to_str().unwrap()) && (line.contains("mkdir") || line.contains("O_CREAT"));
         let mut lines = trace.lines().skip_while(|line| !wants(line));
         assert!(lines.next().is_some(), "{} is not made in {trace}", made.display());
         let synced = format!("<{}>)", std::fs::canonicalize(parent).unwrap().display());

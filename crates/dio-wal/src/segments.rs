@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::error::{HeaderFault, WalError};
 use crate::format::{
-    BLOCKS, Identity, Kind, Layout, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader, segment_name,
-    segment_number,
+    BLOCKS, Identity, Kind, Layout, Lsn, MARK, Mark, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader,
+    segment_name, segment_number,
 };
 use crate::storage::{SegmentFile, Storage};
 

@@ -85,17 +85,16 @@ pub fn verify(storage: Arc<dyn Storage>) -> Result<Verdict, WalError> {
     let from = reader.position();
     let followed = follow(&mut reader, &mut verdict);
     let header = verdict.segments.iter().filter(|segment| !segment.before).find_map(|segment| segment.fault.clone());
-    let impossible = all.filter(|last| listing.segments.last() != Some(last)).map(|last| WalError::Header {
-        segment: segment_name(last),
-        fault: HeaderFault::Place,
-    });
+    let impossible = all
+        .filter(|last| listing.segments.last() != Some(last))
+        .map(|last| WalError::Header { segment: segment_name(last), fault: HeaderFault::Place });
     verdict.damage = match followed {
-        Ok(()) if first > 0 && from > verdict.read.start => {
-            Some(WalError::missing(&verdict.layout, first - 1))
-        }
+        Ok(()) if first > 0 && from > verdict.read.start => Some(WalError::missing(&verdict.layout, first - 1)),
         Ok(()) => header.or(impossible),
         // Why it ends there.
-        Err(WalError::Damaged { segment, .. }) if header.as_ref().is_some_and(|header| is_of(header, &segment)) => header,
+        Err(WalError::Damaged { segment, .. }) if header.as_ref().is_some_and(|header| is_of(header, &segment)) => {
+            header
+        }
         Err(error @ (WalError::Damaged { .. } | WalError::Missing { .. } | WalError::Header { .. })) => Some(error),
         Err(error) => return Err(error),
     };

@@ -236,9 +236,7 @@ fn damage_is_not_taken_for_the_end() {
 
     // A segment that is gone is named.
     std::fs::remove_file(dir.path().join(dio_wal::format::segment_name(1))).unwrap();
-    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else {
-        panic!("not noticed")
-    };
+    let Err(error @ WalError::Missing { .. }) = Log::open(dir.path(), &Options::new()) else { panic!("not noticed") };
     let (name, block) = (dio_wal::format::segment_name(1), layout.block());
     let first = layout.first(1);
     let words = format!("segment '{name}' is missing, and with it the log from its byte {block} (LSN {first}) on");

@@ -261,7 +261,8 @@ fn block_size(rows: &Rows<'_>, disk: Option<&Disk>, why: &mut Vec<String>) -> Op
     match of(512) {
         Some(_) if !disk.is_some_and(Disk::keeps_neighbours) => {
             let physical = disk.and_then(|disk| disk.physical_block);
-            let block = physical.map_or("of a size that is not known".to_owned(), |bytes| format!("of {}", size(bytes)));
+            let block =
+                physical.map_or("of a size that is not known".to_owned(), |bytes| format!("of {}", size(bytes)));
             why.push(format!(
                 "blocks of 512 bytes, however fast: the disk has physical blocks {block} and does not say that it writes them \
                  whole, so a power cut during one commit may take others beside it"

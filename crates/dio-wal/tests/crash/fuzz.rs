@@ -70,21 +70,23 @@ fn mutate(image: &mut Image, random: &mut Rng) {
 }
 
 /// Does it to logs that were closed well, of many settings.
-fn with_closed_logs(mut work: impl FnMut(&Setting, &Image, &mut Rng)) {
+fn with_closed_logs(mut work: impl FnMut(&Setting, &Image, &Found, &mut Rng)) {
     let seed = Seed::new();
     for number in 0..120 {
         let _told = Told(number);
         let mut random = seed.stream(number);
         let setting = Setting::number(number, &mut random);
-        let (image, _) = closed_log(&setting, &mut random, 1);
-        work(&setting, &image, &mut random);
+        let (image, _, appended) = closed_log(&setting, &mut random, 1);
+        work(&setting, &image, &appended, &mut random);
     }
 }
 
 #[test]
 fn mutated_logs_yield_only_what_was_appended() {
-    with_closed_logs(|setting, image, random| {
-        let known: HashSet<(u64, Vec<u8>)> = read_every_way(setting, image).into_iter().collect();
+    with_closed_logs(|setting, image, appended, random| {
+        // Truncated ones too, of which a segment that was used again may still hold some: under its old name they are back.
+        let known: HashSet<&(u64, Vec<u8>)> = appended.iter().collect();
+        assert!(read_every_way(setting, image).iter().all(|record| known.contains(record)));
         for _ in 0..20 {
             let mut mutated = image.clone();
             mutate(&mut mutated, random);
@@ -98,7 +100,7 @@ fn mutated_logs_yield_only_what_was_appended() {
 /// With checksums made right again, so that absurd sizes and lengths are believed as far as they can be.
 #[test]
 fn forged_headers_do_no_harm() {
-    with_closed_logs(|setting, image, random| {
+    with_closed_logs(|setting, image, _, random| {
         for _ in 0..20 {
             let mut forged = image.clone();
             let file = *random.pick(&segments(&forged));

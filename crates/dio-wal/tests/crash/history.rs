@@ -40,7 +40,13 @@ impl Setting {
     pub(crate) fn options(&self) -> Options {
         let mut options = Options::new();
         options.segment(self.blocks_in_segment * self.block).chunk(self.blocks_in_chunk * self.block as usize);
-        options.preallocate(self.preallocate).zeros(self.zeros).spares(self.spares).write_behind(0).ahead(false).idle_mark(None);
+        options
+            .preallocate(self.preallocate)
+            .zeros(self.zeros)
+            .spares(self.spares)
+            .write_behind(0)
+            .ahead(false)
+            .idle_mark(None);
         options
     }
 

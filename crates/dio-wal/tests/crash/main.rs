@@ -296,7 +296,7 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
         let mut random = seed.stream(number);
         let setting = Setting::number(number, &mut random);
         let [one, other] = [1, 2].map(|log| closed_log(&setting, &mut seed.stream(number), log));
-        let (image, records) = &one;
+        let (image, records, _) = &one;
         for _ in 0..20 {
             let mut damaged = image.clone();
             damage(&mut damaged, &other.0, setting.block as usize, &mut random);
@@ -315,13 +315,16 @@ fn whatever_happens_to_a_closed_log_is_noticed() {
     assert!(noticed > 500, "{noticed} of 2400");
 }
 
-/// A log that was closed, with its records; the same operations for every `identity`.
-fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Found)) {
+/// A log that was closed, with its records, and all that were ever appended; the same operations for every `identity`.
+fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u64, Found), Found) {
     let disk = setting.disk(Image::default(), identity);
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
+    let mut appended = Vec::new();
     for _ in 0..25 {
         let length = random.range_usize(0..3 * setting.block as usize);
-        let lsn = log.append(&random.bytes(length)).unwrap();
+        let data = random.bytes(length);
+        let lsn = log.append(&data).unwrap();
+        appended.push((lsn.0, data));
         if random.bool(0.4) {
             log.commit(lsn).unwrap();
         }
@@ -332,7 +335,7 @@ fn closed_log(setting: &Setting, random: &mut Rng, identity: u64) -> (Image, (u6
     log.commit(dio_wal::Lsn(log.end().0 - 1)).unwrap();
     let records = read(&log).unwrap();
     log.close().unwrap();
-    (disk.live(), records)
+    (disk.live(), records, appended)
 }
 
 fn damage(image: &mut Image, other: &Image, block: usize, random: &mut Rng) {

@@ -59,7 +59,9 @@ pub(crate) fn same_place(path: &Path, session: &Session) -> Result<(), SyncError
     let now = file_system_of(&open);
     let kind = |identity: &str| identity.split_once('-').map(|(kind, _)| kind.to_owned());
     if now.is_empty() || kind(&now) != kind(&session.file_system) {
-        return elsewhere("the kernel does not tell whether it is the file system that they were written to".to_owned());
+        return elsewhere(
+            "the kernel does not tell whether it is the file system that they were written to".to_owned(),
+        );
     }
     if now != session.file_system {
         let then = &session.file_system;
