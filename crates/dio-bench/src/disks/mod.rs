@@ -17,7 +17,7 @@ mod work;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::environment::Environment;
@@ -30,7 +30,7 @@ use rig::Rig;
 use work::Work;
 
 /// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// A striped file, through the page cache.
@@ -56,7 +56,7 @@ impl Way {
 }
 
 /// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the disks, nothing cached before.
@@ -141,7 +141,7 @@ impl Plan {
 }
 
 /// One run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Run {
     /// Bytes that were measured.
     pub bytes: u64,
@@ -167,7 +167,7 @@ impl Run {
 }
 
 /// One way with one number of disks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Case {
     /// Disks.
     pub targets: usize,
