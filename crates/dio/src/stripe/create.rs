@@ -1,7 +1,7 @@
 //! Making striped files.
 //!
 //! The descriptor appears under its name when all objects are there, durably: a crash before leaves objects that nobody
-//! refers to, one after leaves the file.
+//! refers to, one after leaves the file. Until then what is made is locked, so that nobody takes it for what a crash has left.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,6 +18,7 @@ use super::hold::Hold;
 use super::layout::Layout;
 use super::open::{of_object, wrong};
 use super::reach::through;
+use super::remnants::take;
 use crate::file::FileError;
 use crate::geometry::Geometry;
 
@@ -100,8 +101,11 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
     let descriptor = plan.descriptor(path)?;
     let new = path.with_file_name(format!("{}.new", descriptor.object_name(0)));
     let outcome = make_head(path, &new, &descriptor, old.as_ref())
-        .and_then(|head| make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
-        .and_then(|()| publish(path, &new, old.is_some()));
+        // Locked until it has its name.
+        .and_then(|(_file, head)| {
+            make_objects(path, &descriptor, head, &absolute(name), old.as_ref())?;
+            publish(path, &new, old.is_some())
+        });
     if outcome.is_err() {
         let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
         objects.chain([new]).for_each(|path| drop(fs::remove_file(path)));
@@ -116,12 +120,18 @@ fn absolute(name: &Path) -> PathBuf {
 }
 
 /// The descriptor, durably, under the name that it has until all is ready.
-fn make_head(path: &Path, new: &Path, descriptor: &Descriptor, old: Option<&fs::Metadata>) -> Result<Head, FileError> {
+fn make_head(
+    path: &Path,
+    new: &Path,
+    descriptor: &Descriptor,
+    old: Option<&fs::Metadata>,
+) -> Result<(fs::File, Head), FileError> {
     let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
     let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
     let mut file = open_new(new, old).map_err(failed)?;
     file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Head::of(&file).map_err(|errno| failed(errno.into()))
+    let head = Head::of(&file).map_err(|errno| failed(errno.into()))?;
+    Ok((file, head))
 }
 
 fn make_objects(
@@ -153,13 +163,14 @@ fn make_objects(
     Ok(())
 }
 
-/// A new file with the owner and the permissions of the old one.
+/// A new file with the owner and the permissions of the old one, locked.
 fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
     let file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(if old.is_some() { 0o600 } else { 0o666 })
         .open(path)?;
+    take(&file)?;
     if let Some(old) = old {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (old.uid(), old.gid()) {

@@ -65,6 +65,7 @@ mod medium;
 mod open;
 mod orphans;
 mod reach;
+mod remnants;
 mod remove;
 
 pub use create::{Plan, create, create_called};
@@ -79,6 +80,7 @@ pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use open::{Alone, alone, descriptor_of};
 pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
 pub use reach::{Way, reach_through};
+pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use remove::{Removed, adopt, remove, remove_objects};
 
 pub(crate) use medium::Striped;
