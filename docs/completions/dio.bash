@@ -3438,13 +3438,17 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__orphans)
-            opts="-y -h -V --heads --rm --yes --help --version"
+            opts="-y -h -V --heads --age --rm --yes --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --heads)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --age)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

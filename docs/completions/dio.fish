@@ -420,6 +420,7 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l heads -d 'Look for striped files below DIR too, where some may have been moved to; can be given several times' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l age -d 'Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is left out at any age; 0 relies on that, which not every network file system does' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l rm -d 'Remove them with the bytes that they hold, after asking for each file'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s y -l yes -d 'With --rm, do not ask'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -1,9 +1,9 @@
 //! Statistics of a few repeated runs. Of so few, only the median and the extremes mean anything.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The middle and the extremes of some measurements, in their unit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
     /// The median: of an even number, the mean of the middle two.
     pub median: f64,

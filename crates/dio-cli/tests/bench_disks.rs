@@ -67,6 +67,10 @@ fn every_way_is_bound_by_the_limits_and_everything_is_taken_down() {
         assert!(run["own_cpu_seconds"].as_f64().unwrap() > 0.0 && row["to_raw"].as_f64().unwrap() > 0.0, "{row:#}");
     }
     assert!(std::fs::read_to_string(plots.join("throughput-write.svg")).unwrap().contains("direct"));
+    let (result, page) = (out.path().join("disks.json"), out.path().join("page.html"));
+    std::fs::write(&result, &output.stdout).unwrap();
+    let made = dio("report", "-o").args([&page, &result]).status().unwrap();
+    assert!(made.success() && std::fs::read_to_string(&page).unwrap().contains("limits of the disks together"));
     assert_nothing_left(directory.path());
 }
 

@@ -118,6 +118,15 @@ fn modelled_disks_are_as_fast_as_their_model_and_are_taken_down() {
     assert!(copy["dio_cp_mib_s"].as_f64().unwrap() <= BANDWIDTH, "{copy:#}");
     assert!(copy["dd_mib_s"].as_f64().unwrap() <= BANDWIDTH, "{copy:#}");
     assert_eq!(report["timing"]["service_seconds"], 0.002);
+    let (result, page) = (directory.join("stripe.json"), directory.join("page.html"));
+    std::fs::write(&result, &output.stdout).unwrap();
+    assert!(dio("report", "-o").args([&page, &result]).status().unwrap().success());
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        text.contains("Modelled disks: read, 4 × 512 KiB, requests of 4 MiB") && text.contains("dio cp ÷ dd"),
+        "{text}"
+    );
+    [result, page].iter().for_each(|file| std::fs::remove_file(file).unwrap());
     assert_nothing_left(&directory);
 }
 

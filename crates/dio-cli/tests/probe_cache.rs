@@ -315,3 +315,68 @@ fn a_probe_goes_on_past_failures() {
         dio: cannot probe '/dev/null': Neither a file, a directory nor a block device\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), expected);
 }
+
+/// A striped file over two directories of a disk and one in memory, where nothing is direct: each target is told, and the whole is no
+/// better than the worst.
+#[test]
+fn a_striped_file_is_what_its_objects_are() {
+    let (Some(directory), Ok(memory)) = (disk_directory(), tempfile::tempdir_in("/dev/shm")) else {
+        return println!("skipped: /var/tmp is no disk, or there is no /dev/shm");
+    };
+    let at = |name: &str| directory.path().join(name);
+    let open = File::open(memory.path()).unwrap();
+    if !dio::geometry::FileSystem::of(open.as_fd()).unwrap().is_memory() {
+        return println!("skipped: /dev/shm is not in memory");
+    }
+    let good = |arguments: &[&str], paths: &[&Path]| {
+        let output = dio().args(arguments).args(paths).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    ["a", "b"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    fs::write(at("contents"), vec![7; 3 * MIB]).unwrap();
+    let file = at("file");
+    let targets = format!("{},{},{}", at("a").display(), at("b").display(), memory.path().display());
+    good(&["stripe", "set", "-S", "64K", "-c", "4", "-t", &targets], &[&file]);
+    good(&["cp"], &[&at("contents"), &file]);
+
+    let report = probe(&file);
+    let (striped, objects) = (&report["striped"], report["striped"]["objects"].as_array().unwrap());
+    assert_eq!((&striped["bytes"], &striped["stripe_bytes"]), (&(3 * MIB).into(), &(64 << 10).into()));
+    assert_eq!((&striped["stripe_count"], objects.len(), &report["kind"]), (&4.into(), 4, &"file".into()));
+    let targets: Vec<&str> = objects.iter().map(|object| object["target"].as_str().unwrap()).collect();
+    let expected = [at("a"), at("b"), memory.path().to_owned(), at("a")];
+    assert_eq!(targets, expected.each_ref().map(|path| path.to_str().unwrap()));
+    assert_eq!(objects.iter().map(|object| object["bytes"].as_u64().unwrap()).sum::<u64>(), 3 * MIB as u64);
+    assert_eq!(
+        (&objects[2]["file_system"], &objects[2]["tried"]["read_direct"]["answer"]),
+        (&"tmpfs".into(), &"no".into())
+    );
+    assert_eq!(
+        (&report["geometry"]["direct"], &report["tried"]["read_direct"]["answer"]),
+        (&"refused".into(), &"no".into())
+    );
+    let reason = report["tried"]["read_direct"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("object 2: "), "{reason}");
+    for what in ["memory_align", "write_align", "read_align"] {
+        let each = objects.iter().map(|object| object["geometry"][what].as_u64().unwrap()).max().unwrap();
+        assert!(report["geometry"][what].as_u64().unwrap() >= each, "{what}: {report:#}");
+    }
+    // What an object says is what its own path says, as far as that is asked in the same way.
+    let own = probe(Path::new(objects[0]["path"].as_str().unwrap()));
+    assert_eq!((&own["geometry"], &own["device"]), (&objects[0]["geometry"], &objects[0]["device"]));
+    if own["geometry"]["direct"] == "reported" {
+        assert_eq!(objects[0]["tried"]["read_direct"]["answer"], "yes", "{report:#}");
+    }
+
+    let text = good(&["probe"], &[&file]);
+    for part in ["(striped file)", "stripes of 64 KiB over 4 objects", "(object 1)", "no: object 2: "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let target = format!("target {} (object 2)", memory.path().display());
+    assert!(text.contains(&target) && !text.contains("is missing"), "{text}");
+    fs::remove_file(objects[1]["path"].as_str().unwrap()).unwrap();
+    let text = good(&["probe"], &[&file]);
+    assert!(text.contains("is missing") && text.contains("unknown: object 1: it is missing"), "{text}");
+    assert_eq!(probe(&at("contents"))["striped"], Value::Null);
+}

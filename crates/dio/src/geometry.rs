@@ -279,6 +279,11 @@ impl Geometry {
         })
     }
 
+    /// The same where the kernel says something else about direct I/O.
+    pub(crate) fn with_directness(self, directness: Directness) -> Self {
+        Self { directness, ..self }
+    }
+
     /// Puts together what was `reported`, or `assumed` where that is nothing, and validates it.
     fn build(
         statx: &Statx,

@@ -19,7 +19,7 @@ mod work;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::environment::Environment;
@@ -32,7 +32,7 @@ use rig::Rig;
 use work::Work;
 
 /// How bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// A striped file, through the page cache.
@@ -58,7 +58,7 @@ impl Way {
 }
 
 /// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// From the disks, nothing cached before.
@@ -143,7 +143,7 @@ impl Plan {
 }
 
 /// One run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Run {
     /// Bytes that were measured.
     pub bytes: u64,
@@ -169,7 +169,7 @@ impl Run {
 }
 
 /// One way with one number of disks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Case {
     /// Disks.
     pub targets: usize,

@@ -8,7 +8,7 @@ use crate::quantity::Unit;
 use crate::{BenchError, plot};
 
 /// Colours of the ways, those that cached and direct have in other plots.
-fn tone(way: Way) -> usize {
+pub(crate) fn tone(way: Way) -> usize {
     match way {
         Way::Cached => 1,
         Way::Direct => 4,
@@ -16,36 +16,74 @@ fn tone(way: Way) -> usize {
     }
 }
 
-/// A figure of each direction that was measured, over the number of disks.
-fn over_disks(report: &Report, name: &str, y: Unit, about: &str, figure: fn(&Row) -> f64) -> Vec<Plot> {
-    let of = |direction: Direction| {
-        let series = |way: Way| {
-            let rows = report.rows.iter().filter(|row| row.case.direction == direction && row.case.way == way);
-            let mut points: Vec<(f64, f64)> = rows.map(|row| (row.case.targets as f64, figure(row))).collect();
-            points.sort_by(|one, other| one.0.total_cmp(&other.0));
-            Series { name: way.name().to_owned(), tone: tone(way), points }
-        };
-        let series: Vec<Series> = Way::ALL.map(series).into_iter().filter(|line| !line.points.is_empty()).collect();
-        let kind =
-            Lines { x: Axis { unit: Unit::Count, logarithmic: false }, y, bands: Vec::new(), series, filled: false };
-        let title = format!("{} {}, by disks", direction.name(), name);
-        (!kind.series.is_empty()).then(|| Plot {
-            name: format!("{name}-{}", direction.name()),
-            title: title[..1].to_uppercase() + &title[1..],
-            about: about.to_owned(),
-            kind: Kind::Lines(kind),
-        })
-    };
-    Direction::ALL.into_iter().filter_map(of).collect()
+/// Colour of what the disks could do at best.
+const IDEAL: usize = 6;
+
+/// What is drawn over the number of disks.
+struct Figure<'a> {
+    name: &'a str,
+    about: &'a str,
+    y: Unit,
+    of: fn(&Row) -> f64,
+    /// What each disk adds at best.
+    ideal: Option<f64>,
 }
 
-/// All plots of a report.
-pub fn plots(report: &Report) -> Vec<Plot> {
-    let rate = "Medians over the number of disks; each disk has the same limit.";
-    let busy = "Part of all processors' time, the kernel's threads included: at the same throughput, lower is better.";
-    let mut all = over_disks(report, "throughput", Unit::BytesPerSecond, rate, |row| row.bytes_per_second.median);
-    all.extend(over_disks(report, "cpu", Unit::Part, busy, |row| row.busy));
-    all
+impl Figure<'_> {
+    /// A plot of one direction, if that was measured.
+    fn plot(&self, rows: &[Row], direction: Direction) -> Option<Plot> {
+        let sorted = |rows: &mut dyn Iterator<Item = (f64, f64)>| {
+            let mut points: Vec<(f64, f64)> = rows.collect();
+            points.sort_by(|one, other| one.0.total_cmp(&other.0));
+            points
+        };
+        let all = || rows.iter().filter(|row| row.case.direction == direction);
+        let line = |way: Way| {
+            let rows = all().filter(|row| row.case.way == way);
+            let points = sorted(&mut rows.map(|row| (row.case.targets as f64, (self.of)(row))));
+            Series { name: way.name().to_owned(), tone: tone(way), points }
+        };
+        let mut series: Vec<Series> = Way::ALL.map(line).into_iter().filter(|line| !line.points.is_empty()).collect();
+        if series.is_empty() {
+            return None;
+        }
+        if let Some(each) = self.ideal {
+            let mut points = sorted(&mut all().map(|row| (row.case.targets as f64, row.case.targets as f64 * each)));
+            points.dedup();
+            // Below the others: where they reach it they are what is seen.
+            series.insert(0, Series { name: "limits of the disks together".to_owned(), tone: IDEAL, points });
+        }
+        let title = format!("{} {}, by disks", direction.name(), self.name);
+        let x = Axis { unit: Unit::Count, logarithmic: false };
+        Some(Plot {
+            name: format!("{}-{}", self.name, direction.name()),
+            title: title[..1].to_uppercase() + &title[1..],
+            about: self.about.to_owned(),
+            kind: Kind::Lines(Lines { x, y: self.y, bands: Vec::new(), series, filled: false }),
+        })
+    }
+}
+
+/// Throughput in each direction over the number of disks, each of which has the limit `rate`; and the processors' time for it.
+pub(crate) fn plots(rows: &[Row], rate: u64) -> Vec<Plot> {
+    let figures = [
+        Figure {
+            name: "throughput",
+            about: "Medians over the number of disks. Each disk has the same limit; the grey line is that of all together.",
+            y: Unit::BytesPerSecond,
+            of: |row| row.bytes_per_second.median,
+            ideal: Some(rate as f64),
+        },
+        Figure {
+            name: "cpu",
+            about: "Part of all processors' time, the kernel's threads included: at the same throughput, lower is better.",
+            y: Unit::Part,
+            of: |row| row.busy,
+            ideal: None,
+        },
+    ];
+    let of = |figure: &Figure<'_>| Direction::ALL.map(|direction| figure.plot(rows, direction));
+    figures.iter().flat_map(of).flatten().collect()
 }
 
 /// Writes them into a directory, which is made.
@@ -53,7 +91,7 @@ pub fn plots(report: &Report) -> Vec<Plot> {
 /// # Errors
 /// [`BenchError`], such as no space.
 pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
-    plot::write(&plots(report), directory)
+    plot::write(&plots(&report.rows, report.settings.rate_bytes_per_second), directory)
 }
 
 #[cfg(test)]
@@ -69,8 +107,9 @@ mod tests {
             let text = std::fs::read_to_string(directory.path().join(format!("{name}.svg"))).unwrap();
             assert!(Way::ALL.iter().all(|way| text.contains(way.name())), "{name}: {text}");
         }
-        let plot = &plots(&report())[0];
+        let plot = &plots(&report().rows, 100 << 20)[0];
         assert_eq!(plot.title, "Read throughput, by disks");
-        assert!(plot.csv().lines().count() == 1 + 3 * 2 && plot.csv().contains("784000000"), "{}", plot.csv());
+        assert!(plot.csv().lines().count() == 1 + 4 * 2 && plot.csv().contains("784000000"), "{}", plot.csv());
+        assert!(plot.csv().contains("limits of the disks together,8,838860800"), "{}", plot.csv());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Case, Direction, Plan, Run, Way};
 use crate::environment::Environment;
@@ -15,7 +15,7 @@ pub const REFERENCE: [(Way, f64, f64); 3] =
     [(Way::Cached, 17_892.0, 98.3), (Way::Direct, 30_062.0, 54.4), (Way::Raw, 32_165.0, 24.5)];
 
 /// Disks of the reference.
-const REFERENCE_TARGETS: usize = 8;
+pub(crate) const REFERENCE_TARGETS: usize = 8;
 
 /// What is faster than the limits together by more than this got past them, beside the bytes that a limit which was not used lets
 /// pass at once: those of some slices of a tenth of a second (`block/blk-throttle.c`).
@@ -23,7 +23,7 @@ const ESCAPED: f64 = 1.05;
 const CREDIT_SECONDS: f64 = 0.3;
 
 /// One way with one number of disks.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
     /// What was run.
     #[serde(flatten)]
@@ -45,12 +45,12 @@ pub struct Row {
 }
 
 /// What the measurement was asked for.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Settings {
     /// Bytes per second of each disk, in each direction.
     pub rate_bytes_per_second: u64,
     /// The controller of control groups that limits them: `blkio` of version 1, `io` of version 2.
-    pub limited_by: &'static str,
+    pub limited_by: String,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
     /// Requests to each disk in flight.
@@ -116,7 +116,7 @@ impl Report {
         let rows = Row::all(results);
         let settings = Settings {
             rate_bytes_per_second: plan.rate,
-            limited_by,
+            limited_by: limited_by.to_owned(),
             stripe_bytes: plan.stripe,
             depth: plan.depth,
             seconds: [plan.warm_up, plan.steady].map(|time| time.as_secs_f64()),
@@ -129,12 +129,12 @@ impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
         let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } =
-            self.settings;
+            &self.settings;
         let mut text = format!(
             "Disks of {} in each direction (loop devices, limited by {limited_by}); stripes of {}, {depth} requests to each disk in \
              flight\n{steady} s at that rate after {warm} s; runs: {rounds}, medians shown, all ways in turns\n",
-            rate(rate_bytes_per_second, 1.0),
-            size(stripe_bytes)
+            rate(*rate_bytes_per_second, 1.0),
+            size(*stripe_bytes)
         );
         for direction in Direction::ALL {
             let rows: Vec<&Row> = self.rows.iter().filter(|row| row.case.direction == direction).collect();
@@ -170,7 +170,7 @@ fn escaped(row: &Row, plan: &Plan) -> Option<String> {
 }
 
 /// The published figures of a case: KB/s and percent.
-fn reference(case: &Case) -> Option<(f64, f64)> {
+pub(crate) fn reference(case: &Case) -> Option<(f64, f64)> {
     let same = case.targets == REFERENCE_TARGETS && case.direction == Direction::Read;
     REFERENCE.iter().find(|(way, ..)| same && *way == case.way).map(|(_, rate, busy)| (*rate, *busy))
 }
@@ -209,7 +209,7 @@ fn table(direction: Direction, rows: &[&Row]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::super::tests::plan;
     use super::*;
 
@@ -221,7 +221,7 @@ pub(super) mod tests {
     }
 
     /// One disk gives 100 MB/s, eight give what `eight` says, by way.
-    pub(in crate::disks) fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let mut results = Vec::new();
         for (targets, rates) in [(1, [90e6, 99e6, 100e6]), (8, [400e6, 784e6, 800e6])] {
             for direction in Direction::ALL {

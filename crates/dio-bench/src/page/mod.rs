@@ -16,6 +16,7 @@
 
 mod copy;
 mod database;
+mod disks;
 mod environment;
 mod html;
 mod increments;
@@ -26,6 +27,7 @@ mod pipeline;
 mod random;
 mod recognise;
 mod streams;
+mod stripe;
 pub mod study;
 mod suite;
 mod synctest;

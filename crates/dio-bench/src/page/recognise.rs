@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use super::model::Section;
-use super::{copy, database, increments, locks, oltp, pipeline, random, streams, suite, synctest, wal};
+use super::{copy, database, disks, increments, locks, oltp, pipeline, random, streams, stripe, suite, synctest, wal};
 use crate::record::FORMAT;
 
 /// One kind of results.
@@ -19,13 +19,15 @@ pub struct Kind {
 }
 
 /// All kinds of results. Of several whose fields are there, the first one counts.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 13] = [
     Kind { name: "benchsuite", fields: &["comparison", "host", "groups"], section: suite::section },
     Kind { name: "oltp", fields: &["rows", "reference", "settings"], section: oltp::section },
     Kind { name: "database", fields: &["database", "sections"], section: database::section },
     Kind { name: "synctest", fields: &["storage", "rows", "advice"], section: synctest::section },
+    Kind { name: "stripe", fields: &["rows", "grounds", "timing"], section: stripe::section },
     Kind { name: "wal", fields: &["commits", "record_bytes", "stream"], section: wal::section },
     Kind { name: "streams", fields: &["workloads", "runs"], section: streams::section },
+    Kind { name: "disks", fields: &["rows", "settings", "notes"], section: disks::section },
     Kind { name: "locks", fields: &["mounts", "library", "kernel"], section: locks::section },
     Kind { name: "increments", fields: &["rows", "samples"], section: increments::section },
     Kind { name: "copy", fields: &["rows", "gain"], section: copy::section },

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{MIB, Plan};
 use crate::BenchError;
@@ -17,7 +17,7 @@ use crate::study::turns;
 const BUFFER: usize = 4 << 20;
 
 /// Copying between two disks, in MiB/s: medians.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Copy {
     /// Bytes of the file.
     pub bytes: u64,

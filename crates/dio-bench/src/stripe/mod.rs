@@ -9,13 +9,13 @@ mod model;
 mod modelled;
 mod network;
 pub mod plot;
-mod report;
+pub(crate) mod report;
 mod ways;
 
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::data::Scratch;
@@ -28,12 +28,12 @@ pub use model::Timing;
 use modelled::Modelled;
 use network::Network;
 pub use network::serve as serve_files;
-use ways::{Memory, Subject, Way};
+use ways::{Depth, Memory, Subject, Way};
 
-const MIB: f64 = (1 << 20) as f64;
+pub(crate) const MIB: f64 = (1 << 20) as f64;
 
 /// What the targets are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rig {
     /// Loop devices over images that a small program serves, each with a service time and a bandwidth: everything is real but
@@ -57,7 +57,7 @@ impl Rig {
 }
 
 /// Which way bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// To the targets.
@@ -154,7 +154,7 @@ impl Plan {
 }
 
 /// One request size on one layout, in one direction: medians of the runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Row {
     /// What the targets are.
     pub rig: Rig,
@@ -176,14 +176,29 @@ pub struct Row {
     pub async_depth: u64,
     /// How many hold the bytes that submitting all has in flight; more than the engine takes at a time, where it is another number.
     pub async_depth_wanted: u64,
+    /// The single runs of these; earlier results lack them.
+    #[serde(default)]
+    pub samples_mib_s: Samples,
     /// Submitting all by waiting for each, in the same round.
     pub gain: Summary,
     /// Submitting all by asynchronous, in the same round.
     pub of_async: Summary,
 }
 
+/// MiB per second of each run, by way; those of one place were measured in the same round.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Samples {
+    /// A loop that waits for each stripe.
+    pub wait_each: Vec<f64>,
+    /// The striped file.
+    pub submit_all: Vec<f64>,
+    /// Asynchronous.
+    #[serde(rename = "async")]
+    pub asynchronous: Vec<f64>,
+}
+
 /// A rig that was measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Ground {
     /// Which.
     pub rig: Rig,
@@ -192,7 +207,7 @@ pub struct Ground {
 }
 
 /// A rig that could not be had.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Skipped {
     /// Which.
     pub rig: Rig,
@@ -315,21 +330,7 @@ fn sweep(
             for transfer in &plan.transfers {
                 let rates = rates(plan, &mut subject, *direction, *transfer)?;
                 let depth = subject.depth(*transfer)?;
-                let row = row(rates, |gain, of_async, [each, all, queued]| Row {
-                    rig,
-                    stripe_bytes: stripe,
-                    transfer_bytes: *transfer,
-                    stripes: count,
-                    direction: *direction,
-                    wait_each_mib_s: each,
-                    submit_all_mib_s: all,
-                    async_mib_s: queued,
-                    async_depth: depth.had,
-                    async_depth_wanted: depth.wanted,
-                    gain,
-                    of_async,
-                });
-                report.rows.push(row);
+                report.rows.push(row(rig, (stripe, count), *transfer, (*direction, depth), rates));
             }
         }
         subject.remove()?;
@@ -352,17 +353,40 @@ fn rates(
     Ok(rates)
 }
 
-fn row(rates: [Vec<f64>; 3], make: impl FnOnce(Summary, Summary, [f64; 3]) -> Row) -> Row {
+fn row(
+    rig: Rig,
+    (stripe_bytes, stripes): (u64, usize),
+    transfer_bytes: u64,
+    (direction, depth): (Direction, Depth),
+    rates: [Vec<f64>; 3],
+) -> Row {
     let by = |other: &[f64]| Summary::of(rates[1].iter().zip(other).map(|(all, other)| all / other));
     let (gain, of_async) = (by(&rates[0]), by(&rates[2]));
-    make(gain, of_async, [0, 1, 2].map(|way| Summary::of(rates[way].iter().copied()).median))
+    let [wait_each_mib_s, submit_all_mib_s, async_mib_s] =
+        [0, 1, 2].map(|way| Summary::of(rates[way].iter().copied()).median);
+    let [wait_each, submit_all, asynchronous] = rates;
+    Row {
+        rig,
+        stripe_bytes,
+        transfer_bytes,
+        stripes,
+        direction,
+        wait_each_mib_s,
+        submit_all_mib_s,
+        async_mib_s,
+        async_depth: depth.had,
+        async_depth_wanted: depth.wanted,
+        samples_mib_s: Samples { wait_each, submit_all, asynchronous },
+        gain,
+        of_async,
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(super) fn plan(directory: &Path) -> Plan {
+    pub(crate) fn plan(directory: &Path) -> Plan {
         Plan {
             rigs: vec![Rig::Real],
             refused: Vec::new(),
@@ -394,6 +418,8 @@ mod tests {
             assert_eq!(row.async_depth_wanted * row.stripe_bytes, row.transfer_bytes);
             let ring = dio::Io::shared().unwrap().engine_name() == "uring";
             assert!(row.async_depth == row.async_depth_wanted || !ring && row.async_depth == 64, "{row:?}");
+            assert_eq!(Summary::of(row.samples_mib_s.submit_all.iter().copied()).median, row.submit_all_mib_s);
+            assert_eq!(row.samples_mib_s.asynchronous.len(), 2);
         }
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none());
     }

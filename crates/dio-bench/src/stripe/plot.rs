@@ -1,65 +1,111 @@
-//! Plots: throughput by the size of a request, one for each rig, layout and direction.
+//! Plots: throughput by the size of a request, one for each rig, layout and direction; and by the layout, for the largest requests.
 
 use std::path::Path;
 
-use super::{Report, Rig, Row};
+use super::{Direction, MIB, Report, Rig, Row};
+use crate::BenchError;
 use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
 use crate::units::size;
-use crate::{BenchError, stripe::MIB};
 
-/// Writes plots into a directory, which is made. A layout that has only one size of requests has none.
+/// Writes plots into a directory, which is made. What was measured with one size or layout only has none of that.
 ///
 /// # Errors
 /// [`BenchError`], such as no space.
 pub fn write(report: &Report, directory: &Path) -> Result<(), BenchError> {
-    plot::write(&plots(report), directory)
-}
-
-/// What rows of one plot have in common.
-fn same(one: &Row, other: &Row) -> bool {
-    let key = |row: &Row| (row.rig, row.stripe_bytes, row.stripes, row.direction.name());
-    key(one) == key(other)
-}
-
-fn plots(report: &Report) -> Vec<Plot> {
-    let groups = report.rows.chunk_by(same).filter(|rows| rows.len() > 1);
-    groups.map(plot_of).collect()
-}
-
-fn plot_of(rows: &[Row]) -> Plot {
-    let row = &rows[0];
-    let series = |tone: usize, name: &str, rate: fn(&Row) -> f64| Series {
-        name: name.to_owned(),
-        tone,
-        points: rows.iter().map(|row| (row.transfer_bytes as f64, rate(row) * MIB)).collect(),
+    let rigs = [Rig::Modelled, Rig::Real, Rig::Network];
+    let of = |rig| {
+        [Direction::Write, Direction::Read].into_iter().flat_map(move |direction| plots(&report.rows, rig, direction))
     };
-    let disks = match row.rig {
+    plot::write(&rigs.into_iter().flat_map(of).collect::<Vec<Plot>>(), directory)
+}
+
+/// What is drawn of one direction on one rig: by the layout first, then by the size of a request for each layout.
+pub(crate) fn plots(rows: &[Row], rig: Rig, direction: Direction) -> Vec<Plot> {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.rig == rig && row.direction == direction).collect();
+    let mut layouts: Vec<Vec<&Row>> = Vec::new();
+    for row in &rows {
+        let same =
+            |layout: &&mut Vec<&Row>| (layout[0].stripe_bytes, layout[0].stripes) == (row.stripe_bytes, row.stripes);
+        match layouts.iter_mut().find(same) {
+            Some(layout) => layout.push(row),
+            None => layouts.push(vec![row]),
+        }
+    }
+    let by_transfer = layouts.iter().filter(|layout| layout.len() > 1).map(|layout| by_transfer(layout));
+    by_layout(&rows).into_iter().chain(by_transfer).collect()
+}
+
+/// The targets in words.
+fn targets(rig: Rig) -> &'static str {
+    match rig {
         Rig::Modelled => "modelled disks",
         Rig::Real => "directories of the real disk",
         Rig::Network => "mounts of a network file system",
+    }
+}
+
+/// Colours of waiting for each stripe, submitting all, and asynchronous I/O.
+pub(crate) const TONES: [usize; 3] = [2, 1, 6];
+
+/// A line for each way.
+fn lines(rows: &[&Row], x: Axis, place: fn(&Row) -> f64) -> Kind {
+    let series = |tone: usize, name: &str, rate: fn(&Row) -> f64| {
+        let mut points: Vec<(f64, f64)> = rows.iter().map(|row| (place(row), rate(row) * MIB)).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Series { name: name.to_owned(), tone, points }
     };
+    let series = vec![
+        series(TONES[0], "wait each", |row| row.wait_each_mib_s),
+        series(TONES[1], "submit all", |row| row.submit_all_mib_s),
+        series(TONES[2], "asynchronous", |row| row.async_mib_s),
+    ];
+    Kind::Lines(Lines { x, y: Unit::BytesPerSecond, bands: Vec::new(), series, filled: false })
+}
+
+fn by_transfer(rows: &[&Row]) -> Plot {
+    let (row, largest) = (rows[0], rows.iter().max_by_key(|row| row.transfer_bytes).unwrap_or(&rows[0]));
     let (direction, stripe) = (row.direction.name(), size(row.stripe_bytes));
     Plot {
         name: format!("{}-{direction}-{}-{}", row.rig.name(), row.stripes, row.stripe_bytes),
-        title: format!("Striped {direction}, {} {disks}, stripes of {stripe}", row.stripes),
+        title: format!("Striped {direction}, {} {}, stripes of {stripe}", row.stripes, targets(row.rig)),
         about: format!(
             "Throughput by the size of a request: a loop that waits for each stripe, the striped file, which waits once for \
              each request, and asynchronous I/O with as many bytes in flight. The largest requests gain {:.1} times.",
-            rows[rows.len() - 1].gain.median
+            largest.gain.median
         ),
-        kind: Kind::Lines(Lines {
-            x: Axis { unit: Unit::Bytes, logarithmic: true },
-            y: Unit::BytesPerSecond,
-            bands: Vec::new(),
-            series: vec![
-                series(2, "wait each", |row| row.wait_each_mib_s),
-                series(1, "submit all", |row| row.submit_all_mib_s),
-                series(6, "asynchronous", |row| row.async_mib_s),
-            ],
-            filled: false,
-        }),
+        kind: lines(rows, Axis { unit: Unit::Bytes, logarithmic: true }, |row| row.transfer_bytes as f64),
     }
+}
+
+/// The largest requests by the number of targets, or by the size of stripes, whichever was varied; rows of one rig and direction.
+fn by_layout(rows: &[&Row]) -> Option<Plot> {
+    let most = rows.iter().map(|row| row.transfer_bytes).max()?;
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.transfer_bytes == most).copied().collect();
+    let first = rows[0];
+    let varies = |figure: fn(&Row) -> u64| rows.iter().any(|row| figure(row) != figure(first));
+    let (name, words, kind) = match (varies(|row| row.stripes as u64), varies(|row| row.stripe_bytes)) {
+        (true, false) => {
+            let x = Axis { unit: Unit::Count, logarithmic: false };
+            let words = format!("by {}", targets(first.rig));
+            ("targets", words, lines(&rows, x, |row| row.stripes as f64))
+        }
+        (false, true) => {
+            let x = Axis { unit: Unit::Bytes, logarithmic: true };
+            let words = format!("{} {}, by size of stripes", first.stripes, targets(first.rig));
+            ("stripes", words, lines(&rows, x, |row| row.stripe_bytes as f64))
+        }
+        _ => return None,
+    };
+    let direction = first.direction.name();
+    Some(Plot {
+        name: format!("{}-{direction}-{name}", first.rig.name()),
+        title: format!("Striped {direction}, requests of {}, {words}", size(most)),
+        about: "Throughput of the largest requests by the layout of the file: a loop that waits for each stripe, the striped file, \
+                and asynchronous I/O at the same depth."
+            .to_owned(),
+        kind,
+    })
 }
 
 #[cfg(test)]
@@ -74,6 +120,9 @@ mod tests {
         write(&run(&plan(directory.path())).unwrap(), out.path()).unwrap();
         let text = std::fs::read_to_string(out.path().join("real-read-3-65536.svg")).unwrap();
         assert!(text.starts_with("<svg") && text.contains("submit all") && text.contains("asynchronous"), "{text}");
-        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 4);
+        // Two sizes of stripes in two directions, and a plot over them for each.
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 6);
+        let text = std::fs::read_to_string(out.path().join("real-write-stripes.svg")).unwrap();
+        assert!(text.contains("requests of 4 MiB") && text.contains("by size of stripes"), "{text}");
     }
 }

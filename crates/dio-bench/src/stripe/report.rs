@@ -7,7 +7,7 @@ use crate::units::{factor, seconds, size};
 
 /// The reference (Lustre, LU-13798): MiB/s of waiting for each stripe and of submitting all, writing and reading, for 64 MiB
 /// requests of 1 MiB stripes over 8 targets. Asynchronous I/O at the same depth was as fast as the latter.
-pub(super) const REFERENCE: [(Direction, f64, f64); 2] =
+pub(crate) const REFERENCE: [(Direction, f64, f64); 2] =
     [(Direction::Write, 583.0, 5186.0), (Direction::Read, 641.0, 5093.0)];
 
 /// The shape of the reference: bytes of a request, of a stripe, and targets.
@@ -35,7 +35,7 @@ pub(super) fn about_real(environment: &Environment) -> String {
 
 impl Row {
     /// Whether its request, stripe and targets are those of the reference.
-    pub(super) fn has_the_shape(&self) -> bool {
+    fn has_the_shape(&self) -> bool {
         (self.transfer_bytes, self.stripe_bytes, self.stripes) == SHAPE
     }
 
@@ -45,9 +45,10 @@ impl Row {
         if had == wanted { had.to_string() } else { format!("{had} of {wanted}") }
     }
 
-    fn reference(&self) -> String {
+    /// What was published for such requests: MiB/s of waiting for each stripe and of submitting all.
+    pub(crate) fn published(&self) -> Option<(f64, f64)> {
         let found = REFERENCE.iter().find(|(direction, ..)| *direction == self.direction && self.has_the_shape());
-        found.map_or_else(|| "-".to_owned(), |(_, each, all)| factor(*all, *each))
+        found.map(|(_, each, all)| (*each, *all))
     }
 }
 
@@ -110,7 +111,7 @@ impl Report {
                 row.depth(),
                 factor(row.gain.median, 1.0),
                 format!("{:.1} %", row.of_async.median * 100.0),
-                row.reference(),
+                row.published().map_or_else(|| "-".to_owned(), |(each, all)| factor(all, each)),
             ]);
         }
         table.text()

@@ -1,11 +1,13 @@
 //! `dio probe`: what a path really does with direct and uncached I/O.
 
+mod striped;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use dio::geometry::{Directness, Geometry};
-use dio::probe::{Answer, Device, Kind, Overwrites, ProbeError, Report, Ring, Sharing};
+use dio::geometry::{Directness, FileSystem, Geometry};
+use dio::probe::{Answer, Device, Kind, Mount, Overwrites, ProbeError, Report, Ring, Sharing, Trials};
 use serde_json::{Value, json};
 
 use dio_bench::units::size as human_size;
@@ -15,7 +17,8 @@ use super::words;
 /// Report what a path really does, by asking the kernel and by trying
 ///
 /// In a writable directory a nameless temporary file of a few MiB is used; nothing remains. Existing files and
-/// devices are never written: of them up to 1 MiB that was not cached is read.
+/// devices are never written: of them up to 1 MiB that was not cached is read. A striped file is what its objects are: the
+/// alignments are those of the strictest, and each target is told on its own.
 #[derive(Debug, clap::Args)]
 pub struct ProbeArgs {
     /// Files, directories or block devices
@@ -81,34 +84,47 @@ impl Table {
 fn to_table(report: &Report) -> String {
     let mut table = Table(String::new());
     let kind = match report.kind {
+        Kind::File if report.stripes.is_some() => "striped file",
         Kind::File => "file",
         Kind::Directory => "directory",
         Kind::BlockDevice => "block device",
     };
     table.heading(&format!("{} ({kind})", report.path.display()));
-    if report.kind != Kind::BlockDevice {
-        table.row("file system", file_system_name(report));
-    }
-    if let Some(mount) = &report.mount {
-        table.row("mounted", format!("{} on {}", mount.source, mount.point.display()));
-        table.row("mount options", &mount.options);
+    match &report.stripes {
+        None if report.kind == Kind::BlockDevice => {}
+        None => place_rows(&mut table, report.file_system, report.mount.as_ref()),
+        Some(stripes) => striped::layout_rows(&mut table, stripes),
     }
     match &report.geometry {
         Ok(geometry) => geometry_rows(&mut table, geometry),
         Err(reason) => table.row("alignments", format!("unknown: {reason}")),
     }
-    trial_rows(&mut table, report);
-    match &report.device {
-        Ok(device) => device_rows(&mut table, device),
-        Err(reason) => table.heading(&format!("device unknown: {reason}")),
+    trial_rows(&mut table, &report.trials);
+    match (&report.stripes, &report.device) {
+        (Some(stripes), _) => {
+            striped::target_rows(&mut table, stripes);
+            table.heading("descriptor");
+            place_rows(&mut table, report.file_system, report.mount.as_ref());
+        }
+        (None, Ok(device)) => device_rows(&mut table, device),
+        (None, Err(reason)) => table.heading(&format!("device unknown: {reason}")),
     }
     ring_rows(&mut table, &report.io_uring);
     table.0
 }
 
-fn file_system_name(report: &Report) -> String {
-    let by_magic = report.file_system.and_then(|found| found.name());
-    match (&report.mount, by_magic) {
+/// Where something is.
+fn place_rows(table: &mut Table, file_system: Option<FileSystem>, mount: Option<&Mount>) {
+    table.row("file system", file_system_name(file_system, mount));
+    if let Some(mount) = mount {
+        table.row("mounted", format!("{} on {}", mount.source, mount.point.display()));
+        table.row("mount options", &mount.options);
+    }
+}
+
+fn file_system_name(file_system: Option<FileSystem>, mount: Option<&Mount>) -> String {
+    let by_magic = file_system.and_then(|found| found.name());
+    match (mount, by_magic) {
         (Some(mount), _) => mount.file_system.clone(),
         (None, Some(name)) => name.to_owned(),
         (None, None) => "unknown".to_owned(),
@@ -134,8 +150,7 @@ fn geometry_rows(table: &mut Table, geometry: &Geometry) {
     table.row("atomic write unit", atomic);
 }
 
-fn trial_rows(table: &mut Table, report: &Report) {
-    let trials = &report.trials;
+fn trial_rows(table: &mut Table, trials: &Trials) {
     table.heading("tried");
     if let Answer::Unknown(reason) = &trials.open_direct {
         // Even that was not tried, so nothing was.
@@ -232,16 +247,11 @@ fn to_json(report: &Report) -> Value {
             Kind::Directory => "directory",
             Kind::BlockDevice => "block_device",
         },
-        "file_system": (report.kind != Kind::BlockDevice).then(|| file_system_name(report)),
-        "mount": report.mount.as_ref().map(|mount| json!({
-            "point": mount.point.to_string_lossy(),
-            "source": mount.source,
-            "options": mount.options,
-        })),
-        "geometry": report.geometry.as_ref().map_or_else(
-            |reason| json!({ "unknown": reason }),
-            geometry_json,
-        ),
+        "file_system": (report.kind != Kind::BlockDevice)
+            .then(|| file_system_name(report.file_system, report.mount.as_ref())),
+        "mount": report.mount.as_ref().map(mount_json),
+        "striped": report.stripes.as_ref().map(striped::to_json),
+        "geometry": or_unknown(&report.geometry, geometry_json),
         "tried": {
             "open_direct": answer_json(&trials.open_direct),
             "read_direct": answer_json(&trials.read_direct),
@@ -253,16 +263,26 @@ fn to_json(report: &Report) -> Value {
             "atomic_write": answer_json(&trials.atomic_write),
             "overwrites": overwrites_json(&trials.overwrites),
         },
-        "device": report.device.as_ref().map_or_else(
-            |reason| json!({ "unknown": reason }),
-            device_json,
-        ),
+        "device": or_unknown(&report.device, device_json),
         "io_uring": {
             "available": answer_json(&report.io_uring.available),
             "disabled_setting": report.io_uring.disabled,
             "memory_lock_bytes": report.io_uring.memory_lock,
             "memory_lock_exempt": report.io_uring.exempt,
         },
+    })
+}
+
+/// What is known, or why it is not.
+fn or_unknown<T>(known: &Result<T, String>, show: fn(&T) -> Value) -> Value {
+    known.as_ref().map_or_else(|reason| json!({ "unknown": reason }), show)
+}
+
+fn mount_json(mount: &Mount) -> Value {
+    json!({
+        "point": mount.point.to_string_lossy(),
+        "source": mount.source,
+        "options": mount.options,
     })
 }
 

@@ -4,12 +4,13 @@
 //! That `open(O_DIRECT)` succeeded or that a flag was accepted proves nothing, so the trials look at resident
 //! pages. In a writable directory a nameless file of a few MiB is used, which nothing can leave behind.
 //! An existing file or a device is never written; of a file that was not in the cache up to 1 MiB is
-//! read, and what that brought into the cache is removed again.
+//! read, and what that brought into the cache is removed again. Of a striped file, that is each of its objects.
 
 mod device;
 mod mount;
 mod ring;
 mod sharing;
+mod stripes;
 mod trial;
 
 use std::fs::File;
@@ -23,6 +24,7 @@ pub use device::Device;
 pub use mount::Mount;
 pub use ring::Ring;
 pub use sharing::{Overwrites, Rates, Sharing};
+pub use stripes::{Object, Stripes};
 pub use trial::Trials;
 
 use crate::file::words_of as words;
@@ -67,6 +69,9 @@ pub struct Report {
     pub device: Result<Device, String>,
     /// What was tried.
     pub trials: Trials,
+    /// What it is made of if it is a striped file, or why that is not known. `geometry` and `trials` are those of the whole then; what
+    /// is said of file system, mount and device concerns its descriptor.
+    pub stripes: Option<Result<Stripes, String>>,
     /// What this process may do with io_uring; independent of the path.
     pub io_uring: Ring,
 }
@@ -116,9 +121,11 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
         Kind::BlockDevice => None,
         Kind::File | Kind::Directory => Mount::of(&place),
     };
-    let (geometry, trials) = match kind {
-        Kind::Directory => of_directory(path),
-        Kind::File | Kind::BlockDevice => of_existing(path, &place),
+    let stripes = if kind == Kind::File { Stripes::of(path) } else { None };
+    let (geometry, trials) = match (&stripes, kind) {
+        (Some(Ok(stripes)), _) => (stripes.geometry(), stripes.trials()),
+        (_, Kind::Directory) => of_directory(path),
+        (_, Kind::File | Kind::BlockDevice) => of_existing(path, &place),
     };
     Ok(Report {
         path: path.to_owned(),
@@ -131,6 +138,7 @@ pub fn probe(path: &Path) -> Result<Report, ProbeError> {
         mount,
         geometry,
         trials,
+        stripes,
         io_uring: Ring::probe(),
     })
 }

@@ -1,7 +1,7 @@
 //! Making striped files.
 //!
 //! The descriptor appears under its name when all objects are there, durably: a crash before leaves objects that nobody
-//! refers to, one after leaves the file.
+//! refers to, one after leaves the file. Until then what is made is locked, so that nobody takes it for what a crash has left.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,6 +19,7 @@ use super::layout::Layout;
 use super::names::Names;
 use super::open::{of_object, wrong};
 use super::reach::through;
+use super::remnants::take;
 use crate::file::FileError;
 use crate::geometry::Geometry;
 
@@ -220,13 +221,14 @@ impl Made {
     }
 }
 
-/// A new file with the owner and the permissions of the old one.
+/// A new file with the owner and the permissions of the old one, locked.
 fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
     let file = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(if old.is_some() { 0o600 } else { 0o666 })
         .open(path)?;
+    take(&file)?;
     if let Some(old) = old {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (old.uid(), old.gid()) {

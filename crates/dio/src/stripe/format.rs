@@ -68,7 +68,7 @@ impl std::fmt::Debug for Id {
 }
 
 impl Id {
-    fn parse(text: &str) -> Option<Id> {
+    pub(super) fn parse(text: &str) -> Option<Id> {
         let mut id = [0; 16];
         if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;

@@ -15,7 +15,7 @@ pub const MOST_STRIPE: u64 = 1 << 40;
 pub const MOST_OBJECTS: usize = 256;
 
 /// Where the data of an object begins at most, in bytes.
-const MOST_START: u64 = 1 << 20;
+pub(super) const MOST_START: u64 = 1 << 20;
 
 /// How a file is laid out over its objects: stripes of equal size, dealt to the objects in turn. Each object holds its
 /// stripes one behind the other, so what is consecutive in an object is a stripe from each row of the file.

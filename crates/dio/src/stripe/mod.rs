@@ -69,6 +69,7 @@ mod names;
 mod open;
 mod orphans;
 mod reach;
+mod remnants;
 mod remove;
 mod repair;
 
@@ -86,6 +87,7 @@ pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
 pub use reach::{Way, reach_through};
 pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
 pub use repair::repair;
+pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 
 pub(crate) use medium::Striped;
 pub(crate) use open::may_be_striped;

@@ -4,12 +4,14 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, fstat};
 
 use super::create::directory_of;
 use super::format::{Descriptor, HEADER_LEN, Header, Id};
 use super::open::descriptor_of;
+use super::remnants::is_old_descriptor;
 
 /// An object that was found in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ fn object_at(path: &Path) -> Option<FoundObject> {
     (path.file_name()? == called.as_str()).then(|| FoundObject { path: path.to_owned(), header, size })
 }
 
-fn open(path: &Path) -> Option<fs::File> {
+pub(super) fn open(path: &Path) -> Option<fs::File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
 }
@@ -61,14 +63,15 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
 }
 
-/// The descriptors in a directory, not below it; what cannot be read is passed over.
+/// The descriptors in a directory, not below it; what cannot be read is passed over. One that has not got its name is among them as
+/// long as somebody seems to be making the file: a [`Remnant`](super::Remnant) of this age is not.
 ///
 /// # Errors
 /// What reading the directory answers.
-pub fn descriptors_in(directory: &Path) -> io::Result<Vec<Descriptor>> {
+pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descriptor>> {
     let names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
-    Ok(names.iter().filter_map(|name| descriptor_at(name)).collect())
+    Ok(names.iter().filter(|name| !is_old_descriptor(name, age)).filter_map(|name| descriptor_at(name)).collect())
 }
 
 impl FoundObject {
@@ -85,11 +88,12 @@ impl FoundObject {
             && fs::canonicalize(descriptor.object_path(index)).is_ok_and(|path| path == self.path)
     }
 
-    /// Whether the descriptor is where the object says, or in the same directory under another name.
-    pub fn is_known(&self) -> bool {
+    /// Whether the descriptor is where the object says, or in the same directory under another name; `age` is that of
+    /// [`descriptors_in`].
+    pub fn is_known(&self, age: Duration) -> bool {
         let Some(name) = &self.header.name else { return false };
         let there = descriptor_at(name).is_some_and(|descriptor| self.is_of(&descriptor));
-        let beside = || descriptors_in(directory_of(name)).unwrap_or_default();
+        let beside = || descriptors_in(directory_of(name), age).unwrap_or_default();
         there || beside().iter().any(|descriptor| self.is_of(descriptor))
     }
 

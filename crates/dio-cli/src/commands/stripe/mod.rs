@@ -13,6 +13,7 @@ use clap::Subcommand;
 use dio::stripe::{self, Plan, Removed};
 
 use crate::size::parse_positive_size;
+pub(super) use show::words as state_words;
 
 /// Make, show and check files that are striped over several directories
 ///

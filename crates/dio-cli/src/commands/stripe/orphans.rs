@@ -1,10 +1,12 @@
-//! Objects that no striped file leads to.
+//! Objects that no striped file leads to, and what the making of a file that was cut off has left.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use dio::stripe::{Descriptor, FoundObject, descriptors_in, objects_in};
+use dio::stripe::{Descriptor, FoundObject, Remnant, descriptor_remnant, descriptors_in, objects_in, remnants_in};
 use dio_bench::units::size as human_size;
 
 use super::super::words;
@@ -13,12 +15,18 @@ use super::super::words;
 ///
 /// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects behind. Those in the directories
 /// are shown, but for which their file is where it was made, or beside it under another name, or below a directory of --heads.
-/// Status 1 if there are some left.
+/// So is what a crash at the very beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
+/// --heads and beside lost files. Status 1 if there are some left.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrphansArgs {
     /// Look for striped files below DIR too, where some may have been moved to; can be given several times
     #[arg(long, value_name = "DIR")]
     heads: Vec<PathBuf>,
+
+    /// Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is
+    /// left out at any age; 0 relies on that, which not every network file system does
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    age: u64,
 
     /// Remove them with the bytes that they hold, after asking for each file
     #[arg(long)]
@@ -38,75 +46,140 @@ fn complain(what: &str, path: &Path, error: &io::Error) {
 }
 
 pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
-    let mut status = ExitCode::SUCCESS;
-    let mut known = Vec::new();
+    let (mut status, age) = (ExitCode::SUCCESS, Duration::from_secs(args.age));
+    let (mut known, mut beginnings) = (Vec::new(), Vec::new());
     for head in &args.heads {
-        if let Err((path, error)) = gather(head, &mut known) {
+        if let Err((path, error)) = gather(head, age, &mut known, &mut beginnings) {
             complain("look for striped files in", &path, &error);
             // What was not looked at may know any of them.
             return ExitCode::FAILURE;
         }
     }
-    let mut orphans = Vec::new();
+    let mut lost: BTreeMap<String, Lost> = BTreeMap::new();
+    let mut ids: BTreeSet<String> = known.iter().map(|descriptor| descriptor.id.to_string()).collect();
     for directory in &args.directories {
-        match objects_in(directory) {
-            Ok(found) => orphans.extend(
-                found
-                    .into_iter()
-                    .filter(|object| !known.iter().any(|descriptor| object.is_of(descriptor)) && !object.is_known()),
-            ),
+        let found = objects_in(directory).and_then(|objects| Ok((objects, remnants_in(directory, age)?)));
+        let (objects, mut remnants) = match found {
+            Ok(found) => found,
             Err(error) => {
                 complain("read", directory, &error);
                 status = ExitCode::FAILURE;
+                continue;
+            }
+        };
+        beginnings.append(&mut remnants);
+        for object in objects {
+            if known.iter().any(|descriptor| object.is_of(descriptor)) || object.is_known(age) {
+                ids.insert(object.id().to_string());
+                continue;
+            }
+            let beside = object.header.name.as_deref().and_then(Path::parent);
+            beginnings.extend(beside.and_then(|beside| descriptor_remnant(beside, object.id(), age)));
+            lost.entry(object.id().to_string()).or_default().objects.push(object);
+        }
+    }
+    for remnant in beginnings {
+        // What should be an object of a file that is there is the concern of 'dio stripe check'.
+        if remnant.index.is_none() || !ids.contains(&remnant.id.to_string()) {
+            let remnants = &mut lost.entry(remnant.id.to_string()).or_default().remnants;
+            if !remnants.contains(&remnant) {
+                remnants.push(remnant);
             }
         }
     }
-    orphans.sort_by_key(|object| object.id().to_string());
-    for objects in orphans.chunk_by(|one, other| one.id() == other.id()) {
-        if !settle(objects, args) {
+    for (id, lost) in &lost {
+        if !settle(id, lost, args) {
             status = ExitCode::FAILURE;
         }
     }
     status
 }
 
-/// Shows the objects of one file, and removes them if that is asked for; whether none is left.
-fn settle(objects: &[FoundObject], args: &OrphansArgs) -> bool {
-    let name = objects[0].header.name.as_ref().map_or("a file".to_owned(), |name| format!("'{}'", name.display()));
-    let mut text = format!("{name}, {}, is not found; of it there are\n", objects[0].id());
-    for object in objects {
-        let held = human_size(object.size.saturating_sub(object.header.layout.start()));
-        text.push_str(&format!("  {:>3}  {held:>10}  {}\n", object.header.index, object.path.display()));
+/// What is left of a file.
+#[derive(Default)]
+struct Lost {
+    objects: Vec<FoundObject>,
+    /// What holds nothing.
+    remnants: Vec<Remnant>,
+}
+
+impl Lost {
+    /// What the file was called.
+    fn name(&self) -> Option<String> {
+        let first = self.objects.first()?;
+        Some(first.header.name.as_ref().map_or("a file".to_owned(), |name| format!("'{}'", name.display())))
     }
+
+    fn text(&self, id: &str) -> String {
+        let mut text = match self.name() {
+            Some(name) => format!("{name}, {id}, is not found; of it there are\n"),
+            None => format!("a file, {id}, was never ready; of it there are\n"),
+        };
+        for object in &self.objects {
+            let held = human_size(object.size.saturating_sub(object.header.layout.start()));
+            text.push_str(&format!("  {:>3}  {held:>10}  {}\n", object.header.index, object.path.display()));
+        }
+        for remnant in &self.remnants {
+            let (index, what) = match remnant.index {
+                Some(index) => (index.to_string(), "empty"),
+                None => ("-".to_owned(), "descriptor"),
+            };
+            text.push_str(&format!("  {index:>3}  {what:>10}  {}\n", remnant.path.display()));
+        }
+        text
+    }
+
+    /// Asks whether it can go.
+    fn is_agreed(&self, id: &str) -> bool {
+        let count = self.objects.len() + self.remnants.len();
+        match self.name() {
+            Some(name) => eprint!(
+                "dio stripe: is {name} really gone, and nowhere else under another name? remove {count} of its objects? "
+            ),
+            None => eprint!("dio stripe: remove {count} of {id}, which hold nothing? "),
+        }
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim_start().starts_with(['y', 'Y'])
+    }
+}
+
+/// Shows what is left of one file, and removes it if that is asked for; whether nothing is left.
+fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
     // A reader that went away is no failure.
-    let _ = io::stdout().write_all(text.as_bytes());
-    if !args.rm || !(args.yes || agreed(&name, objects.len())) {
+    let _ = io::stdout().write_all(lost.text(id).as_bytes());
+    if !args.rm || !(args.yes || lost.is_agreed(id)) {
         return false;
     }
-    objects.iter().fold(true, |all, object| match object.remove() {
-        Ok(()) => all,
-        Err(error) => {
-            complain("remove", &object.path, &error);
-            false
+    let mut all = true;
+    let mut removed = |path: &Path, outcome: io::Result<()>| {
+        if let Err(error) = outcome {
+            complain("remove", path, &error);
+            all = false;
         }
-    })
+    };
+    // The descriptor first: should anybody be about to give it its name after all, he fails.
+    let (heads, objects): (Vec<_>, Vec<_>) = lost.remnants.iter().partition(|remnant| remnant.index.is_none());
+    heads.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
+    lost.objects.iter().for_each(|object| removed(&object.path, object.remove()));
+    objects.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
+    all
 }
 
-/// Asks whether a file is really gone.
-fn agreed(name: &str, count: usize) -> bool {
-    eprint!("dio stripe: is {name} really gone, and nowhere else under another name? remove {count} of its objects? ");
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim_start().starts_with(['y', 'Y'])
-}
-
-/// All descriptors below a directory. Symbolic links are not followed.
-fn gather(directory: &Path, known: &mut Vec<Descriptor>) -> Result<(), (PathBuf, io::Error)> {
+/// All descriptors below a directory, and those that never got their name. Symbolic links are not followed.
+fn gather(
+    directory: &Path,
+    age: Duration,
+    known: &mut Vec<Descriptor>,
+    beginnings: &mut Vec<Remnant>,
+) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (directory.to_owned(), error);
-    known.extend(descriptors_in(directory).map_err(failed)?);
+    known.extend(descriptors_in(directory, age).map_err(failed)?);
+    let remnants = remnants_in(directory, age).map_err(failed)?;
+    beginnings.extend(remnants.into_iter().filter(|remnant| remnant.index.is_none()));
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            gather(&entry.path(), known)?;
+            gather(&entry.path(), age, known, beginnings)?;
         }
     }
     Ok(())

@@ -114,7 +114,7 @@ fn plan_to_json(path: &Path, plan: &Plan) -> Value {
     })
 }
 
-pub(super) fn words(state: &ObjectState) -> String {
+pub(in crate::commands) fn words(state: &ObjectState) -> String {
     match state {
         ObjectState::Sound => "sound".to_owned(),
         ObjectState::Missing => "is missing".to_owned(),

@@ -1,0 +1,291 @@
+//! `dio bench disks`.
+
+use serde::Deserialize;
+
+use super::environment::Environment;
+use super::model::{Block, Cell, Column, Finding, Section, Table};
+use crate::disks::report::{REFERENCE, REFERENCE_TARGETS, Settings, reference};
+use crate::disks::{Direction, Row, Run, Way, plot};
+use crate::plot::{Dots, Kind, Plot, Row as Dot};
+use crate::quantity::Unit;
+use crate::stats::Summary;
+use crate::units::{rate, size};
+
+const GIB: f64 = (1 << 30) as f64;
+
+/// Published throughput of the raw devices, in KB/s.
+const RAW_KB: f64 = REFERENCE[2].1;
+
+#[derive(Deserialize)]
+struct Report {
+    rows: Vec<Row>,
+    settings: Settings,
+    notes: Vec<String>,
+    environment: Environment,
+}
+
+impl Report {
+    fn of(&self, direction: Direction) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.case.direction == direction).collect()
+    }
+
+    /// The number of disks that is compared with the reference: that of the reference, or else the greatest.
+    fn compared(&self) -> Option<usize> {
+        let counts = || self.rows.iter().map(|row| row.case.targets);
+        counts().find(|count| *count == REFERENCE_TARGETS).or_else(|| counts().max())
+    }
+
+    /// Rows of the number of disks that is compared.
+    fn compared_rows(&self) -> Vec<&Row> {
+        let compared = self.compared();
+        self.rows.iter().filter(|row| Some(row.case.targets) == compared).collect()
+    }
+
+    /// Throughput divided by that of the raw devices in the same round; nothing where they were not measured.
+    fn to_raw(&self, row: &Row) -> Vec<f64> {
+        let is_raw = |other: &&Row| {
+            (other.case.targets, other.case.direction, other.case.way)
+                == (row.case.targets, row.case.direction, Way::Raw)
+        };
+        let Some(raw) = self.rows.iter().find(is_raw) else { return Vec::new() };
+        let pairs = row.runs.iter().zip(&raw.runs).map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second());
+        pairs.filter(|ratio| ratio.is_finite()).collect()
+    }
+}
+
+/// The published part of the raw devices' throughput, and of the processors' time.
+fn published(row: &Row) -> Option<(f64, f64)> {
+    reference(&row.case).map(|(rate, busy)| (rate / RAW_KB, busy / 100.0))
+}
+
+fn disks(count: usize) -> String {
+    if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
+}
+
+pub(super) fn section(text: &str) -> serde_json::Result<Section> {
+    let report: Report = serde_json::from_str(text)?;
+    let Settings { rate_bytes_per_second, seconds: [warm, steady], rounds, .. } = report.settings;
+    let mut blocks = Vec::new();
+    let over = plot::plots(&report.rows, rate_bytes_per_second);
+    // Over one number of disks there is no line.
+    if report.rows.iter().any(|row| row.case.targets != report.rows[0].case.targets) {
+        blocks.push(Block::Plots(over));
+    }
+    let compared = report.compared_rows();
+    if let Some(row) = compared.first() {
+        blocks.push(Block::Heading(format!("On {}", disks(row.case.targets))));
+        blocks.push(Block::Plots(comparisons(&report, &compared)));
+        blocks.push(Block::Heading("All of it".to_owned()));
+    }
+    let tables = Direction::ALL.map(|direction| (direction, report.of(direction)));
+    let tables = tables.iter().filter(|(_, rows)| !rows.is_empty());
+    blocks.extend(tables.map(|(direction, rows)| Block::Table(table(&report, *direction, rows))));
+    Ok(Section {
+        id: "disks".to_owned(),
+        title: "Cached, direct and raw over several disks".to_owned(),
+        lead: format!(
+            "Sequential reading and writing over some disks: a striped file through the page cache and past it, and the raw \
+             devices. Each disk is limited to {} in each direction; {steady} s at that rate are counted after {warm} s, in \
+             {rounds} runs of each way, all ways in turns. Reading begins with nothing cached, writing ends durable.",
+            rate(rate_bytes_per_second, 1.0)
+        ),
+        findings: findings(&report, &compared),
+        blocks,
+        notes: notes(&report),
+        settings: settings(&report.settings),
+        environment: report.environment.rows(),
+        ..Section::default()
+    })
+}
+
+/// Colours as over the number of disks.
+fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
+    let name = format!("{}, {}", row.case.direction.name(), row.case.way.name());
+    Dot { name, tone: plot::tone(row.case.way), values, published }
+}
+
+/// Every run on one number of disks, beside the published figures: as a part of raw, in bytes per second, and what it costs.
+fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
+    let dots = |name: &str, title: &str, about: &str, guide, unit, rows: Vec<Dot>| Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        about: about.to_owned(),
+        kind: Kind::Dots(Dots { unit, label: "median".to_owned(), guide, rows }),
+    };
+    let share = rows.iter().filter(|row| row.case.way != Way::Raw).filter_map(|row| {
+        let values = report.to_raw(row);
+        (!values.is_empty()).then(|| dot(row, values, published(row).map(|published| published.0)))
+    });
+    let share: Vec<Dot> = share.collect();
+    let mut plots = Vec::new();
+    if !share.is_empty() {
+        let about = "Throughput divided by that of the raw devices in the same round: each dot is a round, the bar the median. \
+                     Diamonds are published ratios.";
+        plots.push(dots("share", "Of the raw devices' throughput", about, Some(1.0), Unit::Ratio, share));
+    }
+    let rates = |row: &&Row| dot(row, row.runs.iter().map(Run::bytes_per_second).collect(), None);
+    let about = "Each dot is a run, the bar the median; further right is better.";
+    plots.push(dots("throughput", "Throughput", about, None, Unit::BytesPerSecond, rows.iter().map(rates).collect()));
+    let busy = |row: &&Row| {
+        let published = published(row).map(|published| published.1);
+        dot(row, row.runs.iter().map(|run| run.busy).collect(), published)
+    };
+    let about = "Part of all processors' time, the kernel's threads included: each dot is a run, the bar the median; further \
+                 left is better. Diamonds are published figures.";
+    plots.push(dots("busy", "Processors' time", about, None, Unit::Part, rows.iter().map(busy).collect()));
+    plots
+}
+
+fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
+    let percent = |part: f64| Unit::Part.scale([part]).show(part);
+    let raw = |row: &Row| {
+        compared.iter().find(|other| other.case.way == Way::Raw && other.case.direction == row.case.direction)
+    };
+    let finding = |row: &&&Row| {
+        let row = **row;
+        let to_raw = report.to_raw(row);
+        let value = match (to_raw.is_empty(), row.bytes_per_second.median) {
+            (true, rate) => Unit::BytesPerSecond.scale([rate]).show(rate),
+            (false, _) => {
+                let share = Summary::of(to_raw).median;
+                format!("{} of raw", Unit::Ratio.scale([share]).number(share))
+            }
+        };
+        let mut note = format!("{} of the processors", percent(row.busy));
+        if let Some(raw) = raw(row) {
+            note.push_str(&format!(", raw {}", percent(raw.busy)));
+        }
+        if let Some((share, busy)) = published(row) {
+            note.push_str(&format!("; published {share:.2} of raw, {}", percent(busy)));
+        }
+        let label = format!("{}, {}, {}", row.case.direction.name(), row.case.way.name(), disks(row.case.targets));
+        Finding::new(label, value, note)
+    };
+    // What is past the cache first: that is what it is about.
+    let of = |way: Way| compared.iter().filter(move |row| row.case.way == way);
+    let all: Vec<&&Row> = of(Way::Direct).chain(of(Way::Cached)).collect();
+    all.iter().map(finding).collect()
+}
+
+fn table(report: &Report, direction: Direction, rows: &[&Row]) -> Table {
+    let columns = vec![
+        Column::of("disks", Unit::Count),
+        Column::of("throughput", Unit::BytesPerSecond),
+        Column::of("of the limits", Unit::Ratio),
+        Column::of("to one disk", Unit::Ratio),
+        Column::of("to raw", Unit::Ratio),
+        Column::of("published to raw", Unit::Ratio),
+        Column::of("processors", Unit::Part),
+        Column::exact("published processors", Unit::Part),
+        Column::of("CPU per GiB", Unit::Seconds),
+        Column::of("own", Unit::Seconds),
+        Column::text("published"),
+    ];
+    let row = |row: &&Row| {
+        let runs = |figure: fn(&Run) -> f64| Cell::runs(row.runs.iter().map(figure));
+        let limits = report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
+        let published = published(row);
+        let words = reference(&row.case).map(|(rate, _)| Cell::Text(format!("{rate} KB/s")));
+        let cells = vec![
+            Cell::Number(row.case.targets as f64),
+            runs(Run::bytes_per_second),
+            Cell::of(Some(row.bytes_per_second.median / limits)),
+            Cell::of(row.to_one),
+            Cell::runs(report.to_raw(row)),
+            Cell::of(published.map(|published| published.0)),
+            runs(|run| run.busy),
+            Cell::of(published.map(|published| published.1)),
+            runs(|run| (run.own_cpu_seconds + run.kernel_cpu_seconds) / (run.bytes as f64 / GIB)),
+            runs(|run| run.own_cpu_seconds / (run.bytes as f64 / GIB)),
+            words.unwrap_or(Cell::Missing),
+        ];
+        (row.case.way.name().to_owned(), cells)
+    };
+    let caption = match direction {
+        Direction::Read => "Reading",
+        Direction::Write => "Writing",
+    };
+    Table {
+        name: direction.name().to_owned(),
+        caption: format!("{caption}: medians of the runs, with the least and the greatest"),
+        head: "way".to_owned(),
+        columns,
+        rows: rows.iter().map(row).collect(),
+    }
+    .dense()
+}
+
+fn notes(report: &Report) -> Vec<String> {
+    let mut notes = report.notes.clone();
+    notes.push(
+        "Processors: part of all processors' time that the benchmark and the kernel's own threads took, those of the loop devices \
+         included, which real disks do not need; own: the benchmark alone."
+            .to_owned(),
+    );
+    let published = REFERENCE.map(|(way, rate, busy)| format!("{} {rate} KB/s at {busy} %", way.name()));
+    notes.push(format!(
+        "Published: sequential reading over {REFERENCE_TARGETS} disks with JFS on AIX, {}. Only ratios compare.",
+        published.join(", ")
+    ));
+    notes
+}
+
+fn settings(settings: &Settings) -> Vec<(String, String)> {
+    let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } =
+        settings;
+    let rows = [
+        ("disks", format!("loop devices, limited by {limited_by}")),
+        ("each, in each direction", rate(*rate_bytes_per_second, 1.0)),
+        ("stripe", size(*stripe_bytes)),
+        ("requests to each in flight", depth.to_string()),
+        ("warming up, counted", format!("{warm} s, {steady} s")),
+        ("runs", rounds.to_string()),
+    ];
+    rows.map(|(name, value)| (name.to_owned(), value)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Page;
+    use crate::disks::report::tests::report;
+
+    #[test]
+    fn what_is_written_here_is_shown_with_the_reference_beside_it() {
+        let text = crate::record::json(&report()).unwrap();
+        let section = super::super::read("disks.json", &text).unwrap();
+        let labels: Vec<&str> = section.findings.iter().map(|finding| finding.label.as_str()).collect();
+        let expected = ["read, direct", "write, direct", "read, cached", "write, cached"];
+        assert_eq!(labels, expected.map(|label| format!("{label}, 8 disks")));
+        let direct = &section.findings[0];
+        assert_eq!(direct.value, "0.98 of raw");
+        assert!(direct.note.ends_with("published 0.93 of raw, 54.4\u{202f}%"), "{}", direct.note);
+        assert!(section.notes.iter().any(|note| note.contains("cached 17892 KB/s at 98.3 %")), "{:?}", section.notes);
+        let page = Page::new(None, vec![section]);
+        let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
+        let expected = ["throughput-read", "throughput-write", "cpu-read", "cpu-write", "share", "throughput", "busy"];
+        assert_eq!(plots, expected.map(|name| format!("disks-{name}.svg")));
+        let tables = page.tables();
+        let table = |name: &str| &tables.iter().find(|(file, _)| file == &format!("disks-{name}.csv")).unwrap().1;
+        assert!(table("throughput-read").contains("limits of the disks together,8,838860800"));
+        let lines = table("share").lines();
+        assert_eq!(lines.filter(|line| line.contains("published")).count(), 2, "{}", table("share"));
+        assert!(table("busy").contains("\"read, cached\",published,0.983"), "{}", table("busy"));
+        let row = table("table-read").lines().find(|line| line.starts_with("direct,8,78")).unwrap();
+        assert!(row.contains(",0.544,") && row.ends_with(",30062 KB/s"), "{row}");
+        assert!(!table("table-write").contains("KB/s"), "{}", table("table-write"));
+    }
+
+    #[test]
+    fn one_number_of_disks_without_raw_and_without_a_name_is_shown_too() {
+        let mut old = serde_json::to_value(report()).unwrap();
+        old["rows"].as_array_mut().unwrap().retain(|row| row["targets"] == 1 && row["way"] != "raw");
+        let section = super::super::read("old.json", &old.to_string()).unwrap();
+        assert_eq!((section.id.as_str(), section.findings.len()), ("disks", 4));
+        assert!(section.findings[0].value.ends_with("MiB/s"), "{:?}", section.findings);
+        let page = Page::new(None, vec![section]);
+        let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(plots, ["disks-throughput.svg", "disks-busy.svg"]);
+        old["rows"].as_array_mut().unwrap().clear();
+        assert!(super::super::read("none.json", &old.to_string()).unwrap().blocks.is_empty());
+    }
+}

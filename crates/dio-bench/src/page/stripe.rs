@@ -1,0 +1,412 @@
+//! `dio bench stripe`.
+
+use serde::Deserialize;
+
+use super::environment::Environment;
+use super::model::{Block, Cell, Column, Finding, Section, Table};
+use super::times;
+use crate::plot::{Dots, Kind, Plot, Row as Dot};
+use crate::quantity::Unit;
+use crate::stats::Summary;
+use crate::stripe::report::REFERENCE;
+use crate::stripe::{Copy, Direction, Ground, MIB, Rig, Row, Skipped, Timing, plot};
+use crate::units::{seconds, size};
+
+#[derive(Deserialize)]
+struct Report {
+    rows: Vec<Row>,
+    copy: Option<Copy>,
+    grounds: Vec<Ground>,
+    timing: Timing,
+    skipped: Vec<Skipped>,
+    runs: u64,
+    moved_bytes: u64,
+    most_depth: u64,
+    environment: Environment,
+}
+
+const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
+
+/// The rigs, with what they are called on the page.
+const RIGS: [(Rig, &str); 3] = [
+    (Rig::Modelled, "Modelled disks"),
+    (Rig::Real, "Directories of the real disk"),
+    (Rig::Network, "Mounts of a network file system"),
+];
+
+pub(super) fn section(text: &str) -> serde_json::Result<Section> {
+    let report: Report = serde_json::from_str(text)?;
+    let mut blocks = Vec::new();
+    for (rig, called) in RIGS {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.rig == rig).collect();
+        let copy = report.copy.as_ref().filter(|_| rig == Rig::Modelled);
+        if rows.is_empty() && copy.is_none() {
+            continue;
+        }
+        blocks.push(Block::Heading(called.to_owned()));
+        let ground = report.grounds.iter().find(|ground| ground.rig == rig);
+        blocks.extend(ground.map(|ground| Block::Text(sentence(&ground.about))));
+        if !rows.is_empty() {
+            blocks.extend(of_rig(&report, rig, &rows));
+        }
+        blocks.extend(copy.map(|copy| Block::Table(copying(copy))));
+    }
+    Ok(Section {
+        id: "stripe".to_owned(),
+        title: "Requests over several stripes".to_owned(),
+        lead: format!(
+            "Requests to a striped file are made by a loop that waits for each stripe, by submitting all stripes and waiting once, \
+             and asynchronously, as many stripes in flight as a request has. At least {} in each run, {} runs of each way, in turns.",
+            size(report.moved_bytes),
+            report.runs
+        ),
+        findings: findings(&report),
+        blocks,
+        notes: notes(&report),
+        settings: settings(&report),
+        environment: report.environment.rows(),
+        ..Section::default()
+    })
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// Plots and the table of one rig.
+fn of_rig(report: &Report, rig: Rig, rows: &[&Row]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for direction in DIRECTIONS {
+        let mut plots = plot::plots(&report.rows, rig, direction);
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.direction == direction).copied().collect();
+        if plots.is_empty() && !rows.is_empty() {
+            // Over one size and one layout there is no line.
+            plots.push(rates(rig, direction, &rows));
+        }
+        if !plots.is_empty() {
+            blocks.push(Block::Plots(plots));
+        }
+    }
+    let chosen = chosen(rows);
+    blocks.push(Block::Plots(vec![gains(rig, &chosen), parts(rig, &chosen)]));
+    blocks.push(Block::Table(table(rig, rows)));
+    blocks
+}
+
+/// Of each layout and direction the requests that are like the reference's, or the largest.
+fn chosen<'a>(rows: &[&'a Row]) -> Vec<&'a Row> {
+    let mut chosen: Vec<&Row> = Vec::new();
+    let rank = |row: &Row| (row.published().is_some(), row.transfer_bytes);
+    for row in rows {
+        let same = |other: &&mut &Row| {
+            (other.direction, other.stripe_bytes, other.stripes) == (row.direction, row.stripe_bytes, row.stripes)
+        };
+        match chosen.iter_mut().find(same) {
+            Some(other) if rank(row) > rank(other) => *other = row,
+            Some(_) => {}
+            None => chosen.push(row),
+        }
+    }
+    chosen
+}
+
+/// What tells a row from the others of its rig: `write, 8 × 1 MiB, requests of 64 MiB`.
+fn name(row: &Row) -> String {
+    let layout = format!("{} × {}", row.stripes, size(row.stripe_bytes));
+    format!("{}, {layout}, requests of {}", row.direction.name(), size(row.transfer_bytes))
+}
+
+/// Submitting all divided by another way, in the same round; of earlier results only the median and the extremes are known.
+fn ratios(row: &Row, other: &[f64], known: Summary) -> Vec<f64> {
+    let pairs = row.samples_mib_s.submit_all.iter().zip(other).filter(|(_, other)| **other > 0.0);
+    let ratios: Vec<f64> = pairs.map(|(all, other)| all / other).collect();
+    if ratios.is_empty() { vec![known.min, known.median, known.max] } else { ratios }
+}
+
+fn gain_of(row: &Row) -> Vec<f64> {
+    ratios(row, &row.samples_mib_s.wait_each, row.gain)
+}
+
+fn part_of(row: &Row) -> Vec<f64> {
+    ratios(row, &row.samples_mib_s.asynchronous, row.of_async)
+}
+
+/// Bytes per second of each run of a way; of earlier results the median.
+fn runs(samples: &[f64], median: f64) -> Vec<f64> {
+    match samples {
+        [] => vec![median * MIB],
+        samples => samples.iter().map(|rate| rate * MIB).collect(),
+    }
+}
+
+/// Throughput of each way: waiting for each stripe, submitting all, asynchronous.
+fn ways(row: &Row) -> [(&'static str, Vec<f64>); 3] {
+    let samples = &row.samples_mib_s;
+    [
+        ("wait each", runs(&samples.wait_each, row.wait_each_mib_s)),
+        ("submit all", runs(&samples.submit_all, row.submit_all_mib_s)),
+        ("asynchronous", runs(&samples.asynchronous, row.async_mib_s)),
+    ]
+}
+
+fn rates(rig: Rig, direction: Direction, rows: &[&Row]) -> Plot {
+    let dots = |row: &&Row| {
+        let called = name(row);
+        let dot = move |((way, values), tone)| Dot { name: format!("{way}: {called}"), tone, values, published: None };
+        ways(row).into_iter().zip(plot::TONES).map(dot)
+    };
+    Plot {
+        name: format!("{}-{}", rig.name(), direction.name()),
+        title: format!("Striped {}", direction.name()),
+        about: "Throughput of each way: each dot is a run, the bar the median; further right is better.".to_owned(),
+        kind: Kind::Dots(Dots {
+            unit: Unit::BytesPerSecond,
+            label: "median".to_owned(),
+            guide: None,
+            rows: rows.iter().flat_map(dots).collect(),
+        }),
+    }
+}
+
+fn gains(rig: Rig, rows: &[&Row]) -> Plot {
+    let dot = |row: &&Row| {
+        let published = row.published().map(|(each, all)| all / each);
+        Dot { name: name(row), tone: plot::TONES[1], values: gain_of(row), published }
+    };
+    Plot {
+        name: format!("{}-gain", rig.name()),
+        title: "Submit all ÷ wait each".to_owned(),
+        about: "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting once is faster. Diamonds are \
+                published ratios."
+            .to_owned(),
+        kind: Kind::Dots(Dots {
+            unit: Unit::Ratio,
+            label: "times as fast".to_owned(),
+            guide: Some(1.0),
+            rows: rows.iter().map(dot).collect(),
+        }),
+    }
+}
+
+fn parts(rig: Rig, rows: &[&Row]) -> Plot {
+    let dot = |row: &&Row| Dot { name: name(row), tone: plot::TONES[1], values: part_of(row), published: None };
+    Plot {
+        name: format!("{}-of-asynchronous", rig.name()),
+        title: "Submit all ÷ asynchronous".to_owned(),
+        about: "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for each request costs nothing."
+            .to_owned(),
+        kind: Kind::Dots(Dots {
+            unit: Unit::Ratio,
+            label: "of asynchronous".to_owned(),
+            guide: Some(1.0),
+            rows: rows.iter().map(dot).collect(),
+        }),
+    }
+}
+
+fn table(rig: Rig, rows: &[&Row]) -> Table {
+    let columns = vec![
+        Column::of("targets", Unit::Count),
+        Column::of("stripe", Unit::Bytes),
+        Column::of("request", Unit::Bytes),
+        Column::of("wait each", Unit::BytesPerSecond),
+        Column::of("submit all", Unit::BytesPerSecond),
+        Column::of("asynchronous", Unit::BytesPerSecond),
+        Column::of("submit all ÷ wait each", Unit::Ratio),
+        Column::of("published", Unit::Ratio),
+        Column::of("submit all ÷ asynchronous", Unit::Ratio),
+        Column::text("published, wait each → submit all"),
+    ];
+    let row = |row: &&Row| {
+        let [each, all, queued] = ways(row).map(|(_, values)| Cell::runs(values));
+        let published = row.published();
+        let words = published.map(|(each, all)| Cell::Text(format!("{each} → {all} MiB/s")));
+        let cells = vec![
+            Cell::Number(row.stripes as f64),
+            Cell::Number(row.stripe_bytes as f64),
+            Cell::Number(row.transfer_bytes as f64),
+            each,
+            all,
+            queued,
+            Cell::runs(gain_of(row)),
+            Cell::of(published.map(|(each, all)| all / each)),
+            Cell::runs(part_of(row)),
+            words.unwrap_or(Cell::Missing),
+        ];
+        (row.direction.name().to_owned(), cells)
+    };
+    Table {
+        name: rig.name().to_owned(),
+        caption: "Medians of the runs, with the least and the greatest".to_owned(),
+        head: "direction".to_owned(),
+        columns,
+        rows: rows.iter().map(row).collect(),
+    }
+    .dense()
+}
+
+fn copying(copy: &Copy) -> Table {
+    let Summary { median, min, max } = copy.gain;
+    let row = |name: &str, rate: f64, gain| (name.to_owned(), vec![Cell::Number(rate * MIB), gain]);
+    Table {
+        name: "copy".to_owned(),
+        caption: format!("Copying {} from one modelled disk to another, durably", size(copy.bytes)),
+        head: "program".to_owned(),
+        columns: vec![Column::of("throughput", Unit::BytesPerSecond), Column::of("dio cp ÷ dd", Unit::Ratio)],
+        rows: vec![
+            row("dio cp", copy.dio_cp_mib_s, Cell::Runs(Summary { median, min, max })),
+            row("dd bs=8M, direct", copy.dd_mib_s, Cell::Missing),
+        ],
+    }
+}
+
+/// For each rig and direction the request that is like the reference's, or the largest on the most targets.
+fn findings(report: &Report) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (rig, called) in RIGS {
+        for direction in DIRECTIONS {
+            let rows = report.rows.iter().filter(|row| (row.rig, row.direction) == (rig, direction));
+            let rank = |row: &&Row| (row.published().is_some(), row.stripes, row.transfer_bytes, row.stripe_bytes);
+            let Some(row) = rows.max_by_key(rank) else { continue };
+            let median = |ratios: Vec<f64>| Summary::of(ratios).median;
+            let mut note = format!("submit all ÷ wait each; {:.2} of asynchronous", median(part_of(row)));
+            if let Some((each, all)) = row.published() {
+                note.push_str(&format!("; published {} ({each} → {all} MiB/s)", times(all / each)));
+            }
+            findings.push(Finding::new(format!("{called}: {}", name(row)), times(median(gain_of(row))), note));
+        }
+    }
+    if let Some(copy) = &report.copy {
+        let note = "dio cp ÷ dd; twice is what can be had";
+        findings.push(Finding::new("copying between two modelled disks", times(copy.gain.median), note));
+    }
+    findings
+}
+
+fn notes(report: &Report) -> Vec<String> {
+    let [write, read] = REFERENCE
+        .map(|(direction, each, all)| format!("{} {each} → {all} MiB/s ({})", direction.name(), times(all / each)));
+    let mut notes = vec![
+        format!(
+            "Wait each: a loop waits for each stripe of a request. Submit all: one call to the striped file, which waits once. \
+             Asynchronous: requests of one stripe, as many in flight as a request has, {} at most.",
+            report.most_depth
+        ),
+        format!(
+            "Published: Lustre (LU-13798), requests of 64 MiB over 1 MiB stripes on 8 targets, {write}, {read}, as fast as \
+             asynchronous I/O at the same depth. Only ratios compare."
+        ),
+    ];
+    notes.extend(report.skipped.iter().map(|skipped| format!("{}: skipped: {}", skipped.rig.name(), skipped.reason)));
+    notes
+}
+
+fn settings(report: &Report) -> Vec<(String, String)> {
+    let mut settings = vec![
+        ("runs of each way", report.runs.to_string()),
+        ("bytes of a run, at least", size(report.moved_bytes)),
+        ("requests in flight, at most", report.most_depth.to_string()),
+    ];
+    if report.grounds.iter().any(|ground| ground.rig == Rig::Modelled) {
+        let Timing { service_seconds, read_bytes_per_second, write_bytes_per_second } = report.timing;
+        settings.push(("a modelled disk answers after", seconds(service_seconds)));
+        settings.push(("it reads", format!("{}/s", size(read_bytes_per_second))));
+        settings.push(("it writes", format!("{}/s", size(write_bytes_per_second))));
+    }
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::Page;
+    use crate::stripe;
+
+    /// A result as it is written, with rows of the reference's shape on modelled disks, and a copy.
+    fn result(transfers: Vec<u64>) -> Value {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let refused = vec![(stripe::Rig::Network, "no cable".to_owned())];
+        let rigs = vec![stripe::Rig::Real, stripe::Rig::Network];
+        let plan = stripe::Plan { transfers, rigs, refused, ..stripe::tests::plan(directory.path()) };
+        let text = crate::record::json(&stripe::run(&plan).unwrap()).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// As if modelled disks had been measured too: eight times as fast on eight.
+    fn with_modelled(mut result: Value) -> Value {
+        let mut row = result["rows"][0].clone();
+        row["rig"] = "modelled".into();
+        (row["stripe_bytes"], row["transfer_bytes"], row["stripes"]) = ((1 << 20).into(), (64 << 20).into(), 8.into());
+        row["samples_mib_s"] = serde_json::json!({"wait_each": [40.0, 50.0, 60.0], "submit_all": [400.0, 400.0, 420.0],
+                                                  "async": [400.0, 410.0, 400.0]});
+        result["rows"].as_array_mut().unwrap().push(row);
+        result["grounds"].as_array_mut().unwrap().push(serde_json::json!({"rig": "modelled", "about": "images"}));
+        let gain = serde_json::json!({"median": 1.9, "min": 1.8, "max": 2.0});
+        result["copy"] = serde_json::json!({"bytes": 1 << 20, "dio_cp_mib_s": 47.5, "dd_mib_s": 25.0, "gain": gain});
+        result
+    }
+
+    #[test]
+    fn what_is_written_here_is_shown_with_the_reference_beside_it() {
+        let text = with_modelled(result(vec![1 << 20, 4 << 20])).to_string();
+        let section = super::super::read("stripe.json", &text).unwrap();
+        let finding = &section.findings[0];
+        assert_eq!(
+            (finding.label.as_str(), finding.value.as_str()),
+            ("Modelled disks: write, 8 × 1 MiB, requests of 64 MiB", "8.00×")
+        );
+        assert_eq!(finding.note, "submit all ÷ wait each; 1.00 of asynchronous; published 8.90× (583 → 5186 MiB/s)");
+        assert_eq!(section.findings.last().unwrap().value, "1.90×");
+        assert!(section.notes.contains(&"network: skipped: no cable".to_owned()), "{:?}", section.notes);
+        assert!(section.settings.iter().any(|(name, _)| name == "a modelled disk answers after"));
+        let page = Page::new(None, vec![section]);
+        let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
+        let modelled = ["modelled-write", "modelled-gain", "modelled-of-asynchronous"].into_iter();
+        let expected = modelled.chain([
+            "real-write-stripes",
+            "real-write-3-4096",
+            "real-write-3-65536",
+            "real-read-stripes",
+            "real-read-3-4096",
+            "real-read-3-65536",
+            "real-gain",
+            "real-of-asynchronous",
+        ]);
+        assert_eq!(plots, expected.map(|name| format!("stripe-{name}.svg")).collect::<Vec<_>>());
+        let tables = page.tables();
+        let table = |name: &str| &tables.iter().find(|(file, _)| file == &format!("stripe-{name}.csv")).unwrap().1;
+        assert_eq!(table("table-real").lines().count(), 1 + 8);
+        let row = table("table-modelled").lines().nth(1).unwrap();
+        assert!(row.starts_with("write,8,1048576,67108864,52428800,") && row.ends_with(",583 → 5186 MiB/s"), "{row}");
+        assert!(table("modelled-gain").contains("published,8.89"), "{}", table("modelled-gain"));
+        assert_eq!(table("table-copy").lines().count(), 3);
+        let html = page.html();
+        assert!(html.contains("Images.") && html.contains("Directories of one file system"), "{html}");
+    }
+
+    #[test]
+    fn earlier_results_and_those_of_one_size_are_shown_too() {
+        let mut old = result(vec![1 << 20]);
+        for field in ["benchmark", "format"] {
+            old.as_object_mut().unwrap().remove(field);
+        }
+        let rows = old["rows"].as_array_mut().unwrap();
+        rows.retain(|row| row["stripe_bytes"] == 4096);
+        for row in rows {
+            row.as_object_mut().unwrap().remove("samples_mib_s");
+        }
+        let section = super::super::read("old.json", &old.to_string()).unwrap();
+        assert_eq!((section.id.as_str(), section.findings.len()), ("stripe", 2));
+        let page = Page::new(None, vec![section]);
+        let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
+        let expected = ["write", "read", "gain", "of-asynchronous"].map(|name| format!("stripe-real-{name}.svg"));
+        assert_eq!(plots, expected);
+        let tables = page.tables();
+        let gain = &tables.iter().find(|(name, _)| name == "stripe-real-gain.csv").unwrap().1;
+        assert_eq!(gain.lines().count(), 1 + 2 * 3, "least, median and greatest: {gain}");
+    }
+}

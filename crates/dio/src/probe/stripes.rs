@@ -1,0 +1,264 @@
+//! What a striped file is made of, and what each of its objects really does.
+//!
+//! The file under the name is a short text, whose alignments and pages are of no interest to whoever reads or writes the file: its
+//! bytes travel as those of the objects do, and the strictest of them decides.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Answer, Device, Kind, Mount, Overwrites, Sharing, Trials, device_below, of_existing, words};
+use crate::geometry::{Directness, FileSystem, Geometry};
+use crate::stripe::{self, Layout, ObjectState};
+
+/// What a striped file is made of.
+#[derive(Debug, Clone)]
+pub struct Stripes {
+    /// Its identity.
+    pub id: stripe::Id,
+    /// How its bytes are laid out.
+    pub layout: Layout,
+    /// Its size in bytes, as far as the objects that were found tell.
+    pub size: u64,
+    /// What was looked at is a copy of its descriptor.
+    pub copy: bool,
+    /// Its objects, in order.
+    pub objects: Vec<Object>,
+}
+
+/// One object of a striped file, with the path that its bytes take.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it is the right one. Otherwise nothing was tried on it.
+    pub state: ObjectState,
+    /// Bytes of the file in it.
+    pub held: u64,
+    /// The file system that it is on, `None` if that is not known.
+    pub file_system: Option<FileSystem>,
+    /// The mount that it is on, `None` if `/proc` does not tell.
+    pub mount: Option<Mount>,
+    /// Its alignments and sizes, or why they are not known.
+    pub geometry: Result<Geometry, String>,
+    /// The block device below, or why none is known.
+    pub device: Result<Device, String>,
+    /// What was tried.
+    pub trials: Trials,
+}
+
+impl Stripes {
+    /// Of a file: `None` if it is an ordinary one, why they are not known if its descriptor cannot be used.
+    pub(super) fn of(path: &Path) -> Option<Result<Stripes, String>> {
+        let report = match stripe::inspect(path) {
+            Ok(report) => report?,
+            Err(error) if matches!(error.errno(), Errno::BADMSG | Errno::PROTONOSUPPORT) => {
+                return Some(Err(error.detail().map_or_else(|| error.to_string(), str::to_owned)));
+            }
+            // What cannot be read is told by those who try to.
+            Err(_) => return None,
+        };
+        let layout = report.descriptor.layout;
+        let object = |found: stripe::ObjectReport| {
+            let held = found.size.saturating_sub(layout.start());
+            match found.state {
+                ObjectState::Sound => Object::probe(found.path, held),
+                state => Object::unknown(found.path, state, held),
+            }
+        };
+        let (id, size, copy) = (report.descriptor.id, report.size, report.copy);
+        let objects = report.objects.into_iter().map(object).collect();
+        Some(Ok(Stripes { id, layout, size, copy, objects }))
+    }
+
+    /// The alignments of the whole, which are those of the strictest object.
+    pub(super) fn geometry(&self) -> Result<Geometry, String> {
+        joined(&self.layout, self.objects.iter().map(|object| &object.geometry))
+    }
+
+    /// What became of the trials on all objects.
+    pub(super) fn trials(&self) -> Trials {
+        let of = |figure: fn(&Trials) -> &Answer| together(self.objects.iter().map(|object| figure(&object.trials)));
+        let overwrites = "it is not written to find out".to_owned();
+        Trials {
+            open_direct: of(|trials| &trials.open_direct),
+            read_direct: of(|trials| &trials.read_direct),
+            write_direct: of(|trials| &trials.write_direct),
+            uncached_read: of(|trials| &trials.uncached_read),
+            uncached_new: of(|trials| &trials.uncached_new),
+            uncached_overwrite: of(|trials| &trials.uncached_overwrite),
+            uncached_overwrite_cached: of(|trials| &trials.uncached_overwrite_cached),
+            atomic_write: of(|trials| &trials.atomic_write),
+            overwrites: Overwrites::not_measured(Sharing::Unknown(overwrites)),
+        }
+    }
+}
+
+/// The geometry of a file over objects of these.
+fn joined<'a>(
+    layout: &Layout,
+    objects: impl Iterator<Item = &'a Result<Geometry, String>>,
+) -> Result<Geometry, String> {
+    let mut each = Vec::new();
+    for (index, geometry) in objects.enumerate() {
+        each.push(geometry.as_ref().map_err(|reason| format!("object {index}: {reason}"))?);
+    }
+    let joined = Geometry::joined(&each, layout.row()).map_err(|error| words(&error))?;
+    let align = joined.offset_align().max(joined.read_offset_align());
+    if (layout.stripe() | layout.start()) % align != 0 {
+        return Err("the stripe size is no multiple of the alignment that a target demands".to_owned());
+    }
+    let some = |wanted| each.iter().any(|geometry| geometry.directness() == wanted);
+    Ok(joined.with_directness(match () {
+        () if some(Directness::Refused) => Directness::Refused,
+        () if some(Directness::Unknown) => Directness::Unknown,
+        () => Directness::Reported,
+    }))
+}
+
+/// One answer for all objects: what all of them say, or else what the first says that refuses, or of which it is not known.
+fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
+    let answers: Vec<&Answer> = answers.collect();
+    match answers.split_first() {
+        None => Answer::Unknown("there are no objects".to_owned()),
+        Some((first, others)) if others.iter().all(|other| other == first) => (*first).clone(),
+        Some(_) => {
+            let all = || answers.iter().enumerate();
+            let refused = all().find_map(|(index, answer)| match answer {
+                Answer::No(reason) => Some(Answer::No(format!("object {index}: {reason}"))),
+                Answer::Yes | Answer::Unknown(_) => None,
+            });
+            let unknown = || {
+                all().find_map(|(index, answer)| match answer {
+                    Answer::Unknown(reason) => Some(Answer::Unknown(format!("object {index}: {reason}"))),
+                    Answer::Yes | Answer::No(_) => None,
+                })
+            };
+            refused.or_else(unknown).unwrap_or(Answer::Yes)
+        }
+    }
+}
+
+impl Object {
+    /// Tries reading it, as any file that is not ours.
+    fn probe(path: PathBuf, held: u64) -> Object {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let place = rustix::fs::open(&path, flags, Mode::empty());
+        let place = place.and_then(|place| rustix::fs::fstat(&place).map(|stat| (place, stat)));
+        let (place, stat) = match place {
+            Ok((place, stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => (place, stat),
+            // It was there a moment ago.
+            Ok(_) => return Object::unknown(path, ObjectState::Wrong("is no regular file".to_owned()), held),
+            Err(_) => return Object::unknown(path, ObjectState::Missing, held),
+        };
+        let mount = Mount::of(&place);
+        // By the place, so that it is the file that was looked at.
+        let again = format!("/proc/self/fd/{}", place.as_raw_fd());
+        let (geometry, trials) = of_existing(Path::new(&again), &place);
+        Object {
+            path,
+            state: ObjectState::Sound,
+            held,
+            file_system: FileSystem::of(place.as_fd()).ok(),
+            device: device_below(Kind::File, &stat, mount.as_ref()),
+            mount,
+            geometry,
+            trials,
+        }
+    }
+
+    /// One that is not there, or not the right one.
+    fn unknown(path: PathBuf, state: ObjectState, held: u64) -> Object {
+        let reason = match &state {
+            ObjectState::Sound => "it was not looked at".to_owned(),
+            ObjectState::Missing => "it is missing".to_owned(),
+            ObjectState::Wrong(what) => what.clone(),
+        };
+        Object {
+            path,
+            state,
+            held,
+            file_system: None,
+            mount: None,
+            geometry: Err(reason.clone()),
+            device: Err(reason.clone()),
+            trials: Trials::unknown(&reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::probe;
+    use crate::stripe::{Plan, create};
+
+    #[test]
+    fn answers_of_objects_become_one() {
+        let (yes, no, unknown) =
+            (Answer::Yes, Answer::No("it is cached".into()), Answer::Unknown("it is short".into()));
+        assert_eq!(together([&yes, &yes].into_iter()), Answer::Yes);
+        assert_eq!(together([&no, &no].into_iter()), no);
+        assert_eq!(together([&yes, &unknown, &no].into_iter()), Answer::No("object 2: it is cached".into()));
+        assert_eq!(together([&yes, &unknown].into_iter()), Answer::Unknown("object 1: it is short".into()));
+        assert!(matches!(together([].into_iter()), Answer::Unknown(_)));
+    }
+
+    #[test]
+    fn the_strictest_object_decides() {
+        let layout = Layout::new(64 << 10, 2).unwrap();
+        let of = |each: [Result<Geometry, String>; 2]| joined(&layout, each.iter());
+        let known = |memory, offset| Ok(Geometry::fixed(memory, offset).unwrap());
+        let whole = of([known(4, 512), known(512, 4096)]).unwrap();
+        assert_eq!((whole.mem_align(), whole.offset_align(), whole.preferred()), (512, 4096, 128 << 10));
+        assert_eq!(whole.directness(), Directness::Reported);
+        let refused = known(4, 512).map(|geometry| geometry.with_directness(Directness::Refused));
+        assert_eq!(of([known(4, 512), refused]).unwrap().directness(), Directness::Refused);
+        assert!(of([known(4, 512), known(4, 1 << 20)]).unwrap_err().contains("the stripe size"));
+        assert_eq!(of([known(4, 512), Err("it is missing".into())]).unwrap_err(), "object 1: it is missing");
+    }
+
+    #[test]
+    fn a_striped_file_is_probed_by_its_objects_and_left_as_it_was() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
+        targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
+        let path = dir.path().join("file");
+        let descriptor = create(&path, &Plan { stripe: Some(64 << 10), targets, ..Plan::default() }).unwrap();
+        let contents: Vec<u8> = (0..1_000_000u32).map(|number| (number / 7) as u8).collect();
+        let file = crate::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_at(&contents, 0).unwrap();
+        file.sync_all().unwrap();
+        let opened = *file.geometry();
+        drop(file);
+        let report = probe(&path).unwrap();
+        let stripes = report.stripes.unwrap().unwrap();
+        assert_eq!((stripes.size, stripes.objects.len(), stripes.copy), (1_000_000, 2, false));
+        assert_eq!(stripes.objects.iter().map(|object| object.held).sum::<u64>(), 1_000_000);
+        let whole = report.geometry.unwrap();
+        assert_eq!((whole.mem_align(), whole.offset_align()), (opened.mem_align(), opened.offset_align()));
+        for object in &stripes.objects {
+            assert_eq!(object.state, ObjectState::Sound);
+            assert!(object.mount.is_some() && object.file_system.is_some_and(|found| found.magic() != 0));
+            assert!(matches!(object.trials.write_direct, Answer::Unknown(_)));
+            if object.geometry.as_ref().unwrap().directness() == Directness::Reported {
+                assert_eq!(object.trials.read_direct, Answer::Yes);
+            }
+        }
+        let mut found = vec![0; contents.len()];
+        crate::File::open(&path).unwrap().read_at(&mut found, 0).unwrap();
+        assert!(found == contents);
+        // Without an object the rest is told, and that one is missing.
+        std::fs::remove_file(descriptor.object_path(1)).unwrap();
+        let report = probe(&path).unwrap();
+        assert_eq!(report.geometry.unwrap_err(), "object 1: it is missing");
+        assert!(matches!(report.trials.read_direct, Answer::Unknown(reason) if reason == "object 1: it is missing"));
+        // A damaged descriptor is no ordinary file either.
+        let mut text = std::fs::read(&path).unwrap();
+        text[100] ^= 1;
+        std::fs::write(&path, text).unwrap();
+        assert!(probe(&path).unwrap().stripes.unwrap().unwrap_err().contains("damaged"));
+    }
+}

@@ -1,0 +1,234 @@
+//! What the making of a striped file leaves when it is cut off at its beginning: objects without a header, and a descriptor that has
+//! not got its name. None of it holds a byte of anybody's.
+//!
+//! Both look the same while somebody is making the file. Who makes one locks (`flock(2)`) each file from just after its creation until
+//! it is ready, the descriptor until it has its name. What is locked is none of these, and who finds that a new file has lost its
+//! name before the lock was his begins no file with it. Where locks do not reach, as on some networks, only time tells: so what is
+//! young is none of these either.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::format::{DESCRIPTOR_LEN, Descriptor, Id};
+use super::layout::{MOST_OBJECTS, MOST_START};
+use super::orphans::open;
+
+/// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
+const ATTEMPTS: u32 = 10;
+
+/// A file that the making of a striped file has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remnant {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file that was to be.
+    pub id: Id,
+    /// Which object of it this was to be; `None` of the descriptor.
+    pub index: Option<usize>,
+}
+
+/// Those in a directory, not below it, that have been as they are for `age` at least.
+///
+/// # Errors
+/// What reading the directory answers. Files that cannot be read are passed over.
+pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> {
+    let directory = fs::canonicalize(directory)?;
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&directory)? {
+        found.extend(look(&entry?.path(), age).map(|(_, remnant)| remnant));
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
+}
+
+/// The descriptor of a file that was never ready, in a directory.
+pub fn descriptor_remnant(directory: &Path, id: Id, age: Duration) -> Option<Remnant> {
+    let directory = fs::canonicalize(directory).ok()?;
+    look(&directory.join(name_of(id, None)), age).map(|(_, remnant)| remnant)
+}
+
+/// Whether a file is called like a descriptor that has not got its name, and is a remnant.
+pub(super) fn is_old_descriptor(path: &Path, age: Duration) -> bool {
+    look(path, age).is_some_and(|(_, remnant)| remnant.index.is_none())
+}
+
+impl Remnant {
+    /// Removes it, unless it is something else by now, or somebody has it locked.
+    ///
+    /// # Errors
+    /// ESTALE then; what `unlink(2)` answers.
+    pub fn remove(&self) -> io::Result<()> {
+        let Some((_locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
+        fs::remove_file(&self.path)
+    }
+}
+
+/// Takes a new file for its maker until it is closed.
+///
+/// # Errors
+/// EBUSY when somebody else keeps it, ESTALE when it was removed before this.
+pub(super) fn take(file: &fs::File) -> io::Result<()> {
+    for attempt in 0.. {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(1 << attempt)),
+            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
+            // Where there are no such locks, it goes by its age.
+            Ok(()) | Err(_) => break,
+        }
+    }
+    if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
+}
+
+fn name_of(id: Id, index: Option<usize>) -> String {
+    match index {
+        Some(index) => format!(".dio-{id}.{index}"),
+        None => format!(".dio-{id}.0.new"),
+    }
+}
+
+/// What a name says, if it is one of these.
+fn parse(path: &Path) -> Option<(Id, Option<usize>)> {
+    let name = path.file_name()?.to_str()?;
+    let (id, rest) = name.strip_prefix(".dio-")?.split_once('.')?;
+    let id = Id::parse(id)?;
+    let index = if rest == "0.new" { None } else { Some(rest.parse().ok()?) };
+    (index < Some(MOST_OBJECTS) && name == name_of(id, index)).then_some((id, index))
+}
+
+/// A remnant, open, and locked against its maker, should there be one.
+fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
+    let (id, index) = parse(path)?;
+    let most = if index.is_some() { MOST_START } else { DESCRIPTOR_LEN };
+    let found = fs::symlink_metadata(path).ok()?;
+    // What is young is not even opened: its maker might think that somebody has come to use it.
+    if !found.is_file() || found.len() > most || !is_old(&found, age) {
+        return None;
+    }
+    let file = open(path)?;
+    if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+        return None;
+    }
+    // By now it may be ready, and called otherwise.
+    let (now, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
+    let is_same = (now.dev(), now.ino()) == (named.dev(), named.ino());
+    let mut bytes = vec![0; now.len().min(most) as usize];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let is_blank = bytes.iter().all(|byte| *byte == 0);
+    let holds_nothing = is_blank || index.is_none() && Descriptor::is_one(&bytes);
+    let remnant = Remnant { path: path.to_owned(), id, index };
+    (is_same && now.len() <= most && holds_nothing).then_some((file, remnant))
+}
+
+/// Whether a file, its name included, has been as it is for so long. What is of the future is young.
+fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
+    let time = |seconds: i64, nanoseconds: i64| {
+        SystemTime::UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
+    };
+    let (written, changed) =
+        (time(metadata.mtime(), metadata.mtime_nsec()), time(metadata.ctime(), metadata.ctime_nsec()));
+    written.max(changed).elapsed().unwrap_or(Duration::ZERO) >= age
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::super::{Plan, create, inspect, objects_in};
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn scene() -> (tempfile::TempDir, Plan, PathBuf) {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
+        targets.iter().for_each(|target| fs::create_dir(target).unwrap());
+        let file = dir.path().join("file");
+        (dir, Plan { targets, ..Plan::default() }, file)
+    }
+
+    #[test]
+    fn what_holds_nothing_is_told_from_what_does() {
+        let (dir, plan, file) = scene();
+        let descriptor = create(&file, &plan).unwrap();
+        let text = fs::read(&file).unwrap();
+        let at = dir.path().join("a");
+        let id = "0123456789abcdef0123456789abcdef";
+        let write = |name: &str, bytes: &[u8]| fs::write(at.join(format!(".dio-{id}.{name}")), bytes).unwrap();
+        write("0", b"");
+        write("7", &[0; 8192]);
+        write("0.new", &text);
+        // Bytes, no such object, no such name, more than a beginning has.
+        write("1", b"bytes");
+        write("300", b"");
+        write("01", b"");
+        write("1.new", b"");
+        write("2", &vec![0; (1 << 20) + 1]);
+        fs::write(at.join(".dio-stripe"), b"").unwrap();
+        std::os::unix::fs::symlink("nowhere", at.join(format!(".dio-{id}.3"))).unwrap();
+        let found = remnants_in(&at, Duration::ZERO).unwrap();
+        assert_eq!(found.iter().map(|remnant| remnant.index).collect::<Vec<_>>(), [Some(0), None, Some(7)]);
+        assert!(found.iter().all(|remnant| remnant.id.to_string() == id));
+        assert_eq!(descriptor_remnant(&at, found[0].id, Duration::ZERO).as_ref(), Some(&found[1]));
+        assert!(remnants_in(&at, HOUR).unwrap().is_empty(), "they are young");
+        // What has got bytes meanwhile stays.
+        write("7", b"bytes");
+        assert_eq!(found[2].remove().unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        found[..2].iter().for_each(|remnant| remnant.remove().unwrap());
+        assert!(remnants_in(&at, Duration::ZERO).unwrap().is_empty());
+        assert_eq!(objects_in(&at).unwrap().len(), 1);
+        assert!(inspect(&file).unwrap().unwrap().is_sound() && descriptor.targets.len() == 2);
+    }
+
+    #[test]
+    fn what_its_maker_has_is_left_to_him() {
+        let (dir, ..) = scene();
+        let path = dir.path().join(".dio-0123456789abcdef0123456789abcdef.0");
+        let file = fs::File::create(&path).unwrap();
+        take(&file).unwrap();
+        assert!(remnants_in(dir.path(), Duration::ZERO).unwrap().is_empty());
+        drop(file);
+        let found = remnants_in(dir.path(), Duration::ZERO).unwrap();
+        let late = fs::File::open(&path).unwrap();
+        found[0].remove().unwrap();
+        assert_eq!(take(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+    }
+
+    /// Whoever looks for remnants, however young, robs no file that is being made: it is whole, or it is not made.
+    #[test]
+    fn a_file_that_is_being_made_is_whole_or_is_not_made() {
+        let (dir, plan, file) = scene();
+        let over = AtomicBool::new(false);
+        let made = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    for directory in plan.targets.iter().map(PathBuf::as_path).chain([dir.path()]) {
+                        for remnant in remnants_in(directory, Duration::ZERO).unwrap() {
+                            let _ = remnant.remove();
+                        }
+                    }
+                }
+            });
+            let mut made = 0;
+            for _ in 0..100 {
+                match create(&file, &plan) {
+                    Ok(_) => {
+                        made += 1;
+                        assert!(inspect(&file).unwrap().unwrap().is_sound());
+                        super::super::remove(&file).unwrap();
+                    }
+                    Err(error) => assert!(matches!(error.errno(), Errno::STALE | Errno::BUSY), "{error}"),
+                }
+                assert!(plan.targets.iter().all(|target| fs::read_dir(target).unwrap().next().is_none()));
+            }
+            over.store(true, Ordering::Relaxed);
+            made
+        });
+        assert!(made > 0);
+    }
+}
