@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{Descriptor, FoundObject, descriptors_in, objects_in};
+use dio::stripe::{Descriptor, FoundObject, Standing, descriptors_in, objects_in, remove_orphans};
 use dio_bench::units::size as human_size;
 
 use super::super::words;
@@ -13,6 +13,7 @@ use super::super::words;
 ///
 /// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects behind. Those in the directories
 /// are shown, but for which their file is where it was made, or beside it under another name, or below a directory of --heads.
+/// Those are left, and told, of which that cannot be said: a directory is not there or cannot be read, or a descriptor is damaged.
 /// Status 1 if there are some left.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrphansArgs {
@@ -50,11 +51,18 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     let mut orphans = Vec::new();
     for directory in &args.directories {
         match objects_in(directory) {
-            Ok(found) => orphans.extend(
-                found
-                    .into_iter()
-                    .filter(|object| !known.iter().any(|descriptor| object.is_of(descriptor)) && !object.is_known()),
-            ),
+            Ok(found) => {
+                for object in found {
+                    match object.standing(&known) {
+                        Standing::Known => {}
+                        Standing::Gone => orphans.push(object),
+                        Standing::Unknown(why) => {
+                            eprintln!("dio stripe: '{}' is left: {why}", object.path.display());
+                            status = ExitCode::FAILURE;
+                        }
+                    }
+                }
+            }
             Err(error) => {
                 complain("read", directory, &error);
                 status = ExitCode::FAILURE;
@@ -83,13 +91,9 @@ fn settle(objects: &[FoundObject], args: &OrphansArgs) -> bool {
     if !args.rm || !(args.yes || agreed(&name, objects.len())) {
         return false;
     }
-    objects.iter().fold(true, |all, object| match object.remove() {
-        Ok(()) => all,
-        Err(error) => {
-            complain("remove", &object.path, &error);
-            false
-        }
-    })
+    let left = remove_orphans(objects);
+    left.iter().for_each(|(object, error)| complain("remove", &object.path, error));
+    left.is_empty()
 }
 
 /// Asks whether a file is really gone.
