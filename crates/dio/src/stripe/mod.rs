@@ -71,7 +71,7 @@ mod reach;
 mod remove;
 mod repair;
 
-pub use create::{Plan, create, create_called};
+pub use create::{Plan, create, create_called, has_acl};
 pub use defaults::{
     DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
 };

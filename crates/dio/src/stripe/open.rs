@@ -209,7 +209,10 @@ fn trim(striped: &Striped) -> io::Result<()> {
         return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
     };
     let alone = flock(first, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if alone && striped.has_surplus()? && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local)) {
+    if alone
+        && striped.has_surplus()?
+        && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local))
+    {
         striped.set_size(striped.size()?)?;
     }
     share(first)
