@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
 use super::head::Head;
+use super::hold::patiently;
 use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
@@ -253,7 +254,7 @@ pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
         other => other,
     };
     let fd = fd.map_err(failed)?;
-    flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+    patiently(|| flock(&fd, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
         Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
         errno => failed(errno),
     })?;
@@ -266,7 +267,7 @@ pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
 /// EBUSY when somebody else has it open for writing.
 pub fn keep_alone(file: &File) -> Result<(), FileError> {
     let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
-    match flock(first, FlockOperation::NonBlockingLockExclusive) {
+    match patiently(|| flock(first, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => {
             // The one that it had has gone with the attempt (flock(2)).
             let _ = flock(first, FlockOperation::NonBlockingLockShared);
