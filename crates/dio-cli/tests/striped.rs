@@ -600,3 +600,55 @@ fn of_several_who_migrate_a_file_one_does() {
         }
     }
 }
+
+/// Objects of which it is not certain that their file is gone stay: it was moved and is written to, its descriptor is damaged, its
+/// directory is not there, or the target was found by another name.
+#[test]
+fn objects_whose_file_may_be_there_are_left() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    let objects = || ["a", "b"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    let remove = |more: &[&str]| dio(dir, &[&["stripe", "orphans", "--rm", "--yes"][..], more].concat());
+    ["x", "y", "far"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+    good(dir, &["stripe", "rm", "striped/file"]);
+    good(dir, &["stripe", "set", "-S", "4K", "-t", "a,b", "x/file"]);
+    good(dir, &["cp", "contents", "x/file"]);
+    // Moved, and somebody writes to it.
+    fs::rename(dir.join("x/file"), dir.join("far/file")).unwrap();
+    let writer = dio::OpenOptions::new().write(true).open(dir.join("far/file")).unwrap();
+    for places in [&["a", "b"][..], &["b"]] {
+        assert_eq!(remove(places).status.code(), Some(1));
+        assert_eq!(objects(), [1, 1], "{places:?}");
+    }
+    drop(writer);
+    // Without the first object it is not known whether somebody does.
+    let left = remove(&["b"]);
+    assert!(left.stderr.contains("first object") && objects() == [1, 1], "{left:?}");
+    // Where it was made there is nothing to look into.
+    fs::remove_dir(dir.join("x")).unwrap();
+    let left = remove(&["a", "b"]);
+    assert!(left.stderr.contains("is not there") && objects() == [1, 1], "{left:?}");
+    fs::create_dir(dir.join("x")).unwrap();
+    // Damaged: changed, or longer than it should be.
+    let sound = fs::read(dir.join("far/file")).unwrap();
+    for (place, damage) in [("x/file", 0), ("x/file", 9), ("x/other", 0), ("x/other", 9)] {
+        let mut damaged = sound.clone();
+        damaged[300] ^= 1;
+        damaged.extend(std::iter::repeat_n(b'x', damage));
+        fs::write(dir.join(place), damaged).unwrap();
+        let left = remove(&["a", "b"]);
+        assert!(left.stderr.contains("a descriptor, but it is damaged") && objects() == [1, 1], "{left:?}");
+        fs::remove_file(dir.join(place)).unwrap();
+    }
+    // By another way to the targets.
+    let bind = |what: &[&str]| Command::new("mount").args(what).current_dir(dir).status().is_ok_and(|it| it.success());
+    if bind(&["--bind", "a", "y"]) {
+        let known = dio(dir, &["stripe", "orphans", "--heads", "far", "y", "b"]);
+        assert!(Command::new("umount").arg(dir.join("y")).status().unwrap().success());
+        assert!(known.status.success() && known.stdout.is_empty() && known.stderr.is_empty(), "{known:?}");
+    }
+    good(dir, &["stripe", "check", "far/file"]);
+    fs::remove_file(dir.join("far/file")).unwrap();
+    assert!(remove(&["a", "b"]).status.success());
+    assert_eq!(objects(), [0, 0]);
+}

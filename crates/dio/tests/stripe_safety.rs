@@ -326,8 +326,8 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     paths.iter().for_each(|path| drop(create(path, &place.plan()).unwrap()));
     let new = place.path("new");
     fs::write(&new, "text").unwrap();
-    let [unlinked, replaced, new] = [&paths[1], &paths[2], &new]
-        .map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
+    let [unlinked, replaced, new] =
+        [&paths[1], &paths[2], &new].map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
     without(libc::SYS_fsync, Errno::IO, || {
         assert_eq!(remove(&paths[0]).unwrap_err().errno(), Errno::IO);
         assert_eq!(calls::unlinkat(CWD, &unlinked), Err(Errno::IO));
@@ -425,6 +425,37 @@ fn a_file_that_is_written_to_keeps_its_name() {
         assert_eq!(give(&hold).unwrap_err().errno(), Errno::BUSY);
         assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"third".to_vec(), b"old text".to_vec()));
     }
+}
+
+/// An empty file that has other names, or rights that objects could not have, stays what it is; and objects get no rights from the
+/// directory of their target.
+#[test]
+fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
+    let place = first();
+    let [path, link] = ["file", "link"].map(|name| place.path(name));
+    set_default(&place.dir, &place.plan()).unwrap();
+    fs::write(&path, "").unwrap();
+    fs::hard_link(&path, &link).unwrap();
+    assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::EXIST);
+    assert!(stripe_by_default(&path).unwrap().is_none());
+    fs::remove_file(&link).unwrap();
+    // Owner, a user and the others, and the bound that the mode shows for the group (include/uapi/linux/posix_acl_xattr.h).
+    let entries: [(u16, u16, u32); 5] = [(1, 6, !0), (2, 6, 65_533), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0)];
+    let mut acl = 2u32.to_le_bytes().to_vec();
+    for (tag, bits, id) in entries {
+        acl.extend([&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    let set = |path: &Path, name| rustix::fs::setxattr(path, name, &acl, rustix::fs::XattrFlags::empty());
+    if set(&path, "system.posix_acl_access").is_err() {
+        return println!("skipped: no access control lists here");
+    }
+    assert_eq!(create(&path, &place.plan()).unwrap_err().errno(), Errno::OPNOTSUPP);
+    assert!(stripe_by_default(&path).unwrap().is_none());
+    assert_eq!(place.objects(), 0);
+    rustix::fs::removexattr(&path, "system.posix_acl_access").unwrap();
+    set(&place.path("a"), "system.posix_acl_default").unwrap();
+    create(&path, &place.plan()).unwrap();
+    assert!(inspect(&path).unwrap().unwrap().objects.iter().all(|object| !dio::stripe::has_acl(&object.path)));
 }
 
 /// Of several who want to replace a file one can, and what he has made must be what he puts there.

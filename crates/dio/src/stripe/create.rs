@@ -27,6 +27,9 @@ use crate::geometry::Geometry;
 /// stripe costs a disk little more than its transfer.
 const USUAL_STRIPE: u64 = 1 << 20;
 
+/// The attribute that is the access control list of a file (`acl(5)`).
+const ACL: &str = "system.posix_acl_access";
+
 /// How a new file is to be striped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -81,7 +84,7 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 /// Makes an empty striped file under a name that is free, or that an empty file has, which is replaced.
 ///
 /// # Errors
-/// EEXIST when there is something else; EBUSY when somebody has the empty file open ([`Hold`] says where that is not known);
+/// EEXIST when there is something else, or an empty file with several names; EOPNOTSUPP for one with an access control list; EBUSY when somebody has the empty file open ([`Hold`] says where that is not known);
 /// what making the objects answers, with the object. Nothing is left behind then, but for a file that has its name already, of
 /// which only that could not be made durable.
 pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Descriptor, FileError> {
@@ -95,7 +98,10 @@ pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Descriptor, FileErr
 /// As [`create`].
 pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor, FileError> {
     let old = match fs::symlink_metadata(path) {
-        Ok(old) if old.is_file() && old.len() == 0 => Some(old),
+        Ok(old) if old.is_file() && old.len() == 0 => {
+            keepable(path, &old)?;
+            Some(old)
+        }
         Ok(_) => return Err(FileError::new("stripe", path, Errno::EXIST).with_detail("it is no empty file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
@@ -121,6 +127,24 @@ struct Made {
     head: Option<fs::File>,
     /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
     first: Option<fs::File>,
+}
+
+/// Whether what takes the place of an empty file can be like it.
+fn keepable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
+    let refused = |errno, what: &str| Err(FileError::new("stripe", path, errno).with_detail(what));
+    if old.nlink() > 1 {
+        return refused(Errno::EXIST, "it has other names, which would stay those of an ordinary file");
+    }
+    if has_acl(path) {
+        return refused(Errno::OPNOTSUPP, "it has an access control list, which its objects would not have");
+    }
+    Ok(())
+}
+
+/// Whether a file has an access control list (`acl(5)`) beside its permissions, of which those of the group are then but a bound.
+pub fn has_acl(path: &Path) -> bool {
+    // Longer than this it is, if it is there.
+    matches!(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..]), Err(Errno::RANGE))
 }
 
 /// A name that leads there from everywhere, as far as it can be found out.
@@ -233,6 +257,11 @@ fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
             std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        // What the directory hands down would give rights that the old file does not.
+        match rustix::fs::fremovexattr(&file, ACL) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            other => other?,
         }
         file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
     }

@@ -89,7 +89,7 @@ pub fn may_apply(path: &Path, made: &Stat) -> bool {
 /// Stripes a file that was just made, and is empty, as its directory has it by default; the caller has closed it, and opens it
 /// again afterwards, whatever the answer. `None` where it stays as it is: the directory has no default, or one of somebody who
 /// must not decide where the bytes of this user go (neither the user himself, nor the owner of the directory, nor root); the
-/// file is not for its owner to read and write; somebody else has it open already, has filled it or has striped it.
+/// file is not for its owner to read and write; it has an access control list or other names; somebody else has it open already, has filled it or has striped it.
 ///
 /// # Errors
 /// As [`create`]. The file stays as it was.
@@ -104,7 +104,12 @@ pub fn stripe_by_default(path: impl AsRef<Path>) -> Result<Option<Descriptor>, F
     }
     match create(path, &plan) {
         // It is not empty any more, is somebody's who is striping it too, or has gone.
-        Err(error) if matches!(error.errno(), Errno::EXIST | Errno::BUSY) && error.path() == path => Ok(None),
+        // Or it has more rights than objects could have.
+        Err(error)
+            if matches!(error.errno(), Errno::EXIST | Errno::BUSY | Errno::OPNOTSUPP) && error.path() == path =>
+        {
+            Ok(None)
+        }
         other => other.map(Some),
     }
 }

@@ -152,7 +152,8 @@ pub(super) fn leads_to(path: &Path, file: &Stat) -> bool {
     lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
 }
 
-fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+/// Asks for a lease or a lock, several times.
+pub(super) fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for attempt in 1..ATTEMPTS {
         match take() {
             Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1 << attempt)),

@@ -73,7 +73,7 @@ mod remnants;
 mod remove;
 mod repair;
 
-pub use create::{Plan, create, create_called};
+pub use create::{Plan, create, create_called, has_acl};
 pub use defaults::{
     DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
 };
@@ -83,7 +83,7 @@ pub use hold::Hold;
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
 pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use open::{Alone, alone, descriptor_of, keep_alone};
-pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
+pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use reach::{Way, reach_through};
 pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
 pub use repair::repair;

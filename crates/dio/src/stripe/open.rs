@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
 use super::head::Head;
+use super::hold::patiently;
 use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
@@ -209,7 +210,10 @@ fn trim(striped: &Striped) -> io::Result<()> {
         return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
     };
     let alone = flock(first, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if alone && striped.has_surplus()? && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local)) {
+    if alone
+        && striped.has_surplus()?
+        && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local))
+    {
         striped.set_size(striped.size()?)?;
     }
     share(first)
@@ -250,7 +254,7 @@ pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
         other => other,
     };
     let fd = fd.map_err(failed)?;
-    flock(&fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+    patiently(|| flock(&fd, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
         Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
         errno => failed(errno),
     })?;
@@ -263,7 +267,7 @@ pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
 /// EBUSY when somebody else has it open for writing.
 pub fn keep_alone(file: &File) -> Result<(), FileError> {
     let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
-    match flock(first, FlockOperation::NonBlockingLockExclusive) {
+    match patiently(|| flock(first, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => {
             // The one that it had has gone with the attempt (flock(2)).
             let _ = flock(first, FlockOperation::NonBlockingLockShared);

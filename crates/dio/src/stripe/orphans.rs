@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, fstat};
+use rustix::io::Errno;
 
 use super::create::directory_of;
-use super::format::{Descriptor, HEADER_LEN, Header, Id};
+use super::format::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
 use super::open::descriptor_of;
 use super::remnants::is_old_descriptor;
 
@@ -63,15 +64,88 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
 }
 
-/// The descriptors in a directory, not below it; what cannot be read is passed over. One that has not got its name is among them as
+/// The descriptors in a directory, not below it. Symbolic links are not followed. One that has not got its name is among them as
 /// long as somebody seems to be making the file: a [`Remnant`](super::Remnant) of this age is not.
 ///
 /// # Errors
-/// What reading the directory answers.
+/// What reading the directory answers, and any file that may be a descriptor but cannot be read, or is a damaged one: it may be that
+/// of any object.
 pub fn descriptors_in(directory: &Path, age: Duration) -> io::Result<Vec<Descriptor>> {
-    let names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
-    let names = names.collect::<io::Result<Vec<_>>>()?;
-    Ok(names.iter().filter(|name| !is_old_descriptor(name, age)).filter_map(|name| descriptor_at(name)).collect())
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && !is_old_descriptor(&entry.path(), age) {
+            found.extend(sought(&entry.path())?);
+        }
+    }
+    Ok(found)
+}
+
+/// The descriptor that a name leads to; `None` where it is certain that there is none: nothing, or something else.
+fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("'{}': {error}", path.display()));
+    let link = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(told)?.is_symlink(),
+    };
+    // A link that leads nowhere may lead to what is not mounted.
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
+        other => other.map_err(told)?,
+    };
+    if !found.is_file() {
+        return Ok(None);
+    }
+    let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        // It was removed just now; or it has another length, and is no sound descriptor, of whoever.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && found.len() != DESCRIPTOR_LEN => {
+            return Ok(None);
+        }
+        other => other.map_err(told)?,
+    };
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
+    if !Descriptor::is_one(&bytes) {
+        return Ok(None);
+    }
+    let damaged = |error| told(io::Error::new(io::ErrorKind::InvalidData, format!("a descriptor, but {error}")));
+    Descriptor::decode(&bytes).map(Some).map_err(damaged)
+}
+
+/// What is known of the file that an object belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is there.
+    Known,
+    /// It is not where the object says, nor beside, nor among those that were found elsewhere.
+    Gone,
+    /// That cannot be said, in words why. The object must stay.
+    Unknown(String),
+}
+
+/// Removes objects of one file that were found and have none ([`Standing::Gone`]), unless somebody writes to the file: who does holds
+/// a lock of the first object, which is needed here for that, and goes last. What could not be removed, and why.
+pub fn remove_orphans(objects: &[FoundObject]) -> Vec<(&FoundObject, io::Error)> {
+    let none = |error: fn() -> io::Error| objects.iter().map(|object| (object, error())).collect();
+    let Some(first) = objects.iter().find(|object| object.header.index == 0) else {
+        return none(|| io::Error::other("the first object of its file, which tells who writes to it, was not found"));
+    };
+    // Network file systems lock alone only what may be written to.
+    let mut writable = fs::OpenOptions::new();
+    writable.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let Some(file) = writable.open(&first.path).ok().or_else(|| open(&first.path)) else {
+        return none(|| Errno::STALE.into());
+    };
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return none(|| Errno::BUSY.into());
+    }
+    let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
+    let mut left = Vec::new();
+    for object in others.into_iter().chain(first) {
+        left.extend(object.remove().err().map(|error| (object, error)));
+    }
+    left
 }
 
 impl FoundObject {
@@ -80,34 +154,53 @@ impl FoundObject {
         self.header.id
     }
 
-    /// Whether a descriptor leads to it.
+    /// Whether a descriptor leads to it, by whatever name.
     pub fn is_of(&self, descriptor: &Descriptor) -> bool {
         let index = self.header.index;
+        let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
         descriptor.id == self.header.id
             && index < descriptor.targets.len()
-            && fs::canonicalize(descriptor.object_path(index)).is_ok_and(|path| path == self.path)
+            && identity(&self.path).is_some_and(|own| identity(&descriptor.object_path(index)) == Some(own))
     }
 
-    /// Whether the descriptor is where the object says, or in the same directory under another name; `age` is that of
-    /// [`descriptors_in`].
-    pub fn is_known(&self, age: Duration) -> bool {
-        let Some(name) = &self.header.name else { return false };
-        let there = descriptor_at(name).is_some_and(|descriptor| self.is_of(&descriptor));
-        let beside = || descriptors_in(directory_of(name), age).unwrap_or_default();
-        there || beside().iter().any(|descriptor| self.is_of(descriptor))
-    }
-
-    /// Removes it, unless it is another one by now, or somebody writes to it.
-    ///
-    /// # Errors
-    /// EBUSY or ESTALE then; what `unlink(2)` answers.
-    pub fn remove(&self) -> io::Result<()> {
-        let stale = || io::Error::from(rustix::io::Errno::STALE);
-        if object_at(&self.path).is_none_or(|now| now.header != self.header) {
-            return Err(stale());
+    /// What is known of its file: where the object says that it is, in the same directory under another name, and among `known`,
+    /// what was found elsewhere; `age` is that of [`descriptors_in`].
+    pub fn standing(&self, known: &[Descriptor], age: Duration) -> Standing {
+        let Some(name) = &self.header.name else {
+            return self.among(known).unwrap_or_else(|| match known {
+                [] => Standing::Unknown("it does not say what its file is called".to_owned()),
+                _ => Standing::Gone,
+            });
+        };
+        let there = sought(name).map(|found| found.into_iter().collect::<Vec<_>>());
+        let beside = || descriptors_in(directory_of(name), age);
+        let unknown = |error: io::Error| match error.kind() {
+            // It may not be mounted.
+            io::ErrorKind::NotFound => format!("the directory of '{}' is not there", name.display()),
+            _ => format!("its file cannot be looked for: {error}"),
+        };
+        match self.among(known) {
+            Some(standing) => standing,
+            None => match there.and_then(|there| Ok((there, beside()?))) {
+                Ok((there, beside)) => self.among(&there).or_else(|| self.among(&beside)).unwrap_or(Standing::Gone),
+                Err(error) => Standing::Unknown(unknown(error)),
+            },
         }
-        let file = open(&self.path).ok_or_else(stale)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| rustix::io::Errno::BUSY)?;
+    }
+
+    /// What descriptors say of it, if any is of its file.
+    fn among(&self, descriptors: &[Descriptor]) -> Option<Standing> {
+        let mut same = descriptors.iter().filter(|descriptor| descriptor.id == self.header.id).peekable();
+        same.peek()?;
+        let elsewhere = || Standing::Unknown("its file is there, and leads to another place".to_owned());
+        Some(if same.any(|descriptor| self.is_of(descriptor)) { Standing::Known } else { elsewhere() })
+    }
+
+    /// Removes it, unless it is another one by now.
+    fn remove(&self) -> io::Result<()> {
+        if object_at(&self.path).is_none_or(|now| now.header != self.header) {
+            return Err(Errno::STALE.into());
+        }
         fs::remove_file(&self.path)
     }
 }

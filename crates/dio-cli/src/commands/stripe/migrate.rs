@@ -10,13 +10,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File as Plain};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use dio::stripe::{self, Hold, Plan};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch};
 use dio::{File, FileError, Io, OpenOptions};
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use super::super::words;
@@ -36,6 +37,8 @@ pub(super) enum Failure {
     System(PathBuf, io::Error),
     #[error("cannot migrate '{}': it has other names, which would keep the old bytes", .0.display())]
     Linked(PathBuf),
+    #[error("cannot migrate '{}': it has an access control list, which its objects would not have", .0.display())]
+    Listed(PathBuf),
     #[error("cannot migrate '{}': it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", .0.display())]
     Copy(PathBuf),
 }
@@ -59,6 +62,9 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     let before = fs::metadata(path).map_err(failed)?;
     if before.nlink() > 1 {
         return Err(Failure::Linked(path.clone()));
+    }
+    if stripe::has_acl(path) {
+        return Err(Failure::Listed(path.clone()));
     }
     let old = stripe::inspect(path)?;
     if old.as_ref().is_some_and(|old| old.copy) {
@@ -157,9 +163,28 @@ fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -
         last_modification: time(old.mtime(), old.mtime_nsec()),
     };
     if let Some(head) = target.descriptor() {
+        copy_attributes(path, head).map_err(|errno| failed(errno.into()))?;
         rustix::fs::futimens(head, &times).map_err(|errno| failed(errno.into()))?;
         rustix::fs::fsync(head).map_err(|errno| failed(errno.into()))?;
     }
     target.sync_all()?;
     Ok(target)
+}
+
+/// Gives the new file the extended attributes of the old one: all that users set; of those of the system, what may be set.
+fn copy_attributes(from: &Path, to: BorrowedFd<'_>) -> Result<(), Errno> {
+    // The most that the kernel lets a list, or a value, be (xattr(7)).
+    let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
+    let length = match rustix::fs::llistxattr(from, &mut list[..]) {
+        Err(Errno::OPNOTSUPP) => 0,
+        other => other?,
+    };
+    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let copied = rustix::fs::lgetxattr(from, name, &mut value[..])
+            .and_then(|length| rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty()));
+        if name.starts_with(b"user.") {
+            copied?;
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dio::stripe::{Descriptor, FoundObject, Remnant, descriptor_remnant, descriptors_in, objects_in, remnants_in};
+use dio::stripe::{
+    Descriptor, FoundObject, Remnant, Standing, descriptor_remnant, descriptors_in, objects_in, remnants_in, remove_orphans,
+};
 use dio_bench::units::size as human_size;
 
 use super::super::words;
@@ -16,7 +18,10 @@ use super::super::words;
 /// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects behind. Those in the directories
 /// are shown, but for which their file is where it was made, or beside it under another name, or below a directory of --heads.
 /// So is what a crash at the very beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
-/// --heads and beside lost files. Status 1 if there are some left.
+/// --heads and beside lost files.
+///
+/// Those are left, and told, of which that cannot be said: a directory is not there or cannot be read, or a descriptor is damaged.
+/// Status 1 if there are some left.
 #[derive(Debug, clap::Args)]
 pub(super) struct OrphansArgs {
     /// Look for striped files below DIR too, where some may have been moved to; can be given several times
@@ -69,13 +74,20 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         };
         beginnings.append(&mut remnants);
         for object in objects {
-            if known.iter().any(|descriptor| object.is_of(descriptor)) || object.is_known(age) {
-                ids.insert(object.id().to_string());
-                continue;
+            match object.standing(&known, age) {
+                Standing::Gone => {
+                    let beside = object.header.name.as_deref().and_then(Path::parent);
+                    beginnings.extend(beside.and_then(|beside| descriptor_remnant(beside, object.id(), age)));
+                    lost.entry(object.id().to_string()).or_default().objects.push(object);
+                    continue;
+                }
+                Standing::Unknown(why) => {
+                    eprintln!("dio stripe: '{}' is left: {why}", object.path.display());
+                    status = ExitCode::FAILURE;
+                }
+                Standing::Known => {}
             }
-            let beside = object.header.name.as_deref().and_then(Path::parent);
-            beginnings.extend(beside.and_then(|beside| descriptor_remnant(beside, object.id(), age)));
-            lost.entry(object.id().to_string()).or_default().objects.push(object);
+            ids.insert(object.id().to_string());
         }
     }
     for remnant in beginnings {
@@ -160,7 +172,7 @@ fn settle(id: &str, lost: &Lost, args: &OrphansArgs) -> bool {
     // The descriptor first: should anybody be about to give it its name after all, he fails.
     let (heads, objects): (Vec<_>, Vec<_>) = lost.remnants.iter().partition(|remnant| remnant.index.is_none());
     heads.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
-    lost.objects.iter().for_each(|object| removed(&object.path, object.remove()));
+    remove_orphans(&lost.objects).into_iter().for_each(|(object, error)| removed(&object.path, Err(error)));
     objects.iter().for_each(|remnant| removed(&remnant.path, remnant.remove()));
     all
 }
