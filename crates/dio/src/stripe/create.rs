@@ -1,15 +1,15 @@
 //! Making striped files.
 //!
 //! The descriptor appears under its name when all objects are there, durably: a crash before leaves objects that nobody
-//! refers to, one after leaves the file.
+//! refers to, one after leaves the file. Neither has a name before it is complete, where the file system has files without one.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, FlockOperation, RenameFlags, flock, linkat, renameat_with};
 use rustix::io::Errno;
 
 use super::format::{Descriptor, Header, Id};
@@ -80,7 +80,8 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 ///
 /// # Errors
 /// EEXIST when there is something else; EBUSY when somebody has the empty file open ([`Hold`] says where that is not known);
-/// what making the objects answers, with the object. Nothing is left behind then.
+/// what making the objects answers, with the object. Nothing is left behind then, but for a file that has its name already, of
+/// which only that could not be made durable.
 pub fn create(path: impl AsRef<Path>, plan: &Plan) -> Result<Descriptor, FileError> {
     let path = path.as_ref();
     create_called(path, plan, path)
@@ -98,15 +99,9 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
     };
     let descriptor = plan.descriptor(path)?;
-    let new = path.with_file_name(format!("{}.new", descriptor.object_name(0)));
-    let outcome = make_head(path, &new, &descriptor, old.as_ref())
-        .and_then(|head| make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
-        .and_then(|()| publish(path, &new, old.is_some()));
-    if outcome.is_err() {
-        let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
-        objects.chain([new]).for_each(|path| drop(fs::remove_file(path)));
-    }
-    outcome.map(|()| descriptor)
+    let mut making = Making { path, descriptor: &descriptor, old, objects: Vec::new() };
+    making.make(&absolute(name)).inspect_err(|_| making.give_up())?;
+    Ok(descriptor)
 }
 
 /// A name that leads there from everywhere, as far as it can be found out.
@@ -115,83 +110,155 @@ fn absolute(name: &Path) -> PathBuf {
     directory.join(name.file_name().unwrap_or_default())
 }
 
-/// The descriptor, durably, under the name that it has until all is ready.
-fn make_head(path: &Path, new: &Path, descriptor: &Descriptor, old: Option<&fs::Metadata>) -> Result<Head, FileError> {
-    let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-    let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
-    let mut file = open_new(new, old).map_err(failed)?;
-    file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Head::of(&file).map_err(|errno| failed(errno.into()))
+/// A striped file on its way.
+struct Making<'a> {
+    path: &'a Path,
+    descriptor: &'a Descriptor,
+    /// The empty file that has the name.
+    old: Option<fs::Metadata>,
+    /// Open until the descriptor has its name: each is locked, as by a writer, so that nobody takes it for one without a file.
+    objects: Vec<Draft>,
 }
 
-fn make_objects(
-    path: &Path,
-    descriptor: &Descriptor,
-    head: Head,
-    name: &Path,
-    old: Option<&fs::Metadata>,
-) -> Result<(), FileError> {
-    for index in 0..descriptor.targets.len() {
-        let object = descriptor.object_path(index);
-        let failed = |error: io::Error| of_object("stripe", path, index, &object, errno(&error), "cannot be made");
-        let header = Header { name: Some(name.to_owned()), ..descriptor.header(index, head) };
-        let header = header.encode().map_err(|error| wrong("stripe", path, &error))?;
-        let mut file = open_new(&object, old).map_err(failed)?;
-        let geometry = Geometry::of(file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
-        if descriptor.layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
+impl Making<'_> {
+    fn make(&mut self, name: &Path) -> Result<(), FileError> {
+        let mut draft = self.draft_head()?;
+        let head = Head::of(&draft.file).map_err(|errno| self.failed(errno.into()))?;
+        self.make_objects(head, name)?;
+        self.publish(&mut draft)
+    }
+
+    fn failed(&self, error: io::Error) -> FileError {
+        FileError::new("stripe", self.path, errno(&error))
+    }
+
+    /// The name of the descriptor where it needs one before it has its own.
+    fn new(&self) -> PathBuf {
+        self.path.with_file_name(self.descriptor.unfinished_name())
+    }
+
+    /// The descriptor, durably.
+    fn draft_head(&self) -> Result<Draft, FileError> {
+        let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
+        let mut draft = Draft::begin(&self.new(), self.old.as_ref()).map_err(|error| self.failed(error))?;
+        draft.file.write_all(&bytes).and_then(|()| draft.file.sync_all()).map_err(|error| self.failed(error))?;
+        Ok(draft)
+    }
+
+    fn make_objects(&mut self, head: Head, name: &Path) -> Result<(), FileError> {
+        for index in 0..self.descriptor.targets.len() {
+            let draft = self.make_object(index, head, name)?;
+            self.objects.push(draft);
+        }
+        let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().cloned().map(through).collect();
+        targets.dedup();
+        for target in targets {
+            sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// An object with its header, durably but for its name.
+    fn make_object(&self, index: usize, head: Head, name: &Path) -> Result<Draft, FileError> {
+        let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
+        let failed = |error: io::Error| of_object("stripe", self.path, index, &path, errno(&error), "cannot be made");
+        let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
+        let header = header.encode().map_err(|error| wrong("stripe", self.path, &error))?;
+        let mut draft = Draft::begin(&path, self.old.as_ref()).map_err(failed)?;
+        // Where there are no such locks, nobody asks for one either.
+        let _ = flock(&draft.file, FlockOperation::NonBlockingLockShared);
+        let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
+        if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
             let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
-            return Err(of_object("stripe", path, index, &object, Errno::INVAL, &what));
+            return Err(of_object("stripe", self.path, index, &path, Errno::INVAL, &what));
         }
-        let written = file.write_all(&header).and_then(|()| file.set_len(descriptor.layout.start()));
-        written.and_then(|()| file.sync_all()).map_err(failed)?;
+        let written = draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
+        written.and_then(|()| draft.file.sync_all()).and_then(|()| draft.name(&path)).map_err(failed)?;
+        Ok(draft)
     }
-    let mut targets: Vec<PathBuf> = descriptor.targets.iter().cloned().map(through).collect();
-    targets.dedup();
-    for target in targets {
-        sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
+
+    /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
+    fn publish(&self, head: &mut Draft) -> Result<(), FileError> {
+        let (path, new) = (self.path, &self.new());
+        if self.old.is_some() {
+            let hold = Hold::against_all(path)?;
+            if hold.stat().st_size != 0 {
+                return Err(self.failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
+            }
+            head.name(new).map_err(|error| self.failed(error))?;
+            if hold.give_name_to(new, path)? {
+                // The file is made. What stays if this fails is the empty one.
+                let _ = fs::remove_file(new);
+            }
+            return Ok(());
+        }
+        if !head.named {
+            head.name(path).map_err(|error| self.failed(error))?;
+            return sync_directory(directory_of(path)).map_err(|error| self.failed(error));
+        }
+        match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+            // File systems without the flag (renameat2(2)): a link is not made over a name either.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                fs::hard_link(new, path).and_then(|()| fs::remove_file(new)).map_err(|error| self.failed(error))?;
+            }
+            other => other.map_err(|errno| self.failed(errno.into()))?,
+        }
+        sync_directory(directory_of(path)).map_err(|error| self.failed(error))
     }
-    Ok(())
+
+    /// Takes away what was made, unless the name leads to it by now.
+    fn give_up(&self) {
+        if super::descriptor_at(self.path).is_some_and(|there| there.id == self.descriptor.id) {
+            return;
+        }
+        let objects = (0..self.descriptor.targets.len()).map(|index| self.descriptor.object_path(index));
+        // The error that is told is the first.
+        objects.chain([self.new()]).for_each(|path| drop(fs::remove_file(path)));
+    }
 }
 
-/// A new file with the owner and the permissions of the old one.
-fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(if old.is_some() { 0o600 } else { 0o666 })
-        .open(path)?;
-    if let Some(old) = old {
-        let own = file.metadata()?;
-        if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
-            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
-        }
-        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
-    }
-    Ok(file)
+/// A file that is being made. It has no name before it is complete (`O_TMPFILE`, `open(2)`), where the file system can do that.
+struct Draft {
+    file: fs::File,
+    named: bool,
 }
 
-/// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
-fn publish(path: &Path, new: &Path, replaces: bool) -> Result<(), FileError> {
-    let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-    if replaces {
-        let hold = Hold::against_all(path)?;
-        if hold.stat().st_size != 0 {
-            return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
+impl Draft {
+    /// A file that is to be called `path`, or is at once, with the owner and the permissions of the old one.
+    fn begin(path: &Path, old: Option<&fs::Metadata>) -> io::Result<Draft> {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).mode(if old.is_some() { 0o600 } else { 0o666 });
+        let mut unnamed = options.clone();
+        unnamed.custom_flags(libc::O_TMPFILE);
+        let draft = match unnamed.open(directory_of(path)) {
+            // By this it gets its name later.
+            Ok(file) if Path::new(&called(&file)).exists() => Draft { file, named: false },
+            // Whatever it was, a name may help; if not, its error tells more.
+            _ => Draft { file: options.create_new(true).open(path)?, named: true },
+        };
+        if let Some(old) = old {
+            let own = draft.file.metadata()?;
+            if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
+                std::os::unix::fs::fchown(&draft.file, Some(old.uid()), Some(old.gid()))?;
+            }
+            draft.file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
         }
-        if hold.give_name_to(new, path)? {
-            fs::remove_file(new).map_err(failed)?;
-        }
-        return Ok(());
+        Ok(draft)
     }
-    let (here, flags) = (rustix::fs::CWD, RenameFlags::NOREPLACE);
-    match renameat_with(here, new, here, path, flags) {
-        // File systems without the flag (renameat2(2)): a link is not made over a name either.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            fs::hard_link(new, path).and_then(|()| fs::remove_file(new)).map_err(failed)?;
+
+    /// Gives it its name, if it has none; one that is free.
+    fn name(&mut self, path: &Path) -> io::Result<()> {
+        if !self.named {
+            linkat(CWD, called(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+            self.named = true;
         }
-        other => other.map_err(|errno| failed(errno.into()))?,
+        Ok(())
     }
-    sync_directory(directory_of(path)).map_err(failed)
+}
+
+/// How a file is called that has no name.
+fn called(file: &fs::File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 pub(super) fn directory_of(path: &Path) -> &Path {

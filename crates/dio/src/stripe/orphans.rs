@@ -61,14 +61,19 @@ pub fn descriptor_at(path: &Path) -> Option<Descriptor> {
     descriptor_of(&file, &fstat(&file).ok()?, path).ok()?
 }
 
-/// The descriptors in a directory, not below it; what cannot be read is passed over.
+/// The descriptors in a directory, not below it; what cannot be read is passed over, and so is what is left of files that were
+/// never finished: the objects of those hold nothing.
 ///
 /// # Errors
 /// What reading the directory answers.
 pub fn descriptors_in(directory: &Path) -> io::Result<Vec<Descriptor>> {
     let names = fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
-    Ok(names.iter().filter_map(|name| descriptor_at(name)).collect())
+    let finished = |(name, descriptor): &(&PathBuf, Descriptor)| {
+        name.file_name().is_some_and(|called| called != descriptor.unfinished_name().as_str())
+    };
+    let found = names.iter().filter_map(|name| Some((name, descriptor_at(name)?)));
+    Ok(found.filter(finished).map(|(_, descriptor)| descriptor).collect())
 }
 
 impl FoundObject {
@@ -93,17 +98,27 @@ impl FoundObject {
         there || beside().iter().any(|descriptor| self.is_of(descriptor))
     }
 
-    /// Removes it, unless it is another one by now, or somebody writes to it.
+    /// Removes it, unless it is another one by now or has been found to have a file, or somebody writes to it or makes that file
+    /// at this moment. What an unfinished file has left beside its name goes with it.
     ///
     /// # Errors
     /// EBUSY or ESTALE then; what `unlink(2)` answers.
     pub fn remove(&self) -> io::Result<()> {
         let stale = || io::Error::from(rustix::io::Errno::STALE);
-        if object_at(&self.path).is_none_or(|now| now.header != self.header) {
-            return Err(stale());
-        }
         let file = open(&self.path).ok_or_else(stale)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| rustix::io::Errno::BUSY)?;
-        fs::remove_file(&self.path)
+        // Who makes a file has its objects locked until its name leads there.
+        if object_at(&self.path).is_none_or(|now| now.header != self.header) || self.is_known() {
+            return Err(stale());
+        }
+        fs::remove_file(&self.path)?;
+        if let Some(name) = &self.header.name {
+            let unfinished = directory_of(name).join(format!(".dio-{}.0.new", self.header.id));
+            if descriptor_at(&unfinished).is_some_and(|descriptor| descriptor.id == self.header.id) {
+                // It leads to nothing any more.
+                let _ = fs::remove_file(unfinished);
+            }
+        }
+        Ok(())
     }
 }
