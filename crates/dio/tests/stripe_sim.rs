@@ -162,6 +162,29 @@ fn a_target_without_space_leaves_the_size_as_it_was() {
     assert_eq!(file.size().unwrap(), 10_000);
 }
 
+/// A target that refuses to become longer leaves no trace on the others: what is added later is added where the file ended.
+#[test]
+fn a_resize_that_fails_leaves_nothing_behind_the_end() {
+    for (refuses, later) in (0..3).flat_map(|refuses| (0..4).map(move |later| (refuses, later))) {
+        let rig = Rig::new(3, &SimDiskModel::default(), 3);
+        let file = rig.open(Mode::Direct);
+        let bytes = tagged(1, 0, 3 * STRIPE as usize);
+        file.write_at(&bytes[..5000], 0).unwrap();
+        rig.disks[refuses].set_faults(Faults::none().at(rig.disks[refuses].operations() + later, Fault::Io));
+        let failed = file.set_size(1 << 20).is_err();
+        rig.disks[refuses].set_faults(Faults::none());
+        if !failed {
+            continue;
+        }
+        // To the end of a stripe, behind which others may hold something.
+        for end in [STRIPE as usize * 2, STRIPE as usize * 3] {
+            file.write_at(&bytes[5000..end], 5000).unwrap();
+            assert_eq!(file.size().unwrap(), end as u64, "disk{refuses}, operation {later}");
+        }
+        assert_eq!(first_difference(&contents(&file), &bytes), None);
+    }
+}
+
 /// A sync concerns every target; the one that fails is named, and nothing is acknowledged from then on.
 #[test]
 fn a_sync_that_fails_on_one_target_fails() {

@@ -487,7 +487,13 @@ impl File {
 
     /// Makes a striped file reach to where something is about to be written, see [`Medium::reach`].
     fn reach(&self, size: u64) -> Result<(), FileError> {
-        self.medium.reach(size).map_err(|error| self.latched(self.refused("extend", &error).at(size)))
+        self.medium.reach(size).map_err(|error| {
+            let error = self.refused("extend", &error).at(size);
+            let surplus = || self.stripes.as_ref().is_none_or(|stripes| stripes.has_surplus().unwrap_or(true));
+            // What is too large for an object that nothing was changed for leaves the file as it was. What has made others
+            // longer must not become part of it, which who opens it next sees to.
+            if error.errno() == Errno::FBIG && !surplus() { error } else { self.latched(error) }
+        })
     }
 
     /// Largest single request: of a striped file, one to each object.
