@@ -502,6 +502,12 @@ impl File {
         self.io.limits().request.saturating_mul(objects)
     }
 
+    /// Requests of `block` bytes to keep in flight: `depth`, and where the file is striped, as many as keep all of its targets
+    /// busy, as far as `most` bytes go.
+    pub(crate) fn depth_over(&self, depth: usize, block: usize, most: usize) -> usize {
+        crate::stripe::depth_over(self.objects().len(), depth, block, most)
+    }
+
     /// An engine for so many requests in flight; the parts of each, where the file is striped.
     pub(crate) fn driver(&self, depth: usize) -> crate::drive::Driver {
         self.io.driver(self.depth_for(depth))

@@ -56,6 +56,7 @@
 pub mod calls;
 mod create;
 mod defaults;
+mod depth;
 mod format;
 mod head;
 mod hold;
@@ -81,5 +82,6 @@ pub use orphans::{FoundObject, descriptor_at, descriptors_in, objects_in};
 pub use reach::{Way, reach_through};
 pub use remove::{Removed, adopt, remove, remove_objects};
 
+pub(crate) use depth::depth_over;
 pub(crate) use medium::Striped;
 pub(crate) use open::may_be_striped;
