@@ -133,14 +133,14 @@ impl Making<'_> {
     }
 
     /// The name of the descriptor where it needs one before it has its own.
-    fn new(&self) -> PathBuf {
+    fn unfinished(&self) -> PathBuf {
         self.path.with_file_name(self.descriptor.unfinished_name())
     }
 
     /// The descriptor, durably.
     fn draft_head(&self) -> Result<Draft, FileError> {
         let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
-        let mut draft = Draft::begin(&self.new(), self.old.as_ref()).map_err(|error| self.failed(error))?;
+        let mut draft = Draft::begin(&self.unfinished(), self.old.as_ref()).map_err(|error| self.failed(error))?;
         draft.file.write_all(&bytes).and_then(|()| draft.file.sync_all()).map_err(|error| self.failed(error))?;
         Ok(draft)
     }
@@ -179,7 +179,7 @@ impl Making<'_> {
 
     /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
     fn publish(&self, head: &mut Draft) -> Result<(), FileError> {
-        let (path, new) = (self.path, &self.new());
+        let (path, new) = (self.path, &self.unfinished());
         if self.old.is_some() {
             let hold = Hold::against_all(path)?;
             if hold.stat().st_size != 0 {
@@ -213,7 +213,7 @@ impl Making<'_> {
         }
         let objects = (0..self.descriptor.targets.len()).map(|index| self.descriptor.object_path(index));
         // The error that is told is the first.
-        objects.chain([self.new()]).for_each(|path| drop(fs::remove_file(path)));
+        objects.chain([self.unfinished()]).for_each(|path| drop(fs::remove_file(path)));
     }
 }
 
