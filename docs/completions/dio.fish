@@ -93,7 +93,7 @@ uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand cp" -l small -d 'Largest file that --mode auto sends through a page cache that forgets, instead of directly' -r
 complete -c dio -n "__fish_dio_using_subcommand cp" -l block -d 'Size of one transfer, 24M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight, as far as 48M of buffers go [default: 16]' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 for each target]' -r
 complete -c dio -n "__fish_dio_using_subcommand cp" -l limit -d 'Move at most RATE bytes per second, e.g. 100M' -r
 complete -c dio -n "__fish_dio_using_subcommand cp" -l progress -d 'Show how far the copy is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
@@ -127,7 +127,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand cat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand cat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -150,7 +150,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand dd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand dd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -193,7 +193,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -290,7 +290,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand tee" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand tee" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -316,7 +316,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand split" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand split" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -353,7 +353,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sort" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sort" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sort" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -440,7 +440,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand gzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -471,7 +471,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand gunzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -502,7 +502,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -545,7 +545,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -597,7 +597,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand unzstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand unzstd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand unzstd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -649,7 +649,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -960,7 +960,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -988,7 +988,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand md5sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1010,7 +1010,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1032,7 +1032,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1054,7 +1054,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1076,7 +1076,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1098,7 +1098,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1121,7 +1121,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand b2sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1145,7 +1145,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand b3sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1172,7 +1172,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"
@@ -1205,7 +1205,7 @@ direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
 cached\t'Through the page cache'"
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
 always\t'In every case'
 never\t'In no case'"

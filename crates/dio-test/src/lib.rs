@@ -13,6 +13,7 @@
 //! | `DIO_TEST_DIR` | directory of the file system called `host`; `/var/tmp` when not set |
 //! | `DIO_SKIP_LOG` | file that gets one line for everything skipped |
 //! | `DIO_JUDGES` | `full`: the outside judges of the mount at full length, each mode on each file system |
+//! | `DIO_TEST_CASES` | how many cases those tests try that choose among more; a large number for all |
 //! | `DIO_SEED` | seed of the random tests, decimal or `0x…` |
 //! | `CI` | when `true`, a skip is a failure |
 //!

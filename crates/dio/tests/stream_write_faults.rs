@@ -35,7 +35,7 @@ fn writer(seed: u64, (memory, align): (usize, usize), mode: Mode, faults: Faults
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(mode).io(&io);
     let file = options.open_medium("disk/file", Arc::new(medium.clone()), geometry).unwrap();
-    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4 }).unwrap();
+    let writer = Writer::with_write_behind(file, WriteBehind { block: BLOCK, depth: 4, spread: 0 }).unwrap();
     (medium, writer)
 }
 

@@ -377,6 +377,29 @@ fn streams_of_programs_read_write_and_append() {
     }
 }
 
+/// More blocks are written behind to a striped file than a source lends chunks: they come through whole, and neither waits for the
+/// other.
+#[test]
+fn chunks_of_a_source_come_through_to_many_targets() {
+    let place = first_place();
+    let data = bytes(5, (6 << 20) + 777);
+    fs::write(place.path("plain"), &data).unwrap();
+    let how = StreamOptions { block: 64 << 10, depth: 2, ..StreamOptions::default() };
+    let path = place.path("file");
+    create(&path, &Plan { count: Some(8), ..place.plan(64 << 10) }).unwrap();
+    // The file grows by the first, and is there for the second.
+    for _ in 0..2 {
+        let mut input = Input::open(place.path("plain"), &how).unwrap();
+        let given = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let mut output = Output::adopt(given.into(), &path, &how).unwrap();
+        while let Some(chunk) = input.next_chunk().unwrap() {
+            output.write_chunk(chunk).unwrap();
+        }
+        output.finish().unwrap();
+        assert!(contents(&path) == data);
+    }
+}
+
 /// Direct and uncached I/O leave no page of any object behind.
 #[test]
 fn no_page_of_an_object_stays() {

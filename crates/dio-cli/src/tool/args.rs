@@ -62,7 +62,7 @@ pub struct IoArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     pub block: Option<u64>,
 
-    /// Requests kept in flight, as far as 64M of buffers go [default: 8; reading a striped file, 4 for each target if that is
+    /// Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is
     /// more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,

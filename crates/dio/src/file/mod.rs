@@ -510,13 +510,25 @@ impl File {
 
     /// Makes a striped file reach to where something is about to be written, see [`Medium::reach`].
     fn reach(&self, size: u64) -> Result<(), FileError> {
-        self.medium.reach(size).map_err(|error| self.latched(self.refused("extend", &error).at(size)))
+        self.medium.reach(size).map_err(|error| {
+            let error = self.refused("extend", &error).at(size);
+            let surplus = || self.stripes.as_ref().is_none_or(|stripes| stripes.has_surplus().unwrap_or(true));
+            // What is too large for an object that nothing was changed for leaves the file as it was. What has made others
+            // longer must not become part of it, which who opens it next sees to.
+            if error.errno() == Errno::FBIG && !surplus() { error } else { self.latched(error) }
+        })
     }
 
     /// Largest single request: of a striped file, one to each object.
     fn largest_request(&self) -> usize {
         let objects = self.stripes.as_ref().map_or(1, |stripes| stripes.layout().objects());
         self.io.limits().request.saturating_mul(objects)
+    }
+
+    /// Requests of `block` bytes to keep in flight: `depth`, and where the file is striped, as many as keep all of its targets
+    /// busy, as far as `most` bytes go.
+    pub(crate) fn depth_over(&self, depth: usize, block: usize, most: usize) -> usize {
+        crate::stripe::depth_over(self.objects().len(), depth, block, most)
     }
 
     /// An engine for so many requests in flight; the parts of each, where the file is striped.

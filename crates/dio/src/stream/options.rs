@@ -22,20 +22,16 @@ pub struct StreamOptions {
     /// Sources up to this size pass through the page cache and leave it again, which for them costs less than direct
     /// requests do. In bytes; 0 for none.
     pub small: u64,
-    /// Most bytes that are read ahead of a striped file, of which more requests are in flight than `depth`: four for each of the
-    /// files that hold it, so that none of their disks waits for another. 0 keeps it to `depth`.
+    /// Most bytes that are read ahead of a striped file, or written behind to one, of which more requests are in flight than
+    /// `depth`: four for each of the files that hold it, so that none of their disks waits for another. 0 keeps it to `depth`.
     pub spread: usize,
 }
-
-/// Requests in flight for each file that holds a part of a striped one: one that the disk works on, one that it has next, and as
-/// many for what the others are behind or ahead.
-const PER_OBJECT: usize = 4;
 
 /// Largest block of a stream, in bytes.
 pub(super) const MOST_BYTES: usize = 1 << 40;
 
-/// What a striped file is read ahead by default, in bytes.
-const SPREAD: usize = 64 << 20;
+/// What a striped file is read ahead, or written behind to, by default, in bytes.
+pub(super) const SPREAD: usize = 64 << 20;
 
 /// Most blocks of a stream.
 pub(super) const MOST_BLOCKS: usize = 1 << 16;
@@ -54,8 +50,7 @@ impl StreamOptions {
 
     /// Requests of a file in flight, which so many files hold.
     fn depth_over(&self, objects: usize) -> usize {
-        let spread = if objects > 1 { objects.saturating_mul(PER_OBJECT).min(self.spread / self.block) } else { 0 };
-        self.depth.max(spread)
+        crate::stripe::depth_over(objects, self.depth, self.block, self.spread)
     }
 
     /// The read-ahead for `left` bytes of a file that so many hold: a stream is read in order, so the window starts at a whole request, and a short
@@ -71,7 +66,7 @@ impl StreamOptions {
 
     /// The write-behind.
     pub(super) fn write_behind(&self) -> WriteBehind {
-        WriteBehind { block: self.block, depth: self.depth }
+        WriteBehind { block: self.block, depth: self.depth, spread: self.spread }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::chunk::Chunk;
-use super::options::{MOST_BLOCKS, MOST_BYTES};
+use super::options::{MOST_BLOCKS, MOST_BYTES, SPREAD};
 use crate::block::{Block, Mem, Pool, Segment};
 use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
@@ -22,11 +22,14 @@ pub struct WriteBehind {
     pub block: usize,
     /// Blocks that wait for the storage, or are on their way to it, from 2 to 65,536; one more is with the producer.
     pub depth: usize,
+    /// Most bytes of a striped file that are under way beyond that: four blocks for each of the files that hold it, so that
+    /// none of their disks waits for another. 0 keeps it to `depth`.
+    pub spread: usize,
 }
 
 impl Default for WriteBehind {
     fn default() -> WriteBehind {
-        WriteBehind { block: 1 << 20, depth: 8 }
+        WriteBehind { block: 1 << 20, depth: 8, spread: SPREAD }
     }
 }
 
@@ -38,6 +41,26 @@ const MOST_JOINED: usize = 256;
 struct Queued {
     offset: u64,
     memory: Segment,
+    /// The memory is a chunk's.
+    lent: bool,
+}
+
+/// Blocks of a request, all of them and those of chunks.
+#[derive(Clone, Copy, Debug)]
+struct Blocks {
+    all: u32,
+    lent: u32,
+}
+
+impl Blocks {
+    /// The same as the tag of an operation, and back.
+    fn tag(self) -> u64 {
+        u64::from(self.all) << 32 | u64::from(self.lent)
+    }
+
+    fn of_tag(tag: u64) -> Blocks {
+        Blocks { all: (tag >> 32) as u32, lent: tag as u32 }
+    }
 }
 
 /// What is in flight.
@@ -67,6 +90,8 @@ enum Lane {
 pub struct Writer {
     file: Arc<File>,
     limits: WriteBehind,
+    /// Blocks under way at most: more than the limits say where the file is striped.
+    depth: usize,
     pool: Pool,
     /// Made when the first block is full: a short file does without.
     driver: Option<Driver>,
@@ -80,6 +105,8 @@ pub struct Writer {
     queue: VecDeque<Queued>,
     /// Blocks in flight, those of a joined request counted singly.
     in_flight: usize,
+    /// Chunks that are queued or in flight. Whoever made them may wait until they are given back.
+    lent: usize,
     lane: Lane,
     /// The end of the file as far as this writer knows: a write below it does not extend.
     size: u64,
@@ -104,12 +131,14 @@ impl Writer {
     pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
         let file = file.into();
         let block = file.whole_blocks(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
-        let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS) };
+        let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS), ..limits };
+        let depth = file.depth_over(limits.depth, block, limits.spread).min(MOST_BLOCKS);
         Ok(Writer {
             size: file.size()?,
-            pool: Pool::new(block, limits.depth + 1)?,
+            pool: Pool::new(block, depth + 1)?,
             file,
             limits,
+            depth,
             driver: None,
             current: None,
             base: 0,
@@ -117,6 +146,7 @@ impl Writer {
             room: 0,
             queue: VecDeque::new(),
             in_flight: 0,
+            lent: 0,
             lane: Lane::Idle,
             finished: Vec::new(),
             error: None,
@@ -138,13 +168,16 @@ impl Writer {
         self.pool.bytes()
     }
 
-    /// Writes a chunk. Whole blocks at an aligned place are not copied: their memory is what is written.
+    /// Writes a chunk. Whole blocks at an aligned place are not copied: their memory is what is written; of a striped file, only
+    /// that of [`WriteBehind::depth`] chunks at a time.
     ///
     /// # Errors
     /// The first error of this writer, whichever bytes it concerns.
     pub fn write_chunk(&mut self, mut chunk: Chunk) -> io::Result<()> {
         let memory = self.file.geometry().mem_align().max(1) as usize;
-        let straight = self.current.is_none() && self.from == 0 && chunk.start() % memory == 0;
+        let aligned = self.current.is_none() && self.from == 0 && chunk.start() % memory == 0;
+        // Where no more than so many blocks are under way, the next one waits instead.
+        let straight = aligned && (self.lent < self.limits.depth || self.depth == self.limits.depth);
         let whole = if straight { align_down(chunk.len() as u64, self.file.block_align()) as usize } else { 0 };
         if whole == 0 {
             return self.write_all(&chunk);
@@ -154,7 +187,8 @@ impl Writer {
         chunk.truncate(whole);
         let offset = self.base;
         self.base += whole as u64;
-        self.enqueue(Queued { offset, memory: chunk.into_segment(whole) })?;
+        self.lent += 1;
+        self.enqueue(Queued { offset, memory: chunk.into_segment(whole), lent: true })?;
         self.write_all(&rest)
     }
 
@@ -226,7 +260,8 @@ impl Writer {
             self.size = self.size.max(base + first.min(filled) as u64);
         }
         if first < filled {
-            self.enqueue(Queued { offset: base + first as u64, memory: block.into_segment(first..filled) })?;
+            let memory = block.into_segment(first..filled);
+            self.enqueue(Queued { offset: base + first as u64, memory, lent: false })?;
         }
         Ok(())
     }
@@ -236,7 +271,7 @@ impl Writer {
         self.queue.push_back(blocks);
         self.start();
         self.collect(0)?;
-        while self.queue.len() + self.in_flight > self.limits.depth {
+        while self.queue.len() + self.in_flight > self.depth {
             self.collect(1)?;
         }
         Ok(())
@@ -254,33 +289,40 @@ impl Writer {
                     Ok(lock) => self.lane = Lane::Extending(lock),
                     Err(error) => {
                         let _ = self.latch(error);
-                        self.queue.clear();
+                        self.forget_queue();
                         return;
                     }
                 },
                 (Lane::Inside(_), true) => {}
             }
-            let (offset, memory) = self.take_request(inside);
-            let blocks = memory.segments() as u64;
-            self.in_flight += blocks as usize;
-            let driver = self.driver.get_or_insert_with(|| self.file.driver(self.limits.depth));
-            driver.submit(self.file.block_op(Kind::Write, offset, memory, blocks));
+            let (offset, memory, blocks) = self.take_request(inside);
+            self.in_flight += blocks.all as usize;
+            let driver = self.driver.get_or_insert_with(|| self.file.driver(self.depth));
+            driver.submit(self.file.block_op(Kind::Write, offset, memory, blocks.tag()));
         }
     }
 
     /// The front of the queue. A request that extends takes with it what follows in the file, up to half of the blocks, so
     /// that the other half can be filled meanwhile.
-    fn take_request(&mut self, inside: bool) -> (u64, Mem) {
-        let Queued { offset, memory } = self.queue.pop_front().expect("the caller saw it");
-        let mut memory = Mem::one(memory);
-        while !inside && memory.segments() < (self.limits.depth / 2).min(MOST_JOINED) {
+    fn take_request(&mut self, inside: bool) -> (u64, Mem, Blocks) {
+        let Queued { offset, memory, lent } = self.queue.pop_front().expect("the caller saw it");
+        let (mut memory, mut lent) = (Mem::one(memory), u32::from(lent));
+        while !inside && memory.segments() < (self.depth / 2).min(MOST_JOINED) {
             match self.queue.front() {
                 Some(next) if next.offset == offset + memory.len() as u64 => {}
                 _ => break,
             }
-            memory.push(self.queue.pop_front().expect("it was looked at just now").memory);
+            let next = self.queue.pop_front().expect("it was looked at just now");
+            lent += u32::from(next.lent);
+            memory.push(next.memory);
         }
-        (offset, memory)
+        let all = u32::try_from(memory.segments()).expect("joined blocks are few");
+        (offset, memory, Blocks { all, lent })
+    }
+
+    /// What is queued will not be written.
+    fn forget_queue(&mut self) {
+        self.lent -= self.queue.drain(..).filter(|queued| queued.lent).count();
     }
 
     /// Takes what has been written, waiting for at least `min` requests, and starts what may follow.
@@ -289,11 +331,13 @@ impl Writer {
         if driver.wait(min, &mut self.finished).is_err() {
             // The engine itself failed. Dropping it waits for what it still has.
             self.driver = None;
-            self.in_flight = 0;
+            (self.in_flight, self.lent) = (0, self.queue.iter().filter(|queued| queued.lent).count());
             let _ = self.latch(FileError::new("run I/O on", self.file.path(), Errno::IO));
         }
         for over in std::mem::take(&mut self.finished) {
-            self.in_flight = self.in_flight.saturating_sub(over.op.tag as usize);
+            let blocks = Blocks::of_tag(over.op.tag);
+            self.in_flight = self.in_flight.saturating_sub(blocks.all as usize);
+            self.lent = self.lent.saturating_sub(blocks.lent as usize);
             let end = over.op.offset + over.op.len() as u64;
             match self.file.block_done(over).1 {
                 Ok(_) => self.size = self.size.max(end),
@@ -307,7 +351,7 @@ impl Writer {
         }
         if self.error.is_some() {
             // What was queued behind a failed write is not written: the file keeps an end that is true.
-            self.queue.clear();
+            self.forget_queue();
         }
         self.start();
         self.check()

@@ -1,15 +1,16 @@
 //! Making striped files.
 //!
 //! The descriptor appears under its name when all objects are there, durably: a crash before leaves objects that nobody
-//! refers to, one after leaves the file. Until then what is made is locked, so that nobody takes it for what a crash has left.
+//! refers to, one after leaves the file. Neither has a name before it is complete, where the file system has files without one; and until the end
+//! what is made is locked, so that nobody takes it for what a crash has left.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, fstat, renameat_with};
+use rustix::fs::{AtFlags, CWD, FlockOperation, RenameFlags, flock, fstat, linkat, renameat_with};
 use rustix::io::Errno;
 
 use super::format::{Descriptor, Header, Id};
@@ -107,26 +108,10 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
     };
     let descriptor = plan.descriptor(path)?;
-    let new = path.with_file_name(format!("{}.new", descriptor.object_name(0)));
     let names = Names::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
-    let mut made = Made::default();
-    let outcome = made
-        .make_head(path, &new, &descriptor, old.as_ref())
-        .and_then(|head| made.make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
-        .and_then(|()| made.publish(path, &new, &names, old.is_some()));
-    if outcome.is_err() {
-        made.withdraw(path, &new, &names, &descriptor);
-    }
-    outcome.map(|()| descriptor)
-}
-
-/// What there is already of a file that is being made.
-#[derive(Default)]
-struct Made {
-    /// The descriptor.
-    head: Option<fs::File>,
-    /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
-    first: Option<fs::File>,
+    let mut making = Making { path, descriptor: &descriptor, names, old, head: None, first: None };
+    making.make(&absolute(name)).inspect_err(|_| making.withdraw())?;
+    Ok(descriptor)
 }
 
 /// Whether what takes the place of an empty file can be like it.
@@ -153,50 +138,52 @@ fn absolute(name: &Path) -> PathBuf {
     directory.join(name.file_name().unwrap_or_default())
 }
 
-impl Made {
-    /// The descriptor, durably, under the name that it has until all is ready.
-    fn make_head(
-        &mut self,
-        path: &Path,
-        new: &Path,
-        descriptor: &Descriptor,
-        old: Option<&fs::Metadata>,
-    ) -> Result<Head, FileError> {
-        let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-        let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
-        let file = self.head.insert(open_new(new, old).map_err(failed)?);
-        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-        Head::of(file).map_err(|errno| failed(errno.into()))
+/// A striped file on its way.
+struct Making<'a> {
+    path: &'a Path,
+    descriptor: &'a Descriptor,
+    /// The directory of the name.
+    names: Names,
+    /// The empty file that has the name.
+    old: Option<fs::Metadata>,
+    /// The descriptor.
+    head: Option<Draft>,
+    /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
+    first: Option<Draft>,
+}
+
+impl Making<'_> {
+    fn make(&mut self, name: &Path) -> Result<(), FileError> {
+        let head = self.make_head()?;
+        self.make_objects(head, name)?;
+        self.publish()
     }
 
-    fn make_objects(
-        &mut self,
-        path: &Path,
-        descriptor: &Descriptor,
-        head: Head,
-        name: &Path,
-        old: Option<&fs::Metadata>,
-    ) -> Result<(), FileError> {
-        for index in 0..descriptor.targets.len() {
-            let object = descriptor.object_path(index);
-            let failed = |error: io::Error| of_object("stripe", path, index, &object, errno(&error), "cannot be made");
-            let header = Header { name: Some(name.to_owned()), ..descriptor.header(index, head) };
-            let header = header.encode().map_err(|error| wrong("stripe", path, &error))?;
-            let mut file = open_new(&object, old).map_err(failed)?;
-            let geometry = Geometry::of(file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
-            if descriptor.layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
-                let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
-                return Err(of_object("stripe", path, index, &object, Errno::INVAL, &what));
-            }
-            let written = file.write_all(&header).and_then(|()| file.set_len(descriptor.layout.start()));
-            written.and_then(|()| file.sync_all()).map_err(failed)?;
-            if index == 0 {
-                // Where there are no such locks, nobody waits for one either.
-                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-                self.first = Some(file);
-            }
+    fn failed(&self, error: io::Error) -> FileError {
+        FileError::new("stripe", self.path, errno(&error))
+    }
+
+    /// The name of the descriptor where it needs one before it has its own.
+    fn new(&self) -> PathBuf {
+        self.path.with_file_name(self.descriptor.unfinished_name())
+    }
+
+    /// The descriptor, durably.
+    fn make_head(&mut self) -> Result<Head, FileError> {
+        let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
+        let draft = Draft::begin(&self.new(), self.old.as_ref()).map_err(|error| self.failed(error))?;
+        let mut file = &self.head.insert(draft).file;
+        let written = file.write_all(&bytes).and_then(|()| file.sync_all());
+        let head = written.and_then(|()| Ok(Head::of(file)?));
+        head.map_err(|error| self.failed(error))
+    }
+
+    fn make_objects(&mut self, head: Head, name: &Path) -> Result<(), FileError> {
+        for index in 0..self.descriptor.targets.len() {
+            let draft = self.make_object(index, head, name)?;
+            self.first.get_or_insert(draft);
         }
-        let mut targets: Vec<PathBuf> = descriptor.targets.iter().cloned().map(through).collect();
+        let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().cloned().map(through).collect();
         targets.dedup();
         for target in targets {
             sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
@@ -204,68 +191,130 @@ impl Made {
         Ok(())
     }
 
+    /// An object with its header, durably but for its name.
+    fn make_object(&self, index: usize, head: Head, name: &Path) -> Result<Draft, FileError> {
+        let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
+        let failed = |error: io::Error| of_object("stripe", self.path, index, &path, errno(&error), "cannot be made");
+        let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
+        let header = header.encode().map_err(|error| wrong("stripe", self.path, &error))?;
+        let mut draft = Draft::begin(&path, self.old.as_ref()).map_err(failed)?;
+        let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
+        if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
+            let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
+            return Err(of_object("stripe", self.path, index, &path, Errno::INVAL, &what));
+        }
+        let written = draft.file.write_all(&header).and_then(|()| draft.file.set_len(layout.start()));
+        written.and_then(|()| draft.file.sync_all()).and_then(|()| draft.name(&path)).map_err(failed)?;
+        Ok(draft)
+    }
+
     /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
-    fn publish(&self, path: &Path, new: &Path, names: &Names, replaces: bool) -> Result<(), FileError> {
+    fn publish(&mut self) -> Result<(), FileError> {
+        let (path, new) = (self.path, self.new());
         let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
-        let head = self.head.as_ref().expect("a descriptor is made before it is published");
-        if replaces {
+        let head = self.head.as_mut().expect("a descriptor is made before it is published");
+        if self.old.is_some() {
             let hold = Hold::against_all(path)?;
             if hold.stat().st_size != 0 {
                 return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));
             }
-            if hold.give_name_to(new, head, path)? {
+            head.name(&new).map_err(failed)?;
+            if hold.give_name_to(&new, &head.file, path)? {
                 // The file is made. What stays if this fails is the empty one.
-                let _ = fs::remove_file(new);
+                let _ = fs::remove_file(&new);
             }
             return Ok(());
         }
-        match renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
-            // File systems without the flag (renameat2(2)): a link is not made over a name either.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                fs::hard_link(new, path).and_then(|()| fs::remove_file(new)).map_err(failed)?;
+        if head.named {
+            match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
+                // File systems without the flag (renameat2(2)): a link is not made over a name either.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    fs::hard_link(&new, path).and_then(|()| fs::remove_file(&new)).map_err(failed)?;
+                }
+                other => other.map_err(|errno| failed(errno.into()))?,
             }
-            other => other.map_err(|errno| failed(errno.into()))?,
+        } else {
+            head.name(path).map_err(failed)?;
         }
-        names.sync(head).map_err(|errno| failed(errno.into()))
+        self.names.sync(&head.file).map_err(|errno| failed(errno.into()))
     }
 
     /// Takes away what was made, unless it has its name: what failed then is to make that durable, and the file is whole.
-    fn withdraw(&self, path: &Path, new: &Path, names: &Names, descriptor: &Descriptor) {
+    fn withdraw(&self) {
         // Without a descriptor there are no objects yet.
-        let Some(head) = &self.head else { return };
-        if fstat(head).is_ok_and(|head| leads_to(path, &head)) {
+        let Some(Draft { file: head, .. }) = &self.head else { return };
+        if fstat(head).is_ok_and(|head| leads_to(self.path, &head)) {
             return;
         }
         // The error that is told is the first. The name may have led there for a moment, and may after a crash.
-        let _ = fs::remove_file(new);
-        if names.sync(head).is_ok() {
-            let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
+        let _ = fs::remove_file(self.new());
+        if self.names.sync(head).is_ok() {
+            let objects = (0..self.descriptor.targets.len()).map(|index| self.descriptor.object_path(index));
             objects.for_each(|path| drop(fs::remove_file(path)));
         }
     }
 }
 
-/// A new file with the owner and the permissions of the old one, locked.
-fn open_new(path: &Path, old: Option<&fs::Metadata>) -> io::Result<fs::File> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(if old.is_some() { 0o600 } else { 0o666 })
-        .open(path)?;
-    take(&file)?;
-    if let Some(old) = old {
-        let own = file.metadata()?;
-        if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
-            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+/// A file that is being made, locked. It has no name before it is complete (`O_TMPFILE`, `open(2)`), where the file system can do that.
+struct Draft {
+    file: fs::File,
+    named: bool,
+}
+
+impl Draft {
+    /// A file that is to be called `path`, or is at once, with the owner and the permissions of the old one.
+    fn begin(path: &Path, old: Option<&fs::Metadata>) -> io::Result<Draft> {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).mode(if old.is_some() { 0o600 } else { 0o666 });
+        let mut unnamed = options.clone();
+        unnamed.custom_flags(libc::O_TMPFILE);
+        let draft = match unnamed.open(directory_of(path)) {
+            // By this it gets its name later.
+            Ok(file) if Path::new(&called(&file)).exists() => {
+                // Where there are no such locks, nobody asks for one either.
+                let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+                Draft { file, named: false }
+            }
+            // Whatever it was, a name may help; if not, its error tells more.
+            _ => {
+                let file = options.create_new(true).open(path)?;
+                take(&file)?;
+                Draft { file, named: true }
+            }
+        };
+        if let Some(old) = old {
+            be_like(&draft.file, old)?;
         }
-        // What the directory hands down would give rights that the old file does not.
-        match rustix::fs::fremovexattr(&file, ACL) {
-            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            other => other?,
-        }
-        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+        Ok(draft)
     }
-    Ok(file)
+
+    /// Gives it its name, if it has none; one that is free.
+    fn name(&mut self, path: &Path) -> io::Result<()> {
+        if !self.named {
+            linkat(CWD, called(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+            self.named = true;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a new file the owner and the permissions of the old one.
+fn be_like(file: &fs::File, old: &fs::Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (old.uid(), old.gid()) {
+        std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+    }
+    // What the directory hands down would give rights that the old file does not.
+    match rustix::fs::fremovexattr(file, ACL) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+        other => other?,
+    }
+    file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
+}
+
+/// How a file is called that has no name.
+fn called(file: &fs::File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 pub(super) fn directory_of(path: &Path) -> &Path {

@@ -174,6 +174,11 @@ impl Descriptor {
         format!(".dio-{}.{index}", self.id)
     }
 
+    /// The name of the descriptor itself as long as it is not known whether the file will be made, beside its own.
+    pub(super) fn unfinished_name(&self) -> String {
+        format!("{}.new", self.object_name(0))
+    }
+
     /// Where an object is, for this process.
     pub fn object_path(&self, index: usize) -> PathBuf {
         super::reach::through(self.targets[index].join(self.object_name(index)))

@@ -122,7 +122,7 @@ impl Striped {
     }
 
     /// Whether some objects hold bytes behind the end of the file.
-    pub(super) fn has_surplus(&self) -> io::Result<bool> {
+    pub(crate) fn has_surplus(&self) -> io::Result<bool> {
         let sizes = self.sizes()?;
         let size = self.layout.size(sizes.iter().copied());
         Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.share(index, size)))
@@ -161,17 +161,19 @@ impl Medium for Striped {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
-        let mut held = self.sizes()?;
+        let held = self.sizes()?;
         // What is beyond the end now must not come to light when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
         self.cut(keep, &held)?;
-        for (index, held) in held.iter_mut().enumerate() {
+        let grown = (0..self.objects.len()).try_for_each(|index| {
             let share = self.layout.share(index, size);
-            if (*held).min(self.layout.share(index, keep)) < share {
-                self.objects[index].set_size(share).map_err(named)?;
-            }
-        }
-        Ok(())
+            let shorter = held[index].min(self.layout.share(index, keep)) < share;
+            if shorter { self.objects[index].set_size(share).map_err(named) } else { Ok(()) }
+        });
+        grown.inspect_err(|_| {
+            // What some objects have gained must not come to light later; the error that is told is the first.
+            let _ = self.sizes().and_then(|held| self.cut(keep, &held));
+        })
     }
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {

@@ -58,6 +58,7 @@
 pub mod calls;
 mod create;
 mod defaults;
+mod depth;
 mod format;
 mod head;
 mod hold;
@@ -89,5 +90,6 @@ pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
 pub use repair::repair;
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 
+pub(crate) use depth::depth_over;
 pub(crate) use medium::Striped;
 pub(crate) use open::may_be_striped;

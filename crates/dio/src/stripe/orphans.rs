@@ -140,6 +140,10 @@ pub fn remove_orphans(objects: &[FoundObject]) -> Vec<(&FoundObject, io::Error)>
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return none(|| Errno::BUSY.into());
     }
+    // Who makes a file has its objects locked until its name leads there.
+    if first.standing(&[], Duration::ZERO) == Standing::Known {
+        return none(|| Errno::STALE.into());
+    }
     let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
     let mut left = Vec::new();
     for object in others.into_iter().chain(first) {

@@ -81,15 +81,31 @@ struct Run<'a> {
     chunks: Chunks<'a>,
     /// The part of the last block that does not fill a block of the target.
     tail: Option<(u64, Vec<u8>)>,
-    /// Reads in flight, and how many may be: half of the blocks while there is something to write. With all of them
-    /// reading, a device that completes in bursts (a rate limit, interrupt coalescing) keeps the two sides in lockstep:
-    /// all read, then all write, and the disk never does both at once.
+    /// Reads in flight, and how many may be: the source's share of the blocks ([`share`]) while there is something to write.
+    /// With all of them reading, a device that completes in bursts (a rate limit, interrupt coalescing) keeps the two sides in
+    /// lockstep: all read, then all write, and the disk never does both at once.
     reading: usize,
     most_reading: usize,
     /// What comes first decides the error that is reported.
     error: Option<TransferError>,
     /// Where the blocks start that have been taken up and are not written yet.
     unwritten: BTreeSet<u64>,
+}
+
+/// How many blocks of `block` bytes a copier needs so that it keeps all disks of source and target busy: `depth`, half of them
+/// for each of the two, and more where one of them is striped, as far as `most` bytes go.
+pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, most: usize) -> usize {
+    let half = depth.div_ceil(2);
+    let more = |file: &File| file.depth_over(half, block, most) - half;
+    let all = depth + more(source) + target.map_or(0, more);
+    all.min(most / block.max(1)).max(depth)
+}
+
+/// How many of so many blocks may be read at a time: each of the two files has them in proportion to its disks, and a file that
+/// is not striped counts as two, which have as many requests in flight as one alone ([`blocks_for`]).
+fn share(blocks: usize, source: &File, target: &File) -> usize {
+    let [from, to] = [source, target].map(|file| file.objects().len().max(2));
+    blocks.saturating_mul(from).div_ceil(from + to)
 }
 
 impl Copier {
@@ -107,6 +123,11 @@ impl Copier {
     /// Bytes of buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.pool.bytes()
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self) -> usize {
+        self.pool.blocks()
     }
 
     /// After [`Copier::run`], whatever its outcome: the offset before which everything asked for is done.
@@ -136,7 +157,8 @@ impl Copier {
             file.suit(&mut self.driver, self.pool.blocks(), false);
         }
         let chunks = Chunks::new(job.ranges, block);
-        let most_reading = if job.target.is_some() { self.pool.blocks().div_ceil(2) } else { self.pool.blocks() };
+        let all = self.pool.blocks();
+        let most_reading = job.target.map_or(all, |target| share(all, job.source, target));
         let mut run =
             Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new(), reading: 0, most_reading };
         {

@@ -86,7 +86,8 @@ pub struct CpArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub block: Option<u64>,
 
-    /// Transfers kept in flight, as far as 48M of buffers go [default: 16]
+    /// Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 for
+    /// each target]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: Option<u32>,
 

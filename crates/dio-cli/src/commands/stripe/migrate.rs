@@ -15,7 +15,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use dio::stripe::{self, Hold, Plan};
-use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch};
+use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
@@ -23,8 +23,10 @@ use rustix::io::Errno;
 use super::super::words;
 use crate::stop::Stop;
 
-/// Memory of a copy: blocks of this size, and how many.
-const BLOCK: (usize, usize) = (4 << 20, 8);
+/// A copy: bytes of a block, how many blocks for files that are not striped, and most bytes of all.
+const BLOCK: usize = 1 << 20;
+const DEPTH: usize = 16;
+const MOST_BUFFERS: usize = 64 << 20;
 
 /// Why a file was not migrated.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +158,8 @@ fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
     let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Auto, pace: None };
-    Copier::new(&io, BLOCK.0, BLOCK.1)?.copy_contents(&contents, &mut Stopping(hold))?;
+    let blocks = blocks_for(&source, Some(&target), BLOCK, DEPTH, MOST_BUFFERS);
+    Copier::new(&io, BLOCK, blocks)?.copy_contents(&contents, &mut Stopping(hold))?;
     let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps {
         last_access: time(old.atime(), old.atime_nsec()),

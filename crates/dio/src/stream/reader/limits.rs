@@ -8,6 +8,7 @@ use rustix::fs::FileType;
 use super::pattern::Bounds;
 use crate::file::File;
 use crate::geometry::{align_down, align_up};
+use crate::stream::options::SPREAD;
 
 /// How far to read ahead, in bytes.
 ///
@@ -39,8 +40,11 @@ impl ReadAhead {
     /// What suits the device below a file: the largest request is a multiple of the size that the device likes best (a
     /// stripe of a RAID, say) or that the file system prefers, and the window holds eight of them. Whether a disk rotates
     /// is not asked: virtual ones say so whatever is behind them. Bounded by 256 KiB and 4 MiB a request; the default where nothing is known.
+    /// Of a striped file the window holds four for each of its targets if that is more, up to 64 MiB.
     pub fn for_file(file: &File) -> ReadAhead {
-        ReadAhead::suited(optimal_of(file).unwrap_or(0), file.geometry().preferred())
+        let suited = ReadAhead::suited(optimal_of(file).unwrap_or(0), file.geometry().preferred());
+        let depth = file.depth_over(suited.max / suited.request, suited.request, SPREAD);
+        ReadAhead { max: suited.max.max(depth * suited.request), ..suited }
     }
 
     fn suited(optimal: u64, preferred: u64) -> ReadAhead {

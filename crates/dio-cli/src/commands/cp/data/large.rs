@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dio::file::Reason;
 use dio::geometry::align_up;
-use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch};
+use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, Io, IoError, Limits, Need, OpenOptions};
 use rustix::fs::FileType;
 
@@ -34,6 +34,8 @@ const PAGE: u64 = 4096;
 pub(super) struct Copiers {
     block: usize,
     depth: usize,
+    /// The depth was asked for.
+    fixed: bool,
     io: OnceLock<Result<Io, IoError>>,
     state: Mutex<State>,
     returned: Condvar,
@@ -42,8 +44,9 @@ pub(super) struct Copiers {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Copier>,
-    made: usize,
-    bytes: u64,
+    /// Bytes of the blocks of all copiers, and the most that they have been.
+    bytes: usize,
+    most: usize,
 }
 
 impl Copiers {
@@ -53,6 +56,7 @@ impl Copiers {
         Copiers {
             block,
             depth: depth.map_or(DEPTH, |depth| depth as usize).min(MOST_BUFFERS / block).max(1),
+            fixed: depth.is_some(),
             io: OnceLock::new(),
             state: Mutex::default(),
             returned: Condvar::new(),
@@ -69,13 +73,13 @@ impl Copiers {
         made.as_ref().map_err(|error| CopyError::Engine(error.to_string()))
     }
 
-    /// Bytes of all buffers, bounce memory included.
+    /// Most bytes of all buffers so far, bounce memory included.
     pub(super) fn bytes(&self) -> u64 {
         let bounce = self.io.get().and_then(|io| io.as_ref().ok()).map_or(0, |io| {
             let limits = io.limits();
             (limits.bounce_block * limits.bounce_blocks) as u64
         });
-        self.lock().bytes + bounce
+        self.lock().most as u64 + bounce
     }
 
     /// Bytes of one block.
@@ -87,37 +91,56 @@ impl Copiers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends a copier to `work`, waiting for one if as many as the memory allows are in use.
-    fn with<T>(&self, work: impl FnOnce(&mut Copier) -> Result<T, CopyError>) -> Result<T, CopyError> {
-        let most = (MOST_BUFFERS / self.block.saturating_mul(self.depth).max(1)).max(1);
+    /// Lends a copier that suits these files to `work`, waiting for memory if as much as is allowed is in use.
+    fn with<T>(
+        &self,
+        (source, target): (&File, Option<&File>),
+        work: impl FnOnce(&mut Copier) -> Result<T, CopyError>,
+    ) -> Result<T, CopyError> {
+        let blocks = match self.fixed {
+            true => self.depth,
+            false => blocks_for(source, target, self.block, self.depth, MOST_BUFFERS),
+        };
+        self.lend(blocks, work)
+    }
+
+    /// Lends a copier of at least so many blocks.
+    fn lend<T>(&self, blocks: usize, work: impl FnOnce(&mut Copier) -> Result<T, CopyError>) -> Result<T, CopyError> {
+        let wanted = self.block.saturating_mul(blocks);
         let mut state = self.lock();
         let copier = loop {
-            if let Some(copier) = state.idle.pop() {
+            if let Some(index) = state.idle.iter().position(|copier| copier.blocks() >= blocks) {
+                let copier = state.idle.swap_remove(index);
                 drop(state);
                 break copier;
             }
-            if state.made < most {
-                state.made += 1;
+            // Those that are idle have too few blocks.
+            while state.bytes.saturating_add(wanted) > MOST_BUFFERS
+                && let Some(small) = state.idle.pop()
+            {
+                state.bytes -= small.blocks() * self.block;
+            }
+            if state.bytes == 0 || state.bytes.saturating_add(wanted) <= MOST_BUFFERS {
+                state.bytes += wanted;
+                state.most = state.most.max(state.bytes);
                 drop(state);
-                break self.make()?;
+                break self.make(blocks)?;
             }
             state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
-        let mut lent = Lent { copiers: self, copier: Some(copier) };
+        let mut lent = Lent { copiers: self, blocks: copier.blocks(), copier: Some(copier) };
         work(lent.copier.as_mut().expect("it is lent until it is dropped"))
     }
 
-    fn make(&self) -> Result<Copier, CopyError> {
-        let copier = self.try_io().and_then(|io| {
-            Copier::new(io, self.block, self.depth).map_err(|error| CopyError::Engine(error.to_string()))
-        });
-        let mut state = self.lock();
-        match &copier {
-            Ok(copier) => state.bytes += copier.buffer_bytes() as u64,
-            Err(_) => state.made -= 1,
+    /// A copier whose memory is accounted for already.
+    fn make(&self, blocks: usize) -> Result<Copier, CopyError> {
+        let copier = self
+            .try_io()
+            .and_then(|io| Copier::new(io, self.block, blocks).map_err(|error| CopyError::Engine(error.to_string())));
+        if copier.is_err() {
+            self.lock().bytes -= blocks * self.block;
+            self.returned.notify_all();
         }
-        drop(state);
-        self.returned.notify_one();
         copier
     }
 }
@@ -125,6 +148,7 @@ impl Copiers {
 /// A copier in use, which goes back however its use ends: others may wait for it.
 struct Lent<'a> {
     copiers: &'a Copiers,
+    blocks: usize,
     copier: Option<Copier>,
 }
 
@@ -136,10 +160,11 @@ impl Drop for Lent<'_> {
         let mut state = self.copiers.lock();
         match whole {
             Some(copier) => state.idle.push(copier),
-            None => state.made -= 1,
+            None => state.bytes -= self.blocks * self.copiers.block,
         }
         drop(state);
-        self.copiers.returned.notify_one();
+        // One who needs more may still have to wait while another need not.
+        self.copiers.returned.notify_all();
     }
 }
 
@@ -254,7 +279,8 @@ impl DataPath {
         }
         self.empty(task, target)?;
         let mut watcher = Watcher { data: self, digests: digests.as_mut() };
-        let copied = self.copiers.with(|copier| Ok(copier.copy_contents(whole, &mut watcher)?))?;
+        let files = (whole.source, Some(whole.target));
+        let copied = self.copiers.with(files, |copier| Ok(copier.copy_contents(whole, &mut watcher)?))?;
         if let Some(digests) = digests {
             digests.ranges = copied.ranges;
         }
@@ -269,7 +295,7 @@ impl DataPath {
     ) -> Result<u64, (CopyError, u64)> {
         let mut watcher = Watcher { data: self, digests };
         let mut complete = 0;
-        let outcome = self.copiers.with(|copier| {
+        let outcome = self.copiers.with((job.source, job.target), |copier| {
             let outcome = copier.run(job, &mut watcher);
             complete = copier.complete();
             Ok(outcome?)
@@ -281,7 +307,7 @@ impl DataPath {
     pub(super) fn scan(&self, file: &File, ranges: &[Range<u64>], watch: &mut dyn Watch) -> Result<(), CopyError> {
         let job = dio::transfer::Job { source: file, target: None, ranges, pace: None, skip_zeros: false };
         let mut watch = Stoppable { data: self, watch };
-        self.copiers.with(|copier| Ok(copier.run(&job, &mut watch)?))
+        self.copiers.with((file, None), |copier| Ok(copier.run(&job, &mut watch)?))
     }
 }
 
@@ -307,12 +333,37 @@ mod tests {
     #[test]
     fn a_copier_lost_in_a_panic_is_made_anew() {
         let copiers = Copiers::new(Some(1 << 20), Some(MOST_BUFFERS as u32 >> 20));
-        let lose = || copiers.with(|_| -> Result<(), CopyError> { panic!("on purpose") });
+        let most = MOST_BUFFERS >> 20;
+        let lose = || copiers.lend(most, |_| -> Result<(), CopyError> { panic!("on purpose") });
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(lose)).unwrap_err();
         // There may be one at most, so the next one would wait for the one that was lost.
-        copiers.with(|_| Ok(())).unwrap();
-        copiers.with(|_| Ok(())).unwrap();
+        copiers.lend(most, |_| Ok(())).unwrap();
+        copiers.lend(most, |_| Ok(())).unwrap();
         let state = copiers.lock();
-        assert_eq!((state.made, state.idle.len()), (1, 1));
+        assert_eq!((state.bytes, state.idle.len()), (MOST_BUFFERS, 1));
+    }
+
+    /// Whatever they ask for, and however they wait for each other, all copiers together stay within the bound, and everybody has
+    /// his turn.
+    #[test]
+    fn copiers_of_different_sizes_share_the_memory() {
+        let copiers = &Copiers::new(Some(1 << 20), None);
+        let sizes = [16, 40, 16, 48, 24, 1, 32, 16];
+        std::thread::scope(|scope| {
+            for (turn, blocks) in sizes.into_iter().cycle().take(32).enumerate() {
+                scope.spawn(move || {
+                    let lent = copiers.lend(blocks, |copier| {
+                        assert!(copier.blocks() >= blocks);
+                        assert!(copiers.lock().bytes <= MOST_BUFFERS);
+                        std::thread::sleep(std::time::Duration::from_millis(turn as u64 % 3));
+                        Ok(())
+                    });
+                    lent.unwrap();
+                });
+            }
+        });
+        let state = copiers.lock();
+        assert!(state.most <= MOST_BUFFERS, "{} bytes", state.most);
+        assert_eq!(state.idle.iter().map(|copier| copier.blocks() << 20).sum::<usize>(), state.bytes);
     }
 }

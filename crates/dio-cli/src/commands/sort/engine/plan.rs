@@ -58,7 +58,7 @@ impl Plan {
             spread: 0,
             ..*usual
         };
-        let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..*usual };
+        let writing = StreamOptions { block: block as usize, depth: reading.depth.min(4), ..reading };
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let most = (memory / 4 / written(&writing)).max(1) as usize;
         let workers = parallel.unwrap_or_else(processors).clamp(1, most);
