@@ -251,7 +251,7 @@ fn what_is_behind_the_end_stays_where_others_may_be_writing() {
     let at = mounted.path();
     script("cd $S/..; $DIO stripe set -S 4K -t $M/a,$M/b file; $DIO cp bytes file", &source, at);
     // As after an extension of which one part has arrived.
-    script("truncate -s +100000 $M/a/.dio-*", &source, at);
+    script("truncate -s +100000 $M/b/.dio-*", &source, at);
     let open = || script("cd $S/..; $DIO dd if=bytes of=file bs=4K count=1 conv=notrunc status=none", &source, at);
     let told = || script("cd $S/..; $DIO stripe check file", &source, at);
     open();
