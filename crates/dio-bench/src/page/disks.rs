@@ -231,8 +231,7 @@ fn notes(report: &Report) -> Vec<String> {
 }
 
 fn settings(settings: &Settings) -> Vec<(String, String)> {
-    let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } =
-        settings;
+    let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } = settings;
     let rows = [
         ("disks", format!("loop devices, limited by {limited_by}")),
         ("each, in each direction", rate(*rate_bytes_per_second, 1.0)),

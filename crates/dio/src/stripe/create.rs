@@ -164,14 +164,14 @@ impl Making<'_> {
     }
 
     /// The name of the descriptor where it needs one before it has its own.
-    fn new(&self) -> PathBuf {
+    fn unfinished(&self) -> PathBuf {
         self.path.with_file_name(self.descriptor.unfinished_name())
     }
 
     /// The descriptor, durably.
     fn make_head(&mut self) -> Result<Head, FileError> {
         let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
-        let draft = Draft::begin(&self.new(), self.old.as_ref()).map_err(|error| self.failed(error))?;
+        let draft = Draft::begin(&self.unfinished(), self.old.as_ref()).map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
         let head = written.and_then(|()| Ok(Head::of(file)?));
@@ -210,7 +210,7 @@ impl Making<'_> {
 
     /// Gives the descriptor its name, which is free, or that of an empty file that nobody has open.
     fn publish(&mut self) -> Result<(), FileError> {
-        let (path, new) = (self.path, self.new());
+        let (path, new) = (self.path, self.unfinished());
         let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
         let head = self.head.as_mut().expect("a descriptor is made before it is published");
         if self.old.is_some() {
@@ -247,7 +247,7 @@ impl Making<'_> {
             return;
         }
         // The error that is told is the first. The name may have led there for a moment, and may after a crash.
-        let _ = fs::remove_file(self.new());
+        let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
             let objects = (0..self.descriptor.targets.len()).map(|index| self.descriptor.object_path(index));
             objects.for_each(|path| drop(fs::remove_file(path)));

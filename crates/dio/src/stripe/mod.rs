@@ -86,9 +86,9 @@ pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use open::{Alone, alone, descriptor_of, keep_alone};
 pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use reach::{Way, reach_through};
+pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
 pub use repair::repair;
-pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 
 pub(crate) use depth::depth_over;
 pub(crate) use medium::Striped;

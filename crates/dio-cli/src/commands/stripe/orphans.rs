@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dio::stripe::{
-    Descriptor, FoundObject, Remnant, Standing, descriptor_remnant, descriptors_in, objects_in, remnants_in, remove_orphans,
+    Descriptor, FoundObject, Remnant, Standing, descriptor_remnant, descriptors_in, objects_in, remnants_in,
+    remove_orphans,
 };
 use dio_bench::units::size as human_size;
 
