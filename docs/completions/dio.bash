@@ -1334,7 +1334,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__bench__subcmd__wal)
-            opts="-h -V --dir --record --clients --methods --ways --one-by-one --seconds --size --runs --block --postgresql --postgresql-clients --postgresql-log --postgresql-workload --postgresql-size --mount-option --json --help --version"
+            opts="-h -V --dir --record --clients --methods --ways --one-by-one --seconds --size --preallocate --runs --block --postgresql --postgresql-clients --postgresql-log --postgresql-workload --postgresql-size --mount-option --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1366,6 +1366,10 @@ _dio() {
                     ;;
                 --size)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --preallocate)
+                    COMPREPLY=($(compgen -W "ahead zeros" -- "${cur}"))
                     return 0
                     ;;
                 --runs)
@@ -3252,7 +3256,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__check)
-            opts="-q -h -V --quiet --digests --record --help --version"
+            opts="-q -h -V --quiet --repair --digests --record --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4214,7 +4218,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__wal__subcmd__bench)
-            opts="-h -V --clients --record --method --direct --seconds --runs --json --help --version"
+            opts="-h -V --clients --record --method --direct --seconds --preallocate --runs --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4238,6 +4242,10 @@ _dio() {
                     ;;
                 --seconds)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --preallocate)
+                    COMPREPLY=($(compgen -W "ahead zeros" -- "${cur}"))
                     return 0
                     ;;
                 --runs)

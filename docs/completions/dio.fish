@@ -408,6 +408,7 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file; nobody, on no machine, may have it open for writing'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
@@ -876,6 +877,8 @@ complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcomman
 cached\t'Through it'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l seconds -d 'Seconds of each run of commits' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l size -d 'Bytes that are appended in large steps; 0 leaves that out' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l preallocate -d 'What is done about the space of new segments' -r -f -a "ahead\t'It is set aside, and zeros are written ahead of small groups'
+zeros\t'All of a segment is written with zeros when it is made'"
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l runs -d 'Runs of each row, all rows in turns; medians are reported' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l block -d 'Block size of the logs [default: that of the file system]' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from wal" -l postgresql -d 'PostgreSQL as well, or alone: pgbench by wal_sync_method, with pg_wal cached, direct, and on a mount (for root)' -r -f -a "also\t'Both'
@@ -1289,6 +1292,8 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 no\t'Through it'
 both\t'Each row both ways'"
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each run' -r
+complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l preallocate -d 'What is done about the space of new segments' -r -f -a "ahead\t'It is set aside, and zeros are written ahead of small groups'
+zeros\t'All of a segment is written with zeros when it is made'"
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l runs -d 'Runs of each row, all rows in turns; medians are reported' -r
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -l json -d 'Print one JSON object, as `dio bench wal` does'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from bench" -s h -l help -d 'Print help (see more with \'--help\')'

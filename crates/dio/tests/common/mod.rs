@@ -1,6 +1,8 @@
 //! What the tests of files share: engines and limits to choose from, memory at any alignment, media with hooks.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+pub mod rig;
+
 use std::fmt::{self, Debug};
 use std::io;
 use std::ops::Range;

@@ -1,0 +1,130 @@
+//! `dio stripe orphans`: what is left of striped files is found and removed, and nothing else.
+
+mod striped_support;
+
+use std::fs;
+use std::process::Command;
+
+use dio_test::file_systems;
+use striped_support::{Pair, dio, good, lines};
+
+/// Objects whose file is gone are found and removed; those of files that are there, moved or not, are not among them.
+#[test]
+fn objects_without_a_file_are_found() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    good(dir, &["stripe", "set", "-t", "a,b", "gone", "moved", "renamed"]);
+    good(dir, &["cp", "contents", "gone"]);
+    fs::create_dir_all(dir.join("far/away")).unwrap();
+    fs::rename(dir.join("moved"), dir.join("far/away/moved")).unwrap();
+    fs::rename(dir.join("renamed"), dir.join("another")).unwrap();
+    assert!(dio(dir, &["stripe", "orphans", "--heads", "far", "a", "b", "c"]).status.success());
+    fs::remove_file(dir.join("gone")).unwrap();
+    let found = dio(dir, &["stripe", "orphans", "--heads", "far", "a", "b", "c"]);
+    assert!(found.status.code() == Some(1) && found.stdout.lines().count() == 3, "{found:?}");
+    assert!(found.stdout.contains("/gone'") && found.stdout.contains("/b/.dio-"), "{found:?}");
+    // Nobody says yes.
+    let mut asked = Command::new(env!("CARGO_BIN_EXE_dio"));
+    asked.args(["stripe", "orphans", "--heads", "far", "--rm", "a", "b"]).current_dir(dir);
+    let refused = dio_test::run(asked.stdin(std::process::Stdio::null()));
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("really gone"), "{refused:?}");
+    good(dir, &["stripe", "orphans", "--heads", "far", "--rm", "--yes", "a", "b", "c"]);
+    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [3, 3, 1]);
+    good(dir, &["stripe", "check", "far/away/moved", "another", "striped/file"]);
+}
+
+/// What a crash at the beginning of a creation leaves is found and removed, but not what somebody may be making, and nothing that
+/// holds bytes or belongs to a file.
+#[test]
+fn beginnings_of_files_are_found_when_nobody_makes_them() {
+    let pair = Pair::on(&file_systems()[0], b"");
+    let dir = &pair.dir;
+    let [one, two, three] = [1, 2, 3].map(|number| format!(".dio-{number:032x}"));
+    let at = |directory: &str, name: &str, end: &str| dir.join(directory).join(format!("{name}{end}"));
+    // Cut off before the first object; between objects; after the last one.
+    fs::write(at("plain", &one, ".0.new"), "").unwrap();
+    fs::write(at("a", &two, ".0"), "").unwrap();
+    fs::write(at("b", &three, ".1"), "bytes").unwrap();
+    good(dir, &["stripe", "set", "-t", "a,b", "late"]);
+    let object = dio::stripe::inspect(dir.join("late")).unwrap().unwrap().objects[0].path.clone();
+    let new = dir.join(object.file_name().unwrap()).with_extension("0.new");
+    fs::rename(dir.join("late"), &new).unwrap();
+    // An object of a file that is there is no beginning, whatever became of it.
+    good(dir, &["stripe", "set", "-t", "a,b", "whole"]);
+    let emptied = dio::stripe::inspect(dir.join("whole")).unwrap().unwrap().objects[1].path.clone();
+    fs::write(&emptied, "").unwrap();
+
+    assert_eq!(good(dir, &["stripe", "orphans", "--heads", ".", "a", "b", "c"]).stdout, "", "all of it is young");
+    let list = ["stripe", "orphans", "--age", "0", "a", "b", "c"];
+    let made = fs::File::open(at("a", &two, ".0")).unwrap();
+    rustix::fs::flock(&made, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let found = dio(dir, &list);
+    let expected = [("late', ", true), (".0.new", true), (&two[..], false), (&three[..], false), (&one[..], false)];
+    for (part, there) in expected {
+        assert_eq!(found.stdout.contains(part), there, "{part}: {found:?}");
+    }
+    assert!(found.status.code() == Some(1) && found.stdout.lines().count() == 4, "{found:?}");
+    drop(made);
+    let found = dio(dir, &[&list[..], &["--heads", "."]].concat());
+    assert!(found.stdout.contains("was never ready") && found.stdout.contains(&format!("{one}.0.new")), "{found:?}");
+    assert!(
+        found.stdout.contains(&format!("{two}.0")) && !found.stdout.contains(emptied.to_str().unwrap()),
+        "{found:?}"
+    );
+    good(dir, &[&list[..], &["--heads", ".", "--rm", "--yes"]].concat());
+    assert!(!new.exists() && !object.exists() && !at("plain", &one, ".0.new").exists() && emptied.exists());
+    assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [2, 3, 1]);
+    assert_eq!(fs::read(at("b", &three, ".1")).unwrap(), b"bytes");
+}
+
+/// Objects of which it is not certain that their file is gone stay: it was moved and is written to, its descriptor is damaged, its
+/// directory is not there, or the target was found by another name.
+#[test]
+fn objects_whose_file_may_be_there_are_left() {
+    let pair = Pair::on(&file_systems()[0], &lines(100_000));
+    let dir = &pair.dir;
+    let objects = || ["a", "b"].map(|name| fs::read_dir(dir.join(name)).unwrap().count());
+    let remove = |more: &[&str]| dio(dir, &[&["stripe", "orphans", "--rm", "--yes"][..], more].concat());
+    ["x", "y", "far"].iter().for_each(|name| fs::create_dir(dir.join(name)).unwrap());
+    good(dir, &["stripe", "rm", "striped/file"]);
+    good(dir, &["stripe", "set", "-S", "4K", "-t", "a,b", "x/file"]);
+    good(dir, &["cp", "contents", "x/file"]);
+    // Moved, and somebody writes to it.
+    fs::rename(dir.join("x/file"), dir.join("far/file")).unwrap();
+    let writer = dio::OpenOptions::new().write(true).open(dir.join("far/file")).unwrap();
+    for places in [&["a", "b"][..], &["b"]] {
+        assert_eq!(remove(places).status.code(), Some(1));
+        assert_eq!(objects(), [1, 1], "{places:?}");
+    }
+    drop(writer);
+    // Without the first object it is not known whether somebody does.
+    let left = remove(&["b"]);
+    assert!(left.stderr.contains("first object") && objects() == [1, 1], "{left:?}");
+    // Where it was made there is nothing to look into.
+    fs::remove_dir(dir.join("x")).unwrap();
+    let left = remove(&["a", "b"]);
+    assert!(left.stderr.contains("is not there") && objects() == [1, 1], "{left:?}");
+    fs::create_dir(dir.join("x")).unwrap();
+    // Damaged: changed, or longer than it should be.
+    let sound = fs::read(dir.join("far/file")).unwrap();
+    for (place, damage) in [("x/file", 0), ("x/file", 9), ("x/other", 0), ("x/other", 9)] {
+        let mut damaged = sound.clone();
+        damaged[300] ^= 1;
+        damaged.extend(std::iter::repeat_n(b'x', damage));
+        fs::write(dir.join(place), damaged).unwrap();
+        let left = remove(&["a", "b"]);
+        assert!(left.stderr.contains("a descriptor, but it is damaged") && objects() == [1, 1], "{left:?}");
+        fs::remove_file(dir.join(place)).unwrap();
+    }
+    // By another way to the targets.
+    let bind = |what: &[&str]| Command::new("mount").args(what).current_dir(dir).status().is_ok_and(|it| it.success());
+    if bind(&["--bind", "a", "y"]) {
+        let known = dio(dir, &["stripe", "orphans", "--heads", "far", "y", "b"]);
+        assert!(Command::new("umount").arg(dir.join("y")).status().unwrap().success());
+        assert!(known.status.success() && known.stdout.is_empty() && known.stderr.is_empty(), "{known:?}");
+    }
+    good(dir, &["stripe", "check", "far/file"]);
+    fs::remove_file(dir.join("far/file")).unwrap();
+    assert!(remove(&["a", "b"]).status.success());
+    assert_eq!(objects(), [0, 0]);
+}
