@@ -6,13 +6,14 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-use super::format::{Descriptor, Header, Id};
+use super::claim::{Claim, claim};
+use super::format::{Descriptor, Header, Id, Target};
 use super::head::Head;
 use super::hold::Hold;
 use super::layout::Layout;
@@ -33,8 +34,10 @@ pub struct Plan {
     /// How many objects, by default one in each target. With more, the targets have several in turn; with fewer, the first ones
     /// have one.
     pub count: Option<usize>,
-    /// Directories for the objects, in order.
+    /// Directories for the objects, in order, and block devices that are to be one each.
     pub targets: Vec<PathBuf>,
+    /// Whether devices are taken that hold something, which is lost.
+    pub force: bool,
 }
 
 impl Plan {
@@ -47,20 +50,35 @@ impl Plan {
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
         }
-        let (mut targets, mut liked) = (Vec::new(), USUAL_STRIPE);
+        let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), USUAL_STRIPE);
         for target in &self.targets {
             let failed = |error: io::Error| FileError::new("use as a target", target, errno(&error));
             let path = fs::canonicalize(target).and_then(|path| fs::canonicalize(through(path))).map_err(failed)?;
-            if !fs::metadata(&path).map_err(failed)?.is_dir() {
+            let found = fs::metadata(&path).map_err(failed)?;
+            let is_device = found.file_type().is_block_device();
+            numbers.push(is_device.then_some(found.rdev()));
+            if is_device {
+                // Under the name that was given, which may be one that lasts, as those below /dev/disk.
+                targets.push(Target::Device(std::path::absolute(target).map_err(failed)?));
+                continue;
+            }
+            if !found.is_dir() {
                 return Err(FileError::new("use as a target", target, Errno::NOTDIR));
             }
             let block = rustix::fs::statvfs(&path).map_err(|errno| failed(errno.into()))?.f_bsize;
             liked = liked.max(block.checked_next_power_of_two().unwrap_or(0));
-            targets.push(path);
+            targets.push(Target::Directory(path));
         }
         let count = self.count.unwrap_or(targets.len());
         let layout = Layout::new(self.stripe.unwrap_or(liked), count).map_err(invalid)?;
-        let targets = targets.into_iter().cycle().take(count).collect();
+        let targets: Vec<Target> = targets.into_iter().cycle().take(count).collect();
+        let numbers: Vec<Option<u64>> = numbers.into_iter().cycle().take(count).collect();
+        let again = |index: &usize| numbers[*index].is_some() && numbers[..*index].contains(&numbers[*index]);
+        if let Some(index) = (0..count).find(again) {
+            let error = FileError::new("use as a target", targets[index].path(), Errno::INVAL);
+            return Err(error.with_detail("it would be two objects; a device is one"));
+        }
+        let layout = if numbers.iter().any(Option::is_some) { layout.for_devices() } else { layout };
         let id = random_id().map_err(|error| FileError::new("stripe", name, errno(&error)))?;
         Ok(Descriptor { id, layout, targets })
     }
@@ -98,13 +116,16 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
     };
     let descriptor = plan.descriptor(path)?;
+    let claims = claim(path, &descriptor, plan.force)?;
     let new = path.with_file_name(format!("{}.new", descriptor.object_name(0)));
     let outcome = make_head(path, &new, &descriptor, old.as_ref())
-        .and_then(|head| make_objects(path, &descriptor, head, &absolute(name), old.as_ref()))
+        .and_then(|header| make_objects(path, &descriptor, &header, &absolute(name), old.as_ref(), &claims))
         .and_then(|()| publish(path, &new, old.is_some()));
     if outcome.is_err() {
-        let objects = (0..descriptor.targets.len()).map(|index| descriptor.object_path(index));
-        objects.chain([new]).for_each(|path| drop(fs::remove_file(path)));
+        let files = (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index));
+        let files = files.map(|index| descriptor.object_path(index));
+        files.chain([new]).for_each(|path| drop(fs::remove_file(path)));
+        claims.iter().for_each(|claim| claim.undo(descriptor.id));
     }
     outcome.map(|()| descriptor)
 }
@@ -115,23 +136,34 @@ fn absolute(name: &Path) -> PathBuf {
     directory.join(name.file_name().unwrap_or_default())
 }
 
-/// The descriptor, durably, under the name that it has until all is ready.
-fn make_head(path: &Path, new: &Path, descriptor: &Descriptor, old: Option<&fs::Metadata>) -> Result<Head, FileError> {
+/// The descriptor, durably, under the name that it has until all is ready; which inode it is, and whose.
+fn make_head(
+    path: &Path,
+    new: &Path,
+    descriptor: &Descriptor,
+    old: Option<&fs::Metadata>,
+) -> Result<(Head, u32), FileError> {
     let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
     let bytes = descriptor.encode().map_err(|error| wrong("stripe", path, &error))?;
     let mut file = open_new(new, old).map_err(failed)?;
     file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-    Head::of(&file).map_err(|errno| failed(errno.into()))
+    let head = Head::of(&file).map_err(|errno| failed(errno.into()))?;
+    Ok((head, file.metadata().map_err(failed)?.uid()))
 }
 
 fn make_objects(
     path: &Path,
     descriptor: &Descriptor,
-    head: Head,
+    &(head, owner): &(Head, u32),
     name: &Path,
     old: Option<&fs::Metadata>,
+    claims: &[Claim],
 ) -> Result<(), FileError> {
-    for index in 0..descriptor.targets.len() {
+    for claim in claims {
+        let (name, owner) = (Some(name.to_owned()), Some(owner));
+        claim.make(path, &Header { name, owner, ..descriptor.header(claim.index, head) })?;
+    }
+    for index in (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index)) {
         let object = descriptor.object_path(index);
         let failed = |error: io::Error| of_object("stripe", path, index, &object, errno(&error), "cannot be made");
         let header = Header { name: Some(name.to_owned()), ..descriptor.header(index, head) };
@@ -145,7 +177,11 @@ fn make_objects(
         let written = file.write_all(&header).and_then(|()| file.set_len(descriptor.layout.start()));
         written.and_then(|()| file.sync_all()).map_err(failed)?;
     }
-    let mut targets: Vec<PathBuf> = descriptor.targets.iter().cloned().map(through).collect();
+    let directory = |target: &Target| match target {
+        Target::Directory(path) => Some(through(path.clone())),
+        Target::Device(_) => None,
+    };
+    let mut targets: Vec<PathBuf> = descriptor.targets.iter().filter_map(directory).collect();
     targets.dedup();
     for target in targets {
         sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;

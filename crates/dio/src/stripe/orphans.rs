@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, fstat};
 
+use super::claim::header_on;
 use super::create::directory_of;
+use super::device::{length_of, open_exclusively, wipe};
 use super::format::{Descriptor, HEADER_LEN, Header, Id};
 use super::open::descriptor_of;
 
@@ -23,12 +25,15 @@ pub struct FoundObject {
 }
 
 /// The objects in a directory, not below it: files that are called as one and have a sound header. Names beginning like one of
-/// an object whose header is damaged are not among them.
+/// an object whose header is damaged are not among them. Or the object on a device.
 ///
 /// # Errors
-/// What reading the directory answers. Files that cannot be read are passed over.
+/// What reading the directory or the device answers. Files that cannot be read are passed over.
 pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
     let directory = fs::canonicalize(directory)?;
+    if fs::metadata(&directory)?.file_type().is_block_device() {
+        return Ok(object_on(&directory, &fs::File::open(&directory)?)?.into_iter().collect());
+    }
     let mut found = Vec::new();
     for entry in fs::read_dir(&directory)? {
         let entry = entry?;
@@ -48,6 +53,13 @@ fn object_at(path: &Path) -> Option<FoundObject> {
     let size = file.metadata().ok()?.len();
     let called = format!(".dio-{}.{}", header.id, header.index);
     (path.file_name()? == called.as_str()).then(|| FoundObject { path: path.to_owned(), header, size })
+}
+
+fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> {
+    let Some(header) = header_on(device)? else { return Ok(None) };
+    let start = header.layout.start();
+    let size = length_of(device, header.id, start).unwrap_or(start);
+    Ok(Some(FoundObject { path: path.to_owned(), header, size }))
 }
 
 fn open(path: &Path) -> Option<fs::File> {
@@ -93,12 +105,17 @@ impl FoundObject {
         there || beside().iter().any(|descriptor| self.is_of(descriptor))
     }
 
-    /// Removes it, unless it is another one by now, or somebody writes to it.
+    /// Removes it, or wipes it from its device, unless it is another one by now, or somebody writes to it.
     ///
     /// # Errors
     /// EBUSY or ESTALE then; what `unlink(2)` answers.
     pub fn remove(&self) -> io::Result<()> {
         let stale = || io::Error::from(rustix::io::Errno::STALE);
+        if fs::metadata(&self.path)?.file_type().is_block_device() {
+            let device = open_exclusively(&self.path)?;
+            let same = header_on(&device)?.is_some_and(|header| header == self.header);
+            return if same { wipe(&device) } else { Err(stale()) };
+        }
         if object_at(&self.path).is_none_or(|now| now.header != self.header) {
             return Err(stale());
         }

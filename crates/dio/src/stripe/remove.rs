@@ -8,13 +8,14 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, fstat};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::create::{directory_of, errno, sync_directory};
+use super::device::free;
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
-use super::open::{alone, descriptor_of, judge_header, of_object, wrong};
+use super::open::{alone, descriptor_of, judge_header, judge_kind, judge_owner, object_flags, of_object, wrong};
 use crate::file::FileError;
 
 /// What became of a striped file that was to be removed.
@@ -61,12 +62,16 @@ pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &H
     for index in 0..descriptor.targets.len() {
         let object = descriptor.object_path(index);
         match is_own(path, descriptor, index, &object, owner, head) {
-            Ok(Own::Yes) => match fs::remove_file(&object) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    outcome = outcome.and(Err(of_object("remove", path, index, &object, errno(&error), "")));
+            Ok(Own::Yes(file)) => {
+                let device = descriptor.is_device(index);
+                match if device { free(&file, descriptor.id) } else { fs::remove_file(&object) } {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        let what = if device { "cannot be wiped" } else { "" };
+                        outcome = outcome.and(Err(of_object("remove", path, index, &object, errno(&error), what)));
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             Ok(Own::Gone) => {}
             Ok(Own::Others) => copy = true,
             Err(error) => outcome = outcome.and(Err(error)),
@@ -77,7 +82,8 @@ pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &H
 
 /// Whose an object is.
 enum Own {
-    Yes,
+    /// This file's; open for reading.
+    Yes(fs::File),
     /// It is not there.
     Gone,
     /// It belongs to the file, by another descriptor.
@@ -93,20 +99,16 @@ fn is_own(
     head: &Head,
 ) -> Result<Own, FileError> {
     let failed = |errno, what: &str| of_object("remove", path, index, object, errno, what);
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let flags = object_flags(descriptor, index).bits().cast_signed();
     let file = match fs::OpenOptions::new().read(true).custom_flags(flags).open(object) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Own::Gone),
         other => other.map_err(|error| failed(errno(&error), ""))?,
     };
     let stat = fstat(&file).map_err(|errno| failed(errno, ""))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(failed(Errno::STALE, "is no regular file"));
-    }
-    if stat.st_uid != owner && rustix::process::geteuid().is_root() {
-        return Err(failed(Errno::PERM, "belongs to another user than the file"));
-    }
+    judge_kind(descriptor, index, &stat, owner).map_err(|(errno, what)| failed(errno, what))?;
     let found = header_of(&file, &descriptor.header(index, *head)).map_err(|(errno, what)| failed(errno, &what))?;
-    Ok(if found.head.may_be(head) { Own::Yes } else { Own::Others })
+    judge_owner(descriptor, index, &found, owner).map_err(|(errno, what)| failed(errno, what))?;
+    Ok(if found.head.may_be(head) { Own::Yes(file) } else { Own::Others })
 }
 
 /// The header of an object that is the right one.
@@ -137,20 +139,20 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let open = |index: usize| -> Result<(PathBuf, fs::File), FileError> {
         let object = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("adopt", path, index, &object, errno, what);
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let flags = object_flags(&descriptor, index).bits().cast_signed();
         let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&object);
         let file = file.map_err(|error| failed(errno(&error), ""))?;
-        let owner = fstat(&file).map_err(|errno| failed(errno, ""))?.st_uid;
-        if owner != stat.st_uid && rustix::process::geteuid().is_root() {
-            return Err(failed(Errno::PERM, "belongs to another user than the file"));
-        }
-        header_of(&file, &descriptor.header(index, head)).map_err(|(errno, what)| failed(errno, &what))?;
+        let found = fstat(&file).map_err(|errno| failed(errno, ""))?;
+        judge_kind(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        let found = header_of(&file, &descriptor.header(index, head)).map_err(|(errno, what)| failed(errno, &what))?;
+        judge_owner(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         Ok((object, file))
     };
     // Each of them is looked at before one is changed.
     let objects = (0..descriptor.targets.len()).map(open).collect::<Result<Vec<_>, _>>()?;
     for (index, (object, file)) in objects.iter().enumerate() {
-        let header = Header { name: Some(name.clone()), ..descriptor.header(index, head) };
+        let owner = descriptor.is_device(index).then_some(stat.st_uid);
+        let header = Header { name: Some(name.clone()), owner, ..descriptor.header(index, head) };
         let bytes = header.encode().map_err(|error| wrong("adopt", path, &error))?;
         let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
         written.map_err(|error| of_object("adopt", path, index, object, errno(&error), ""))?;

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dio::stripe::{self, Head, Hold, Plan, Report};
+use dio::stripe::{self, Alone, Head, Hold, Plan, Report};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Timespec, Timestamps};
@@ -59,7 +59,7 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(Failure::Copy(path.clone()));
     }
-    let _alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
+    let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
     let head = Plain::open(path).and_then(|head| Ok(Head::of(&head)?)).map_err(failed)?;
     let new = beside(path);
     clear(&new)?;
@@ -74,6 +74,8 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
             return Err(error);
         }
     }
+    // What is kept from others cannot be wiped; nobody finds it any more.
+    alone.iter_mut().for_each(Alone::leave_devices);
     let remove = |old: Report| stripe::remove_objects(path, &old.descriptor, before.uid(), &head).map(drop);
     old.map_or(Ok(()), |old| Ok(remove(old)?))
 }
