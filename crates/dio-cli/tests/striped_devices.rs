@@ -274,15 +274,18 @@ fn one_process_writes_and_the_others_read() {
     // One that is killed leaves what it has written; the next one writes where it stopped.
     rig.script("dio dd if=/dev/null of=file status=none");
     let mut writing = Writing::to(&rig, "file");
-    writing.0.stdin.as_mut().unwrap().write_all(&rig.bytes[..1 << 20]).unwrap();
-    while rig.show("file")["bytes"] != 1 << 20 {
+    writing.0.stdin.as_mut().unwrap().write_all(&rig.bytes[..8 << 20]).unwrap();
+    let written = || rig.show("file")["bytes"].as_u64().unwrap() as usize;
+    while written() < 1 << 20 {
         assert!(Instant::now() < patience, "others do not see what is written: {}", rig.show("file"));
         std::thread::sleep(Duration::from_millis(20));
     }
     writing.0.kill().unwrap();
     drop(writing);
-    rig.holds("file", &rig.bytes[..1 << 20]);
-    rig.script("dio dd if=bytes of=file bs=1M seek=1 skip=1 conv=notrunc status=none");
+    let reached = written();
+    rig.holds("file", &rig.bytes[..reached]);
+    let at = format!("iflag=skip_bytes skip={reached} oflag=seek_bytes seek={reached}");
+    rig.script(&format!("dio dd if=bytes of=file bs=64K {at} conv=notrunc status=none"));
     rig.holds("file", &rig.bytes);
 }
 
