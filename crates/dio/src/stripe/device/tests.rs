@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::stripe::{Descriptor, Plan, create, inspect, remove};
-use crate::{File, OpenOptions};
+use crate::{File, Mode, OpenOptions};
 
 proptest! {
     /// Pieces in any order, some twice, some in parts: the length is what a map of all bytes says.
@@ -68,6 +68,20 @@ impl Rig {
     /// The record, as another process reads it.
     fn record(&self, index: usize) -> Record {
         read_record(self.device(index), self.descriptor.id, self.descriptor.layout.start()).unwrap()
+    }
+
+    /// What the devices have been given, as another system finds it: nothing of what is in their page caches.
+    fn after_a_power_cut(&self) -> Vec<u8> {
+        let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
+        let images = ["0", "1"].map(|name| fs::read(self.scratch.path().join(name)).unwrap());
+        let record = |image: &Vec<u8>| Record::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();
+        let size = layout.size(images.iter().map(|image| record(image).length_in("another")));
+        while bytes.len() < size as usize {
+            let place = layout.place(bytes.len() as u64);
+            let len = (place.len as usize).min(size as usize - bytes.len());
+            bytes.extend(&images[place.file][place.offset as usize..][..len]);
+        }
+        bytes
     }
 
     fn contents(&self) -> Vec<u8> {
@@ -198,4 +212,53 @@ fn a_full_device_is_named_with_the_first_byte_that_is_missing() {
     assert!(error.to_string().contains(rig.devices[0].name()), "{error}");
     drop(file);
     assert!(rig.contents() == bytes[..most as usize]);
+}
+
+/// A file that grows and is cut off, in every mode, and power cuts at every moment: what was synced last is there, less where it
+/// was cut off since, and no byte that was not written.
+#[test]
+fn what_the_devices_were_given_is_what_was_synced() {
+    let Some(rig) = Rig::new() else { return };
+    let seed = Seed::new();
+    let mut rng = seed.rng();
+    for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached].into_iter().cycle().take(8) {
+        let file = OpenOptions::new().read(true).write(true).mode(mode).open(rig.path()).unwrap();
+        file.set_size(0).unwrap();
+        let (mut model, mut durable) = (Vec::new(), 0);
+        for step in 0..30 {
+            match rng.range(0..6) {
+                0 | 1 => {
+                    let (gap, len) = (rng.range_usize(0..2) * rng.range_usize(0..30_000), rng.range_usize(1..40_000));
+                    let bytes = rng.bytes(len);
+                    model.resize(model.len() + gap, 0);
+                    file.write_at(&bytes, model.len() as u64).unwrap();
+                    model.extend(bytes);
+                }
+                2 => {
+                    let size = rng.range_usize(0..model.len() + 1);
+                    file.set_size(size as u64).unwrap();
+                    model.truncate(size);
+                    durable = durable.min(size);
+                }
+                3 => {
+                    model.resize(model.len() + rng.range_usize(0..50_000), 0);
+                    file.set_size(model.len() as u64).unwrap();
+                }
+                4 => {
+                    file.sync_data().unwrap();
+                    durable = model.len();
+                }
+                _ => {
+                    let left = rig.after_a_power_cut();
+                    // Cutting off makes what stays durable, at times.
+                    let sound = (durable..=model.len()).contains(&left.len());
+                    assert!(sound, "{mode:?}, step {step}: {} of {durable} to {}", left.len(), model.len());
+                    let differs = left.iter().zip(&model).position(|(one, other)| one != other);
+                    assert_eq!(differs, None, "{mode:?}, step {step}: a wrong byte of {}", left.len());
+                }
+            }
+        }
+        drop(file);
+        assert!(rig.after_a_power_cut() == model && rig.contents() == model, "{mode:?}: closed");
+    }
 }
