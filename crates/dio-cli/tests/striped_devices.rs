@@ -102,6 +102,12 @@ fn bytes_go_to_devices_and_directories_and_come_back() {
         let sizes = shown["objects"].as_array().unwrap().iter().filter(|object| object["device_bytes"] == SIZE);
         let devices = if targets == "$T" { 2 } else { targets.matches("$D").count() };
         assert_eq!(sizes.count(), devices, "{targets}: {shown}");
+        let cache = rig.script("dio cache --json file; dio cp --receipt receipt bytes file >&2");
+        let pages = &serde_json::from_str::<Value>(&cache).unwrap()["files"][0]["pages"];
+        assert!(pages.as_u64().unwrap() < rig.bytes.len() as u64 / 4096 + 1024, "{targets}: {pages}");
+        let receipt = fs::read_to_string(rig.dir.join("receipt")).unwrap();
+        let left = &serde_json::from_str::<Value>(&receipt).unwrap()["files"][1]["pages_after"];
+        assert!(left.as_u64().is_some_and(|pages| pages < 2), "{targets}: {receipt}");
         // Parts of it are written again; cut off and longer again, there are zeros.
         rig.script("dio dd if=bytes of=file bs=1000 seek=333 count=4444 conv=notrunc status=none");
         let mut expected = rig.bytes.clone();

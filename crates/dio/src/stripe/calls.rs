@@ -374,6 +374,8 @@ pub struct Part {
     pub file: OwnedFd,
     /// Where its data begin, in bytes.
     pub start: u64,
+    /// Nothing of the file is behind; where a device goes on, in bytes.
+    pub end: u64,
 }
 
 /// The objects of an open file, in order; `None` of one that is not striped.
@@ -388,7 +390,8 @@ pub fn parts(fd: impl AsFd) -> Result<Option<Vec<Part>>, Errno> {
     let open = |index: usize| {
         let flags = OFlags::RDONLY | object_flags(&descriptor, index);
         let file = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty())?;
-        Ok(Part { file, start: descriptor.layout.start() })
+        let end = if descriptor.is_device(index) { device_length(&descriptor, index)? } else { u64::MAX };
+        Ok(Part { file, start: descriptor.layout.start(), end })
     };
     (0..descriptor.targets.len()).map(open).collect::<Result<_, Errno>>().map(Some)
 }
@@ -402,7 +405,7 @@ pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
     match parts(&fd).map_err(failed)? {
         None => crate::residency::resident_pages(fd),
         Some(parts) => {
-            let pages = |part: &Part| crate::residency::resident_in(&part.file, part.start..u64::MAX);
+            let pages = |part: &Part| crate::residency::resident_in(&part.file, part.start..part.end);
             parts.iter().map(pages).sum()
         }
     }
