@@ -3404,7 +3404,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__migrate)
-            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --help --version"
+            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --force --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3478,7 +3478,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__set)
-            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --help --version"
+            opts="-S -c -t -h -V --stripe-size --stripe-count --targets --force --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

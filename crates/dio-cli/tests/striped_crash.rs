@@ -68,7 +68,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 fn striped(dir: &Path, contents: &[u8]) {
     let targets = ["a", "b"].map(|name| dir.join(name)).to_vec();
     let path = dir.join("file");
-    stripe::create(&path, &Plan { stripe: Some(16 << 10), count: Some(3), targets }).unwrap();
+    stripe::create(&path, &Plan { stripe: Some(16 << 10), count: Some(3), targets, force: false }).unwrap();
     dio::OpenOptions::new().write(true).open(path).unwrap().write_at(contents, 0).unwrap();
 }
 

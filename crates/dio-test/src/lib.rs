@@ -3,6 +3,7 @@
 //! - [`file_systems`]: where to run a test, one scratch place per file system;
 //! - [`skip!`]: what cannot run here is said aloud and counted;
 //! - [`Seed`] and [`Rng`]: random tests which can be repeated;
+//! - [`LoopDevice`]: block devices full of what nobody should see;
 //! - [`MemoryGroup`]: processes that have little memory;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
 //! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
@@ -19,6 +20,7 @@
 //!
 //! The helpers panic rather than return errors: a test has nothing better to do with one.
 
+mod device;
 mod files;
 mod fs;
 mod judge;
@@ -27,6 +29,7 @@ mod mounted;
 mod seed;
 mod skip;
 
+pub use device::LoopDevice;
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, way};

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use common::{Arena, MODES, MOST_ALIGNED, engines, fill, first_difference, io_of};
 use dio::lock::LockPolicy;
-use dio::stripe::{Plan, create, inspect};
+use dio::stripe::{ObjectReport, Plan, create, inspect};
 use dio::{Class, Counters, File, Io, Limits, Mode, OpenOptions, SyncMethod};
-use dio_test::{TestFs, file_systems};
+use dio_test::{LoopDevice, TestFs, file_systems};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rustix::io::Errno;
@@ -48,6 +48,8 @@ struct Setup {
     direct_from: [u64; 2],
     /// Size and number of stripes, where the file is striped.
     stripes: Option<(u64, usize)>,
+    /// Every other object is a device, the first of them among those.
+    on_devices: bool,
 }
 
 /// A place in a file: anywhere, or at or beside a multiple of any power of two up to 1 MiB.
@@ -121,6 +123,7 @@ fn setup(engine: &'static str) -> impl Strategy<Value = Setup> {
         policy,
         direct_from,
         stripes: None,
+        on_devices: false,
     })
 }
 
@@ -288,13 +291,18 @@ fn supported(outcome: Result<(), dio::FileError>) -> bool {
     }
 }
 
-fn run(fs: &TestFs, setup: &Setup, steps: &[Step]) {
+fn run(fs: &TestFs, devices: &[LoopDevice], setup: &Setup, steps: &[Step]) {
     let dir = fs.dir();
     let path = dir.path().join("file");
     if let Some((stripe, count)) = setup.stripes {
-        let targets = ["a", "b", "c"].map(|name| dir.path().join(name));
+        let mut targets = ["a", "b", "c"].map(|name| dir.path().join(name)).to_vec();
         targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
-        create(&path, &Plan { stripe: Some(stripe), count: Some(count), targets: targets.to_vec() }).unwrap();
+        if setup.on_devices {
+            devices.iter().for_each(|device| device.fill(LoopDevice::GARBAGE));
+            let pairs = devices.iter().zip(targets);
+            targets = pairs.flat_map(|(device, directory)| [device.path().to_owned(), directory]).collect();
+        }
+        create(&path, &Plan { stripe: Some(stripe), count: Some(count), targets, force: true }).unwrap();
     }
     let mut case = Case::new(setup, &path);
     for (number, step) in steps.iter().enumerate() {
@@ -313,11 +321,15 @@ fn run(fs: &TestFs, setup: &Setup, steps: &[Step]) {
 
 /// The contents of a striped file from its objects alone, stripe by stripe.
 fn put_together(path: &Path) -> Vec<u8> {
-    let descriptor = inspect(path).unwrap().unwrap().descriptor;
-    let (stripe, start) = (descriptor.layout.stripe() as usize, descriptor.layout.start() as usize);
-    let objects: Vec<Vec<u8>> = (0..descriptor.targets.len())
-        .map(|index| std::fs::read(descriptor.object_path(index)).unwrap().split_off(start))
-        .collect();
+    let report = inspect(path).unwrap().unwrap();
+    let layout = report.descriptor.layout;
+    let (stripe, start) = (layout.stripe() as usize, layout.start() as usize);
+    let bytes = |object: &ObjectReport| {
+        let mut bytes = std::fs::read(&object.path).unwrap();
+        bytes.truncate(object.size as usize);
+        bytes.split_off(start)
+    };
+    let objects: Vec<Vec<u8>> = report.objects.iter().map(bytes).collect();
     let mut contents = Vec::new();
     for row in 0.. {
         let before = contents.len();
@@ -347,12 +359,21 @@ fn cases() -> u32 {
 }
 
 fn run_all<S: Strategy<Value = Setup>>(cases: u32, setup: impl Fn(&'static str) -> S) {
-    for fs in file_systems() {
+    run_on(&file_systems(), &[], cases, setup);
+}
+
+fn run_on<S: Strategy<Value = Setup>>(
+    places: &[TestFs],
+    devices: &[LoopDevice],
+    cases: u32,
+    setup: impl Fn(&'static str) -> S,
+) {
+    for fs in places {
         for engine in engines() {
             let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
             let steps = prop::collection::vec(step(), 1..30);
             let outcome = TestRunner::new(config).run(&(setup(engine), steps), |(setup, steps)| {
-                run(&fs, &setup, &steps);
+                run(fs, devices, &setup, &steps);
                 Ok(())
             });
             outcome.unwrap_or_else(|failure| panic!("{} {engine}: {failure}", fs.name));
@@ -368,4 +389,18 @@ fn any_mix_matches_a_vector() {
 #[test]
 fn any_mix_on_a_striped_file_matches_a_vector() {
     run_all(cases(), striped);
+}
+
+/// Devices are full of other bytes, none of which may come to light.
+#[test]
+fn any_mix_on_devices_matches_a_vector() {
+    for block in [512, 4096] {
+        let (places, scratch) = (file_systems(), file_systems()[0].dir());
+        let device = |name| LoopDevice::new(&scratch.path().join(name), 6 << 20, block);
+        let devices: Vec<LoopDevice> = ["0", "1", "2"].into_iter().map_while(device).collect();
+        if devices.len() == 3 {
+            let setup = |engine| striped(engine).prop_map(|setup| Setup { on_devices: true, ..setup });
+            run_on(&places[..1], &devices, 3 * cases(), setup);
+        }
+    }
 }

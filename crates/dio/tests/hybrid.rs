@@ -22,7 +22,7 @@ fn files(directory: &Path, threshold: u64) -> [File; 2] {
     let targets = ["a", "b"].map(|name| directory.join(name));
     targets.iter().for_each(|target| std::fs::create_dir(target).unwrap());
     let striped = directory.join("striped");
-    create(&striped, &Plan { stripe: Some(64 << 10), count: None, targets: targets.to_vec() }).unwrap();
+    create(&striped, &Plan { stripe: Some(64 << 10), count: None, targets: targets.to_vec(), force: false }).unwrap();
     [directory.join("plain"), striped].map(|path| {
         let file = options(0).open(&path).unwrap();
         file.write_at(&vec![1; SIZE], 0).unwrap();

@@ -37,7 +37,12 @@ impl Place {
     }
 
     fn plan(&self, stripe: u64) -> Plan {
-        Plan { stripe: Some(stripe), count: None, targets: ["a", "b", "c"].map(|name| self.dir.join(name)).to_vec() }
+        Plan {
+            stripe: Some(stripe),
+            count: None,
+            targets: ["a", "b", "c"].map(|name| self.dir.join(name)).to_vec(),
+            force: false,
+        }
     }
 
     /// An empty striped file.

@@ -33,7 +33,7 @@ impl Striped {
         let scratch = fs.dir();
         let (target, path) = (scratch.path().join("target"), scratch.path().join("file"));
         fs::create_dir(&target).unwrap();
-        let plan = Plan { stripe: Some(stripe), count: Some(objects as usize), targets: vec![target] };
+        let plan = Plan { stripe: Some(stripe), count: Some(objects as usize), targets: vec![target], force: false };
         create(&path, &plan).unwrap();
         Striped { _scratch: Box::new(scratch), path, stripe, objects }
     }

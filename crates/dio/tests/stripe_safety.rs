@@ -37,7 +37,7 @@ impl Place {
     }
 
     fn plan(&self) -> Plan {
-        Plan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")] }
+        Plan { stripe: Some(4096), count: None, targets: vec![self.path("a"), self.path("b")], force: false }
     }
 
     fn objects(&self) -> usize {

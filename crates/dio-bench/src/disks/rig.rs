@@ -134,6 +134,7 @@ impl<'a> Rig<'a> {
             stripe: Some(self.plan.stripe),
             count: Some(targets),
             targets: self.disks[..targets].iter().map(|disk| disk.at.clone()).collect(),
+            force: false,
         };
         let path = self.file(targets);
         stripe::create(&path, &plan)?;

@@ -89,7 +89,8 @@ impl File {
         };
         match kept {
             Ok(()) => over,
-            Err(error) => Finished { outcome: Err(error.errno()), ..over },
+            // None of it is sure: the error is at the first byte, not behind the last, where it would concern nobody.
+            Err(error) => Finished { outcome: Err(error.errno()), op: Op { done: 0, ..over.op } },
         }
     }
 

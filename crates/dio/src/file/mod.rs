@@ -83,6 +83,9 @@ const MOST_BLOCK: u64 = 64 << 10;
 /// Parts of requests of a striped file that are in flight at a time, at most.
 const MOST_PARTS: usize = 256;
 
+/// What to do about a full target where some are devices.
+const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe migrate' if that is a device";
+
 /// An open file. All methods take `&self` and may be called from many threads.
 ///
 /// A misaligned or extending write may pass through the page cache of the last block; it is written back and dropped
@@ -215,6 +218,21 @@ impl File {
             Some(stripes) => stripes.head(),
             None => self.os.as_ref().map(|os| os.any()),
         }
+    }
+
+    /// What it is to the operating system, if it is anything.
+    pub(crate) fn os_medium(&self) -> Option<Arc<OsMedium>> {
+        self.os.clone()
+    }
+
+    /// Has operations, sizes and resizes go by `medium`, which is the same file under rules of its own.
+    pub(crate) fn ruled_by(&mut self, medium: Arc<dyn Medium>) {
+        self.medium = medium;
+    }
+
+    /// Whether making it longer writes zeros: what writes all of it should do without.
+    pub(crate) fn zeroes_growth(&self) -> bool {
+        self.stripes.as_ref().is_some_and(|stripes| stripes.has_devices())
     }
 
     /// How the file is striped, if it is.
@@ -492,15 +510,17 @@ impl File {
 
     /// The error of a request at a place; of a striped file, with the object that holds it.
     fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
-        self.failed(operation, errno).of(self.holder(position)).at(position)
+        let error = self.failed(operation, errno).of(self.holder(position)).at(position);
+        if errno == Errno::NOSPC && self.zeroes_growth() { error.with_cure(CURE_DEVICE) } else { error }
     }
 
     /// The error of a call of the medium.
     fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
-        match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+        let failed = match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
             Some(inner) => self.failed(operation, inner.errno()).by(inner),
             None => self.failed(operation, raw(error)),
-        }
+        };
+        if failed.errno() == Errno::NOSPC && self.zeroes_growth() { failed.with_cure(CURE_DEVICE) } else { failed }
     }
 
     /// The object of a striped file that holds a byte.

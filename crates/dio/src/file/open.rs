@@ -283,9 +283,10 @@ impl OpenOptions {
     }
 
     /// How the objects of a striped file are opened that is opened so: readable too, since their headers are read.
-    pub(crate) fn for_object(&self, io: &Io) -> OpenOptions {
+    /// The names of devices may be links.
+    pub(crate) fn for_object(&self, io: &Io, is_device: bool) -> OpenOptions {
         let mut options = self.clone();
-        options.read(true).create(false).create_new(false).truncate(false).no_follow(true).io(io);
+        options.read(true).create(false).create_new(false).truncate(false).no_follow(!is_device).io(io);
         options.object = true;
         options
     }
@@ -297,6 +298,10 @@ impl OpenOptions {
 
     pub(crate) fn writes(&self) -> bool {
         self.write
+    }
+
+    pub(crate) fn is_durable(&self) -> bool {
+        self.sync != SyncMethod::Explicit
     }
 
     pub(crate) fn truncates(&self) -> bool {
@@ -342,7 +347,7 @@ impl OpenOptions {
         let mut flags = self.access() | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, self.no_follow);
         // What is found in place of an object must not be waited for.
-        flags.set(OFlags::NONBLOCK, self.object);
+        flags.set(OFlags::NONBLOCK, self.object && self.no_follow);
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
         let permissions = Permissions::from_raw_mode(self.permissions);

@@ -6,21 +6,24 @@
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode as Permissions, OFlags, Stat, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
 
+use super::claim::header_on;
 use super::create::Plan;
-use super::format::Descriptor;
+use super::device::length_of;
+use super::format::{Descriptor, Header};
 use super::head::Head;
 use super::names::Names;
-use super::open::{descriptor_of, may_be_striped};
+use super::open::{descriptor_of, judge_kind, judge_owner, may_be_striped, object_flags};
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 
 /// `fstat(2)`. Of a striped file, `st_size` and `st_blocks` are those of its contents, and `st_mtime` that of the object that
-/// was written last, if that is later.
+/// was written last, if that is later; devices remember no times, so who writes to one gives the descriptor the time.
 ///
 /// # Errors
 /// What `fstat(2)` answers; ENOENT and the like when an object is missing.
@@ -86,6 +89,12 @@ pub fn amended(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
     let (mut sizes, mut stat) = (Vec::new(), stat);
     stat.st_blocks = 0;
     for index in 0..descriptor.targets.len() {
+        if descriptor.is_device(index) {
+            let length = device_length(&descriptor, index)?;
+            sizes.push(length);
+            stat.st_blocks += (length - descriptor.layout.start()).div_ceil(512).cast_signed();
+            continue;
+        }
         let object = rustix::fs::lstat(descriptor.object_path(index))?;
         sizes.push(object.st_size as u64);
         stat.st_blocks += object.st_blocks;
@@ -95,6 +104,16 @@ pub fn amended(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
     }
     stat.st_size = descriptor.layout.size(sizes) as i64;
     Ok((stat, true))
+}
+
+/// How long an object is that is a device.
+fn device_length(descriptor: &Descriptor, index: usize) -> Result<u64, Errno> {
+    let path = descriptor.object_path(index);
+    if FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode) != FileType::BlockDevice {
+        return Err(Errno::STALE);
+    }
+    let fd = rustix::fs::open(path, OFlags::RDONLY | object_flags(descriptor, index), Permissions::empty())?;
+    length_of(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno)
 }
 
 /// Whether an open file is striped.
@@ -107,6 +126,7 @@ pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
 }
 
 /// After an open file was given another owner, other permissions or times: gives them to its objects too, if it is striped.
+/// Devices keep theirs; one that is an object remembers whose the file is.
 /// `before` is what the system said of it then. The super-user changes only objects that belonged to the same user: anyone
 /// can write a descriptor.
 ///
@@ -124,7 +144,26 @@ pub fn follow(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
         // Of a copy of a descriptor it is the copy that was changed.
         return Ok(());
     }
-    (0..descriptor.targets.len()).try_for_each(|index| follow_one(&descriptor.object_path(index), before, &now))
+    (0..descriptor.targets.len()).try_for_each(|index| match descriptor.is_device(index) {
+        true => follow_device(&descriptor, index, before, &now),
+        false => follow_one(&descriptor.object_path(index), before, &now),
+    })
+}
+
+fn follow_device(descriptor: &Descriptor, index: usize, before: &Stat, now: &Stat) -> Result<(), Errno> {
+    if now.st_uid == before.st_uid {
+        return Ok(());
+    }
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let path = descriptor.object_path(index);
+    let device = std::fs::OpenOptions::new().read(true).write(true).open(&path).map_err(errno)?;
+    let found = rustix::fs::fstat(&device)?;
+    judge_kind(descriptor, index, &found, before.st_uid).map_err(|(errno, _)| errno)?;
+    let header = header_on(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
+    let header = header.filter(|header| header.index == index).ok_or(Errno::STALE)?;
+    judge_owner(descriptor, index, &header, before.st_uid).map_err(|(errno, _)| errno)?;
+    let bytes = Header { owner: Some(now.st_uid), ..header }.encode().map_err(|_| Errno::INVAL)?;
+    device.write_all_at(&bytes, 0).and_then(|()| device.sync_data()).map_err(errno)
 }
 
 fn follow_one(path: &Path, before: &Stat, now: &Stat) -> Result<(), Errno> {
@@ -297,20 +336,33 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     if !is_striped(&fd)? {
         return Ok(());
     }
-    let file = OpenOptions::new().read(true).adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
+    // The length of a device is written by syncs.
+    let writes = has_devices(&fd)?;
+    let file = OpenOptions::new().read(true).write(writes).adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
     file.and_then(|file| file.sync_all()).map_err(|error| error.errno())
+}
+
+fn has_devices(fd: impl AsFd) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(&fd)?;
+    let descriptor = descriptor_of(fd, &stat, Path::new("")).map_err(|error| error.errno())?;
+    Ok(descriptor.is_some_and(|descriptor| descriptor.has_devices()))
 }
 
 /// Makes an empty file that is striped as another one is, under a name that is free, open for reading and writing.
 ///
 /// # Errors
-/// EINVAL if the other one is not striped; those of [`create`](super::create).
+/// EINVAL if the other one is not striped; EOPNOTSUPP if it is on devices, which are one file's; those of
+/// [`create`](super::create).
 pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(&other)?;
     let errno = |error: FileError| error.errno();
     let descriptor = descriptor_of(&other, &stat, Path::new("")).map_err(errno)?.ok_or(Errno::INVAL)?;
+    if descriptor.has_devices() {
+        return Err(Errno::OPNOTSUPP);
+    }
     let (stripe, count) = (Some(descriptor.layout.stripe()), Some(descriptor.targets.len()));
-    let plan = Plan { stripe, count, targets: descriptor.targets };
+    let targets = descriptor.targets.iter().map(|target| target.path().to_owned()).collect();
+    let plan = Plan { stripe, count, targets, force: false };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // For nobody else until its owner and permissions are known.
     drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
@@ -330,6 +382,8 @@ pub struct Part {
     pub file: OwnedFd,
     /// Where its data begin, in bytes.
     pub start: u64,
+    /// Nothing of the file is behind; where a device goes on, in bytes.
+    pub end: u64,
 }
 
 /// The objects of an open file, in order; `None` of one that is not striped.
@@ -341,10 +395,11 @@ pub fn parts(fd: impl AsFd) -> Result<Option<Vec<Part>>, Errno> {
     let Some(descriptor) = descriptor_of(&fd, &stat, Path::new("")).map_err(|error| error.errno())? else {
         return Ok(None);
     };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = |index: usize| {
+        let flags = OFlags::RDONLY | object_flags(&descriptor, index);
         let file = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty())?;
-        Ok(Part { file, start: descriptor.layout.start() })
+        let end = if descriptor.is_device(index) { device_length(&descriptor, index)? } else { u64::MAX };
+        Ok(Part { file, start: descriptor.layout.start(), end })
     };
     (0..descriptor.targets.len()).map(open).collect::<Result<_, Errno>>().map(Some)
 }
@@ -358,7 +413,7 @@ pub fn resident_pages(fd: impl AsFd) -> Result<u64, ResidencyError> {
     match parts(&fd).map_err(failed)? {
         None => crate::residency::resident_pages(fd),
         Some(parts) => {
-            let pages = |part: &Part| crate::residency::resident_in(&part.file, part.start..u64::MAX);
+            let pages = |part: &Part| crate::residency::resident_in(&part.file, part.start..part.end);
             parts.iter().map(pages).sum()
         }
     }

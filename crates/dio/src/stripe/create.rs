@@ -7,13 +7,14 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, RenameFlags, flock, fstat, linkat, renameat_with};
 use rustix::io::Errno;
 
-use super::format::{Descriptor, Header, Id};
+use super::claim::{Claim, claim};
+use super::format::{Descriptor, Header, Id, Target};
 use super::head::Head;
 use super::hold::{Hold, leads_to};
 use super::layout::Layout;
@@ -39,8 +40,10 @@ pub struct Plan {
     /// How many objects, by default one in each target. With more, the targets have several in turn; with fewer, the first ones
     /// have one.
     pub count: Option<usize>,
-    /// Directories for the objects, in order.
+    /// Directories for the objects, in order, and block devices that are to be one each.
     pub targets: Vec<PathBuf>,
+    /// Whether devices are taken that hold something, which is lost.
+    pub force: bool,
 }
 
 impl Plan {
@@ -53,20 +56,35 @@ impl Plan {
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
         }
-        let (mut targets, mut liked) = (Vec::new(), USUAL_STRIPE);
+        let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), USUAL_STRIPE);
         for target in &self.targets {
             let failed = |error: io::Error| FileError::new("use as a target", target, errno(&error));
             let path = fs::canonicalize(target).and_then(|path| fs::canonicalize(through(path))).map_err(failed)?;
-            if !fs::metadata(&path).map_err(failed)?.is_dir() {
+            let found = fs::metadata(&path).map_err(failed)?;
+            let is_device = found.file_type().is_block_device();
+            numbers.push(is_device.then_some(found.rdev()));
+            if is_device {
+                // Under the name that was given, which may be one that lasts, as those below /dev/disk.
+                targets.push(Target::Device(std::path::absolute(target).map_err(failed)?));
+                continue;
+            }
+            if !found.is_dir() {
                 return Err(FileError::new("use as a target", target, Errno::NOTDIR));
             }
             let block = rustix::fs::statvfs(&path).map_err(|errno| failed(errno.into()))?.f_bsize;
             liked = liked.max(block.checked_next_power_of_two().unwrap_or(0));
-            targets.push(path);
+            targets.push(Target::Directory(path));
         }
         let count = self.count.unwrap_or(targets.len());
         let layout = Layout::new(self.stripe.unwrap_or(liked), count).map_err(invalid)?;
-        let targets = targets.into_iter().cycle().take(count).collect();
+        let targets: Vec<Target> = targets.into_iter().cycle().take(count).collect();
+        let numbers: Vec<Option<u64>> = numbers.into_iter().cycle().take(count).collect();
+        let again = |index: &usize| numbers[*index].is_some() && numbers[..*index].contains(&numbers[*index]);
+        if let Some(index) = (0..count).find(again) {
+            let error = FileError::new("use as a target", targets[index].path(), Errno::INVAL);
+            return Err(error.with_detail("it would be two objects; a device is one"));
+        }
+        let layout = if numbers.iter().any(Option::is_some) { layout.for_devices() } else { layout };
         let id = random_id().map_err(|error| FileError::new("stripe", name, errno(&error)))?;
         Ok(Descriptor { id, layout, targets })
     }
@@ -108,8 +126,9 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
     };
     let descriptor = plan.descriptor(path)?;
+    let claims = claim(path, &descriptor, plan.force)?;
     let names = Names::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
-    let mut making = Making { path, descriptor: &descriptor, names, old, head: None, first: None };
+    let mut making = Making { path, descriptor: &descriptor, names, old, claims, head: None, first: None };
     making.make(&absolute(name)).inspect_err(|_| making.withdraw())?;
     Ok(descriptor)
 }
@@ -146,15 +165,21 @@ struct Making<'a> {
     names: Names,
     /// The empty file that has the name.
     old: Option<fs::Metadata>,
+    /// The devices among the targets.
+    claims: Vec<Claim>,
     /// The descriptor.
     head: Option<Draft>,
     /// The first object. Until it is certain that the file stays, nobody writes to it: who has found it by its name waits.
     first: Option<Draft>,
 }
 
-impl Making<'_> {
+impl<'a> Making<'a> {
     fn make(&mut self, name: &Path) -> Result<(), FileError> {
-        let head = self.make_head()?;
+        let (head, owner) = self.make_head()?;
+        for claim in &self.claims {
+            let (name, owner) = (Some(name.to_owned()), Some(owner));
+            claim.make(self.path, &Header { name, owner, ..self.descriptor.header(claim.index, head) })?;
+        }
         self.make_objects(head, name)?;
         self.publish()
     }
@@ -168,22 +193,32 @@ impl Making<'_> {
         self.path.with_file_name(self.descriptor.unfinished_name())
     }
 
-    /// The descriptor, durably.
-    fn make_head(&mut self) -> Result<Head, FileError> {
+    /// The descriptor, durably; which inode it is, and whose.
+    fn make_head(&mut self) -> Result<(Head, u32), FileError> {
         let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
         let draft = Draft::begin(&self.unfinished(), self.old.as_ref()).map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
-        let head = written.and_then(|()| Ok(Head::of(file)?));
+        let head = written.and_then(|()| Ok((Head::of(file)?, file.metadata()?.uid())));
         head.map_err(|error| self.failed(error))
     }
 
+    /// The objects that are files.
+    fn files(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let descriptor = self.descriptor;
+        (0..descriptor.targets.len()).filter(|index| !descriptor.is_device(*index))
+    }
+
     fn make_objects(&mut self, head: Head, name: &Path) -> Result<(), FileError> {
-        for index in 0..self.descriptor.targets.len() {
+        for index in self.files() {
             let draft = self.make_object(index, head, name)?;
             self.first.get_or_insert(draft);
         }
-        let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().cloned().map(through).collect();
+        let directory = |target: &Target| match target {
+            Target::Directory(path) => Some(through(path.clone())),
+            Target::Device(_) => None,
+        };
+        let mut targets: Vec<PathBuf> = self.descriptor.targets.iter().filter_map(directory).collect();
         targets.dedup();
         for target in targets {
             sync_directory(&target).map_err(|error| FileError::new("sync", &target, errno(&error)))?;
@@ -249,8 +284,8 @@ impl Making<'_> {
         // The error that is told is the first. The name may have led there for a moment, and may after a crash.
         let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
-            let objects = (0..self.descriptor.targets.len()).map(|index| self.descriptor.object_path(index));
-            objects.for_each(|path| drop(fs::remove_file(path)));
+            self.files().for_each(|index| drop(fs::remove_file(self.descriptor.object_path(index))));
+            self.claims.iter().for_each(|claim| claim.undo(self.descriptor.id));
         }
     }
 }

@@ -27,6 +27,10 @@ pub fn set_default(directory: impl AsRef<Path>, plan: &Plan) -> Result<(), FileE
     let failed = |error: io::Error| FileError::new("set the stripes of", directory, errno(&error));
     // As far as it can be tried now.
     let descriptor = plan.descriptor(directory)?;
+    if descriptor.has_devices() {
+        let error = FileError::new("set the stripes of", directory, Errno::INVAL);
+        return Err(error.with_detail("a device holds one file, and cannot be given to all that are made"));
+    }
     let kept = Plan { targets: canonical(plan, directory)?, ..plan.clone() };
     let bytes = encode_default(&kept).map_err(|error| wrong("set the stripes of", directory, &error))?;
     let (new, name) = (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));

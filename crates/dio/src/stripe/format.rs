@@ -10,6 +10,7 @@
 //! start 1048576                      stripe 1048576
 //! target /mnt/a                      start 1048576
 //! target /mnt/b                      head 4711 1700000000000000000 0
+//! device /dev/disk/by-id/wwn-0x5     owner 1000
 //! sum 89abcdef                       name /home/me/file
 //!                                    sum 5d41402a
 //! ```
@@ -17,6 +18,20 @@
 //! `head` is the inode of the descriptor ([`Head`]: number, birth, volume), and `name` what it was called when it was made, left out
 //! where it is long: a header is rewritten when a copy of the descriptor takes its place, and what is within its first 512
 //! bytes is rewritten as a whole by every disk.
+//!
+//! A `device` is itself the object. It has no owner and no size of its own, so its header has an `owner` (a user), and between the
+//! header and [`Layout::start`], in the block at [`RECORD_AT`], there is a record of [`RECORD_LEN`] bytes with its length. Both
+//! lengths count from the start of the device: `durable` is what was flushed to it, and `length` what the system that was running
+//! with this identity (`/proc/sys/kernel/random/boot_id`) could see.
+//!
+//! ```text
+//! dio stripe length 1
+//! id 0f…
+//! durable 1048576
+//! length 5242880
+//! boot 8e1f2c52-…
+//! sum 0b3c88e1
+//! ```
 //!
 //! The number in the first line is the version; a reader refuses one that it does not know. `sum` is the CRC-32C of
 //! everything before it, first lines and comments included. Bytes of a path outside `!`…`~`, and `%`, are written `%` and two
@@ -29,7 +44,7 @@ use std::path::{Path, PathBuf};
 
 use super::create::Plan;
 use super::head::Head;
-use super::layout::{LEAST_STRIPE, Layout};
+use super::layout::{DEVICE_START, LEAST_STRIPE, Layout};
 
 /// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
 pub const DESCRIPTOR_LEN: u64 = 8171;
@@ -40,14 +55,21 @@ pub const HEADER_LEN: u64 = LEAST_STRIPE;
 /// Most bytes of a header that are not padding.
 const WHOLE: usize = 512;
 
+/// Where the length record of a device is, in bytes: a block of its own, so that neither the header nor a stripe is rewritten with it.
+pub(super) const RECORD_AT: u64 = HEADER_LEN;
+
+/// Length of that record in bytes: what every disk rewrites as a whole.
+pub(super) const RECORD_LEN: u64 = WHOLE as u64;
+
 const DESCRIPTOR_MAGIC: &str = "dio striped file ";
 const HEADER_MAGIC: &str = "dio stripe object ";
+const RECORD_MAGIC: &str = "dio stripe length ";
 const DEFAULT_MAGIC: &str = "dio stripe default ";
 /// Length of a directory's default in bytes.
 const DEFAULT_LEN: u64 = 8192;
 const VERSION: u32 = 1;
 const COMMENT: &str =
-    "# The bytes of this file are in objects in the directories below; 'dio stripe show' has more. Copying or
+    "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. Copying or
 # removing this text alone copies or removes none of them.
 ";
 
@@ -100,6 +122,24 @@ pub enum FormatError {
     TooLong,
 }
 
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A file in this directory.
+    Directory(PathBuf),
+    /// The whole of this block device.
+    Device(PathBuf),
+}
+
+impl Target {
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        match self {
+            Target::Directory(path) | Target::Device(path) => path,
+        }
+    }
+}
+
 /// The descriptor of a striped file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
@@ -107,8 +147,8 @@ pub struct Descriptor {
     pub id: Id,
     /// How bytes are laid out.
     pub layout: Layout,
-    /// The directories of the objects, in order; absolute. One may come several times.
-    pub targets: Vec<PathBuf>,
+    /// Where the objects are, in order; absolute. A directory may come several times.
+    pub targets: Vec<Target>,
 }
 
 /// What an object says of itself.
@@ -122,8 +162,23 @@ pub struct Header {
     pub layout: Layout,
     /// Which inode the descriptor of the file is.
     pub head: Head,
+    /// Whose the file is; of an object that is a device.
+    pub owner: Option<u32>,
     /// What the file was called when this was written.
     pub name: Option<PathBuf>,
+}
+
+/// How long an object is that is a device, in bytes from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The identity of the file.
+    pub(super) id: Id,
+    /// What is there after the power went.
+    pub(super) durable: u64,
+    /// What is there while the same system runs.
+    pub(super) length: u64,
+    /// Which system that is; nothing where it was not known.
+    pub(super) boot: String,
 }
 
 impl Descriptor {
@@ -137,7 +192,8 @@ impl Descriptor {
         push(&mut text, "stripe", self.layout.stripe());
         push(&mut text, "start", self.layout.start());
         for target in &self.targets {
-            push(&mut text, "target", escape(target));
+            let key = if matches!(target, Target::Device(_)) { "device" } else { "target" };
+            push(&mut text, key, escape(target.path()));
         }
         seal(text, DESCRIPTOR_LEN)
     }
@@ -158,7 +214,10 @@ impl Descriptor {
                 "id" => id = Some(Id::parse(value).ok_or(FormatError::Senseless("the id"))?),
                 "stripe" => stripe = Some(number(value)?),
                 "start" => start = Some(number(value)?),
-                "target" => targets.push(unescape(value).ok_or(FormatError::Senseless("a target"))?),
+                "target" | "device" => {
+                    let path = unescape(value).ok_or(FormatError::Senseless("a target"))?;
+                    targets.push(if key == "device" { Target::Device(path) } else { Target::Directory(path) });
+                }
                 _ => return Err(FormatError::Senseless("an unknown key")),
             }
         }
@@ -166,7 +225,21 @@ impl Descriptor {
             return Err(FormatError::Senseless("a key is missing"));
         };
         let layout = Layout::checked(stripe, targets.len(), start).map_err(FormatError::Senseless)?;
-        Ok(Descriptor { id, layout, targets })
+        let descriptor = Descriptor { id, layout, targets };
+        if descriptor.has_devices() && start < DEVICE_START {
+            return Err(FormatError::Senseless("the data begin at a wrong place"));
+        }
+        Ok(descriptor)
+    }
+
+    /// Whether an object is a device.
+    pub fn is_device(&self, index: usize) -> bool {
+        matches!(self.targets[index], Target::Device(_))
+    }
+
+    /// Whether any object is.
+    pub fn has_devices(&self) -> bool {
+        (0..self.targets.len()).any(|index| self.is_device(index))
     }
 
     /// The name of an object in its target.
@@ -181,12 +254,15 @@ impl Descriptor {
 
     /// Where an object is, for this process.
     pub fn object_path(&self, index: usize) -> PathBuf {
-        super::reach::through(self.targets[index].join(self.object_name(index)))
+        super::reach::through(match &self.targets[index] {
+            Target::Directory(path) => path.join(self.object_name(index)),
+            Target::Device(path) => path.clone(),
+        })
     }
 
     /// What an object of the file with this head must say of itself.
     pub fn header(&self, index: usize, head: Head) -> Header {
-        Header { id: self.id, index, layout: self.layout, head, name: None }
+        Header { id: self.id, index, layout: self.layout, head, owner: None, name: None }
     }
 }
 
@@ -203,6 +279,7 @@ impl Header {
         push(&mut text, "stripe", self.layout.stripe());
         push(&mut text, "start", self.layout.start());
         push(&mut text, "head", self.head);
+        self.owner.iter().for_each(|owner| push(&mut text, "owner", owner));
         let name = self.name.as_deref().map(|name| format!("name {}\n", escape(name))).unwrap_or_default();
         if text.len() + name.len() + "sum 01234567\n".len() <= WHOLE {
             text.push_str(&name);
@@ -215,12 +292,15 @@ impl Header {
     /// # Errors
     /// [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
-        let (mut id, mut numbers, mut head, mut name) = (None, [None; 4], None, None);
+        let (mut id, mut numbers, mut head, mut owner, mut name) = (None, [None; 4], None, None, None);
         for (key, value) in fields(bytes, HEADER_MAGIC, HEADER_LEN)? {
             match ["index", "objects", "stripe", "start"].iter().position(|known| *known == key) {
                 Some(place) => numbers[place] = Some(number(value)?),
                 None if key == "id" => id = Id::parse(value),
                 None if key == "head" => head = Head::parse(value),
+                None if key == "owner" => {
+                    owner = Some(value.parse().map_err(|_| FormatError::Senseless("a number"))?);
+                }
                 None if key == "name" => name = Some(unescape(value).ok_or(FormatError::Senseless("a name"))?),
                 None => return Err(FormatError::Senseless("an unknown key")),
             }
@@ -230,7 +310,44 @@ impl Header {
             return Err(FormatError::Senseless("a key is missing"));
         };
         let layout = Layout::checked(stripe, objects as usize, start).map_err(FormatError::Senseless)?;
-        Ok(Header { id, index: index as usize, layout, head, name })
+        Ok(Header { id, index: index as usize, layout, head, owner, name })
+    }
+}
+
+impl Record {
+    /// Its bytes.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        let mut text = format!("{RECORD_MAGIC}{VERSION}\n");
+        push(&mut text, "id", self.id);
+        push(&mut text, "durable", self.durable);
+        push(&mut text, "length", self.length);
+        if !self.boot.is_empty() {
+            push(&mut text, "boot", &self.boot);
+        }
+        seal(text, RECORD_LEN)
+    }
+
+    /// Reads it back.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Record, FormatError> {
+        let (mut id, mut durable, mut length, mut boot) = (None, None, None, String::new());
+        for (key, value) in fields(bytes, RECORD_MAGIC, RECORD_LEN)? {
+            match key {
+                "id" => id = Id::parse(value),
+                "durable" => durable = Some(number(value)?),
+                "length" => length = Some(number(value)?),
+                "boot" => boot = value.to_owned(),
+                _ => return Err(FormatError::Senseless("an unknown key")),
+            }
+        }
+        let (Some(id), Some(durable), Some(length)) = (id, durable, length) else {
+            return Err(FormatError::Senseless("a key is missing"));
+        };
+        Ok(Record { id, durable, length, boot })
+    }
+
+    /// The length for a system with this identity: what was not flushed before another one started may be lost.
+    pub(super) fn length_in(&self, boot: &str) -> u64 {
+        if !boot.is_empty() && self.boot == boot { self.length } else { self.durable }
     }
 }
 
@@ -344,7 +461,7 @@ mod tests {
 
     fn example(targets: Vec<PathBuf>) -> Descriptor {
         let layout = Layout::new(1 << 20, targets.len()).unwrap();
-        Descriptor { id: Id([7; 16]), layout, targets }
+        Descriptor { id: Id([7; 16]), layout, targets: targets.into_iter().map(Target::Directory).collect() }
     }
 
     proptest! {
@@ -354,11 +471,13 @@ mod tests {
             id: [u8; 16],
             stripes in 1u64..1000,
         ) {
-            let targets: Vec<_> = names
-                .into_iter()
-                .map(|name| PathBuf::from(OsString::from_vec([b"/".to_vec(), name].concat())))
-                .collect();
-            let layout = Layout::new(stripes * 4096, targets.len()).unwrap();
+            let path = |name| PathBuf::from(OsString::from_vec([b"/".to_vec(), name].concat()));
+            let some = |(index, name)| match index % 3 {
+                1 => Target::Device(path(name)),
+                _ => Target::Directory(path(name)),
+            };
+            let targets: Vec<_> = names.into_iter().enumerate().map(some).collect();
+            let layout = Layout::new(stripes * 4096, targets.len()).unwrap().for_devices();
             let descriptor = Descriptor { id: Id(id), layout, targets };
             let bytes = descriptor.encode().unwrap();
             prop_assert_eq!(bytes.len() as u64, DESCRIPTOR_LEN);
@@ -366,11 +485,12 @@ mod tests {
             prop_assert_eq!(Descriptor::decode(&bytes).unwrap(), descriptor.clone());
             let head = Head { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
             let mut header = descriptor.header(descriptor.targets.len() - 1, head);
-            header.name = Some(descriptor.targets[0].clone());
+            header.name = Some(descriptor.targets[0].path().to_owned());
+            header.owner = Some(u32::MAX);
             let bytes = header.encode().unwrap();
             prop_assert!(bytes[WHOLE..].iter().all(|byte| *byte == b'\n'));
             let back = Header::decode(&bytes).unwrap();
-            prop_assert!(back.name.is_some() || descriptor.targets[0].as_os_str().len() > 60);
+            prop_assert!(back.name.is_some() || descriptor.targets[0].path().as_os_str().len() > 40);
             prop_assert_eq!(Header { name: header.name.clone(), ..back }, header);
         }
 
@@ -380,6 +500,24 @@ mod tests {
             bytes[at] ^= by;
             prop_assert!(Descriptor::decode(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn after_a_power_cut_the_durable_length_counts() {
+        let record = Record { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
+        let back = Record::decode(&record.encode().unwrap()).unwrap();
+        assert_eq!(back, record);
+        assert_eq!([back.length_in("one"), back.length_in("two"), back.length_in("")], [20_000, 8192, 8192]);
+        let unknown = Record { boot: String::new(), ..record.clone() };
+        let back = Record::decode(&unknown.encode().unwrap()).unwrap();
+        assert_eq!([back.length_in("one"), back.length_in("")], [8192, 8192]);
+        let bytes = record.encode().unwrap();
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 4;
+            assert!(Record::decode(&damaged).is_err(), "byte {at}");
+        }
+        assert_eq!(Record::decode(&[0xaa; 512]), Err(FormatError::Foreign));
     }
 
     #[test]

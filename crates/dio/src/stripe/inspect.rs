@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::device::length_of;
 use super::format::{Descriptor, HEADER_LEN};
 use super::head::Head;
-use super::open::{descriptor_of, judge_header};
+use super::open::{descriptor_of, judge_header, object_flags};
 use crate::file::{FileError, words};
 
 /// What was found of an object.
@@ -36,6 +38,8 @@ pub struct ObjectReport {
     pub share: u64,
     /// Bytes that it occupies on its disk.
     pub allocated: u64,
+    /// Of an object that is a device, the size of that, in bytes.
+    pub capacity: Option<u64>,
     /// It belongs to the file, by another descriptor than the one that was looked at.
     pub of_another: bool,
 }
@@ -105,34 +109,63 @@ impl Report {
 
 pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head) -> ObjectReport {
     let path = descriptor.object_path(index);
-    let (mut size, mut allocated, mut of_another) = (0, 0, false);
-    let state = match open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => ObjectState::Missing,
-        Err(error) => ObjectState::Wrong(words(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
-        Ok((file, metadata)) => {
-            (size, allocated) = (metadata.len(), metadata.blocks() * 512);
-            let mut bytes = vec![0; HEADER_LEN as usize];
-            match file.read_exact_at(&mut bytes, 0) {
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    ObjectState::Wrong("is cut off within its header".into())
-                }
-                Err(error) => ObjectState::Wrong(words(Errno::from_io_error(&error).unwrap_or(Errno::IO))),
-                Ok(()) => match judge_header(&bytes, &descriptor.header(index, *head)) {
-                    Ok(found) => {
-                        of_another = !found.head.may_be(head);
-                        ObjectState::Sound
-                    }
-                    Err((_, what)) => ObjectState::Wrong(what),
-                },
+    let mut report = ObjectReport {
+        path,
+        state: ObjectState::Sound,
+        size: 0,
+        share: 0,
+        allocated: 0,
+        capacity: None,
+        of_another: false,
+    };
+    let system = |error: &io::Error| words(Errno::from_io_error(error).unwrap_or(Errno::IO));
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(object_flags(descriptor, index).bits().cast_signed())
+        .open(&report.path);
+    match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => report.state = ObjectState::Missing,
+        Err(error) => report.state = ObjectState::Wrong(system(&error)),
+        Ok(file) => {
+            if let Err(what) = report.look_into(&file, descriptor, index, head, &system) {
+                report.state = ObjectState::Wrong(what);
             }
         }
-    };
-    ObjectReport { path, state, size, share: 0, allocated, of_another }
+    }
+    report
 }
 
-fn open(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    Ok((file, metadata))
+impl ObjectReport {
+    /// Looks at an object that could be opened; in words what is wrong.
+    fn look_into(
+        &mut self,
+        file: &fs::File,
+        descriptor: &Descriptor,
+        index: usize,
+        head: &Head,
+        system: &impl Fn(&io::Error) -> String,
+    ) -> Result<(), String> {
+        let metadata = file.metadata().map_err(|error| system(&error))?;
+        (self.size, self.allocated) = (metadata.len(), metadata.blocks() * 512);
+        if descriptor.is_device(index) && !metadata.file_type().is_block_device() {
+            return Err("is no block device".into());
+        }
+        let mut bytes = vec![0; HEADER_LEN as usize];
+        file.read_exact_at(&mut bytes, 0).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => "is cut off within its header".to_owned(),
+            _ => system(&error),
+        })?;
+        let found = judge_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
+        self.of_another = !found.head.may_be(head);
+        if descriptor.is_device(index) {
+            let capacity = crate::sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
+            let length = length_of(file, descriptor.id, descriptor.layout.start());
+            self.size = length.map_err(|(errno, what)| if what.is_empty() { words(errno) } else { what })?;
+            (self.allocated, self.capacity) = (self.size, Some(capacity));
+            if self.size > capacity {
+                return Err("is shorter than what it held".into());
+            }
+        }
+        Ok(())
+    }
 }

@@ -17,6 +17,9 @@ pub const MOST_OBJECTS: usize = 256;
 /// Where the data of an object begins at most, in bytes.
 pub(super) const MOST_START: u64 = 1 << 20;
 
+/// Where the data of objects begin at least where one of them is a device, in bytes: behind the header and a block for its length.
+pub(super) const DEVICE_START: u64 = 2 * LEAST_STRIPE;
+
 /// How a file is laid out over its objects: stripes of equal size, dealt to the objects in turn. Each object holds its
 /// stripes one behind the other, so what is consecutive in an object is a stripe from each row of the file.
 ///
@@ -38,6 +41,11 @@ impl Layout {
         // As aligned as the stripes are, so that what begins a stripe begins a block, a page or a unit of a RAID.
         let start = (stripe & stripe.wrapping_neg()).min(MOST_START);
         Layout::checked(stripe, objects, start)
+    }
+
+    /// The same, with room in each object for what devices need.
+    pub(super) fn for_devices(self) -> Layout {
+        Layout { start: self.start.max(DEVICE_START), ..self }
     }
 
     /// A layout that was kept.

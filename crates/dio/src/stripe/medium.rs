@@ -5,13 +5,18 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::device::DeviceObject;
 use super::layout::Layout;
 use crate::block::Mem;
 use crate::drive::{Composite, Finished, Place};
-use crate::engine::{Medium, Op, OsMedium, Route};
+use crate::engine::{Kind, Medium, Op, OsMedium, Route};
 use crate::file::{Class, Counters, File, FileError, Reason};
 use crate::geometry::{Geometry, GeometryError};
 use crate::io::Io;
@@ -26,13 +31,21 @@ pub(crate) struct Striped {
     /// Opened as the whole is, each with locks of its own, which only its own housekeeping uses: the locks of the file
     /// are those of the whole.
     objects: Vec<File>,
+    /// Those of them that are devices; empty where none is.
+    devices: Vec<Option<Arc<DeviceObject>>>,
     io: Io,
     geometry: Geometry,
     /// The descriptor; `None` for a file of the tests.
     head: Option<OsMedium>,
     /// Requests that opening needed.
     before: Counters,
+    /// When it was opened, and when the descriptor was last given the time of a write, in milliseconds from then; 0 for never.
+    opened: Instant,
+    touched: AtomicU64,
 }
+
+/// How old the time of the last write may be in the descriptor of a file on devices, in milliseconds. The kernel's own is older.
+const TOUCH: u64 = 4;
 
 impl fmt::Debug for Striped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,6 +64,7 @@ impl Striped {
     pub(super) fn new(
         layout: Layout,
         objects: Vec<File>,
+        devices: Vec<Option<Arc<DeviceObject>>>,
         io: Io,
         head: Option<OsMedium>,
     ) -> Result<Striped, &'static str> {
@@ -64,7 +78,8 @@ impl Striped {
         if (layout.stripe() | layout.start()) % align != 0 {
             return Err("the stripe size is no multiple of the alignment that a target demands");
         }
-        let mut striped = Striped { layout, objects, io, geometry, head, before: Counters::default() };
+        let (before, opened, touched) = (Counters::default(), Instant::now(), AtomicU64::new(0));
+        let mut striped = Striped { layout, objects, devices, io, geometry, head, before, opened, touched };
         striped.before = striped.requests();
         Ok(striped)
     }
@@ -79,6 +94,35 @@ impl Striped {
 
     pub(crate) fn objects(&self) -> &[File] {
         &self.objects
+    }
+
+    /// The object as a device, if it is one.
+    pub(super) fn device(&self, object: usize) -> Option<&DeviceObject> {
+        self.devices.get(object).and_then(Option::as_deref)
+    }
+
+    /// Whether growing writes zeros, and a full object is a device.
+    pub(crate) fn has_devices(&self) -> bool {
+        !self.devices.is_empty()
+    }
+
+    /// Something was changed: files that hold bytes remember when, devices do not, so the descriptor does.
+    fn touch(&self) {
+        if !self.has_devices() {
+            return;
+        }
+        let (now, last) = (self.opened.elapsed().as_millis() as u64 + 1, self.touched.load(Ordering::Relaxed));
+        if last != 0 && now - last.min(now) < TOUCH {
+            return;
+        }
+        self.touched.store(now, Ordering::Relaxed);
+        let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+        let times =
+            Timestamps { last_access: time(rustix::fs::UTIME_OMIT), last_modification: time(rustix::fs::UTIME_NOW) };
+        if let Some(head) = self.head() {
+            // Whoever may write the bytes may do this; where it fails, only a time is old.
+            let _ = rustix::fs::futimens(head, &times);
+        }
     }
 
     pub(crate) fn head(&self) -> Option<BorrowedFd<'_>> {
@@ -115,6 +159,17 @@ impl Striped {
             outcome = outcome.and(object.settle());
         }
         outcome
+    }
+
+    /// Whether the devices have room for a file of this size; found out before one of them grows.
+    fn check_capacity(&self, size: u64) -> io::Result<()> {
+        for index in 0..self.devices.len() {
+            if let Some(device) = self.device(index) {
+                let fits = device.check_capacity(self.layout.share(index, size));
+                fits.map_err(|errno| named(FileError::new("extend", self.objects[index].path(), errno)))?;
+            }
+        }
+        Ok(())
     }
 
     fn sizes(&self) -> io::Result<Vec<u64>> {
@@ -161,6 +216,8 @@ impl Medium for Striped {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
+        self.check_capacity(size)?;
+        self.touch();
         let held = self.sizes()?;
         // What is beyond the end now must not come to light when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
@@ -188,6 +245,7 @@ impl Medium for Striped {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.touch();
         for (index, object) in self.objects.iter().enumerate() {
             let slice = self.layout.slice(index, &range);
             if !slice.is_empty() {
@@ -198,6 +256,7 @@ impl Medium for Striped {
     }
 
     fn reach(&self, size: u64) -> io::Result<()> {
+        self.check_capacity(size)?;
         for (index, object) in self.objects.iter().enumerate() {
             let share = self.layout.share(index, size);
             if object.size().map_err(named)? >= share {
@@ -238,11 +297,22 @@ impl Composite for Striped {
     }
 
     fn part(&self, file: usize, whole: &Op, offset: u64, mem: Option<Mem>) -> Op {
-        self.objects[file].part_op(whole, offset, mem)
+        let part = self.objects[file].part_op(whole, offset, mem);
+        match self.device(file) {
+            Some(device) => Op { tag: device.mark(part.kind), ..part },
+            None => part,
+        }
     }
 
     fn part_done(&self, file: usize, over: Finished) -> Finished {
-        self.objects[file].part_done(over)
+        if over.op.kind == Kind::Write {
+            self.touch();
+        }
+        let over = self.objects[file].part_done(over);
+        match self.device(file) {
+            Some(device) => device.part_done(over),
+            None => over,
+        }
     }
 
     fn io(&self) -> &Io {

@@ -35,6 +35,11 @@
 //! Truncating cuts the object that holds the first byte to go, durably, and then the others: the size is the old one or the
 //! new.
 //!
+//! An object that is a block device (`device.rs`) has no size of its own. It keeps a record of its length, and is a
+//! [`Medium`](crate::engine::Medium) that answers with that where files answer with their size. What engines do not know of it is
+//! done where parts begin and end: a read is cut off where the object ended when it began, a write counts when all before it has
+//! arrived, a sync is followed by the record. Files that are striped over directories alone pay for none of it.
+//!
 //! # Identity
 //!
 //! A file has an identity of 128 random bits. Each object begins with a header that has it, the object's number and the
@@ -56,9 +61,11 @@
 //! [`remove`] does not. Writing into the descriptor damages it, which is noticed. Through `dio mount` they see ordinary files.
 
 pub mod calls;
+mod claim;
 mod create;
 mod defaults;
 mod depth;
+mod device;
 mod format;
 mod head;
 mod hold;
@@ -78,7 +85,7 @@ pub use create::{Plan, create, create_called, has_acl};
 pub use defaults::{
     DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
 };
-pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id};
+pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};
 pub use head::Head;
 pub use hold::Hold;
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
+use super::device::{Device, DeviceObject, length_of};
 use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
 use super::head::Head;
 use super::hold::patiently;
 use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
-use crate::engine::OsMedium;
+use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions};
 use crate::io::Io;
 use crate::lock::LockTable;
@@ -103,6 +104,44 @@ pub(super) fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (E
     Ok(found)
 }
 
+/// The flags beside the access mode that objects are looked at with: nothing is waited for that is found in their place, and
+/// no link followed. The names of devices may be links, to what is found today.
+pub(super) fn object_flags(descriptor: &Descriptor, index: usize) -> OFlags {
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+    if descriptor.is_device(index) { flags } else { flags | OFlags::NOFOLLOW }
+}
+
+/// Whether an open object is what the descriptor says, a file or a device, and, for the super-user, belongs to the user `owner`:
+/// anyone can write a descriptor, and must not be able to point it at what only others may read. Of a device its header says
+/// whose it is.
+pub(super) fn judge_kind(
+    descriptor: &Descriptor,
+    index: usize,
+    stat: &Stat,
+    owner: u32,
+) -> Result<(), (Errno, &'static str)> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    match descriptor.is_device(index) {
+        true if kind != FileType::BlockDevice => Err((Errno::STALE, "is no block device")),
+        false if kind != FileType::RegularFile => Err((Errno::STALE, "is no regular file")),
+        false if stat.st_uid != owner && rustix::process::geteuid().is_root() => Err((Errno::PERM, FOREIGN)),
+        _ => Ok(()),
+    }
+}
+
+/// As [`judge_kind`], of the header of a device.
+pub(super) fn judge_owner(
+    descriptor: &Descriptor,
+    index: usize,
+    found: &Header,
+    owner: u32,
+) -> Result<(), (Errno, &'static str)> {
+    let foreign = found.owner != Some(owner) && rustix::process::geteuid().is_root();
+    if descriptor.is_device(index) && foreign { Err((Errno::PERM, FOREIGN)) } else { Ok(()) }
+}
+
+const FOREIGN: &str = "belongs to another user than the file";
+const TAKEN: &str = "is taken: somebody else writes to it; files on devices have one writing process at a time";
 const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
 
 impl OpenOptions {
@@ -117,13 +156,19 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let own = Head::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
         let mut objects = Vec::with_capacity(descriptor.targets.len());
+        let mut devices = Vec::new();
         for index in 0..descriptor.targets.len() {
-            objects.push(self.open_object(name, (descriptor, index), stat, &own, &io)?);
+            let (object, device) = self.open_object(name, (descriptor, index), stat, &own, &io)?;
+            objects.push(object);
+            devices.push(device);
+        }
+        if !descriptor.has_devices() {
+            devices.clear();
         }
         let first = objects[0].descriptor().map(rustix::fs::fstat);
         let first = first.expect("an object is a file of the system");
         let locks = crate::io::lock_table(&first.map_err(|errno| FileError::new("open", name, errno))?);
-        let striped = Striped::new(descriptor.layout, objects, io, Some(head))
+        let striped = Striped::new(descriptor.layout, objects, devices, io, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
             trim(&striped).map_err(|error| not_shared(name, &error))?;
@@ -142,30 +187,57 @@ impl OpenOptions {
         head: &Stat,
         own: &Head,
         io: &Io,
-    ) -> Result<File, FileError> {
+    ) -> Result<(File, Option<Arc<DeviceObject>>), FileError> {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("open", name, index, &path, errno, what);
-        let object = self.for_object(io).open_object_at(&path).map_err(|error| match error.errno() {
+        let is_device = descriptor.is_device(index);
+        if is_device && let Ok(found) = rustix::fs::stat(&path) {
+            // What else is there must not be waited for.
+            judge_kind(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        }
+        let mut object = self.for_object(io, is_device).open_object_at(&path).map_err(|error| match error.errno() {
             Errno::NOENT => failed(Errno::NOENT, "is missing"),
             errno => failed(errno, error.detail().unwrap_or("")),
         })?;
         let stat = object.descriptor().map(rustix::fs::fstat).expect("an object is a file of the system");
         let stat = stat.map_err(|errno| failed(errno, ""))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(failed(Errno::STALE, "is no regular file"));
-        }
-        if stat.st_uid != head.st_uid && rustix::process::geteuid().is_root() {
-            return Err(failed(Errno::PERM, "belongs to another user than the file"));
-        }
+        judge_kind(descriptor, index, &stat, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
         let found = judge_header(&bytes[..count], &descriptor.header(index, *own));
         let found = found.map_err(|(errno, what)| failed(errno, &what))?;
+        judge_owner(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         if self.writes() && !found.head.may_be(own) {
             let copy = FileError::new("open for writing", name, Errno::PERM);
             return Err(copy.with_detail("it is a copy of the descriptor of a striped file").with_cure(CURE_COPY));
         }
-        Ok(object)
+        let device = is_device.then(|| self.as_device(&mut object, descriptor, &stat)).transpose();
+        Ok((object, device.map_err(|(errno, what)| failed(errno, &what))?))
+    }
+
+    /// Has an object that is a device answer with the length that it says it has.
+    fn as_device(
+        &self,
+        object: &mut File,
+        descriptor: &Descriptor,
+        stat: &Stat,
+    ) -> Result<Arc<DeviceObject>, (Errno, String)> {
+        let os = object.os_medium().expect("an object is a file of the system");
+        let (id, start) = (descriptor.id, descriptor.layout.start());
+        let device = Device::of(stat.st_rdev, id, object.path(), start);
+        let system = |error: io::Error| (Errno::from_io_error(&error).unwrap_or(Errno::IO), String::new());
+        let writer = self.writes().then(|| device.write(os.any())).transpose();
+        let writer = writer.map_err(|(errno, what)| match errno {
+            Errno::BUSY => (errno, TAKEN.to_owned()),
+            errno => (errno, what),
+        })?;
+        let length = length_of(os.descriptor(Route::Buffered).map_err(system)?, id, start)?;
+        if length > object.size().map_err(|error| (error.errno(), String::new()))? {
+            return Err((Errno::STALE, "is shorter than what it held".to_owned()));
+        }
+        let device = Arc::new(DeviceObject::new(os, device, writer, self.is_durable()));
+        object.ruled_by(device.clone());
+        Ok(device)
     }
 
     /// A file over objects of the caller's, such as simulated ones. They were opened as this is to be; what lies before
@@ -177,7 +249,7 @@ impl OpenOptions {
         let name = name.as_ref();
         let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
         let io = objects.first().ok_or_else(|| failed("there are no objects"))?.io().clone();
-        let striped = Striped::new(layout, objects, io, None).map_err(failed)?;
+        let striped = Striped::new(layout, objects, Vec::new(), io, None).map_err(failed)?;
         if self.writes() {
             trim(&striped).map_err(|error| not_shared(name, &error))?;
         }
@@ -205,7 +277,10 @@ fn not_shared(name: &Path, error: &io::Error) -> FileError {
 /// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open. Where other
 /// machines may write without its being seen here, nothing is cut off: see [`super::repair()`].
 fn trim(striped: &Striped) -> io::Result<()> {
-    use crate::engine::Medium;
+    if let Some(device) = striped.device(0) {
+        // No other process writes, and none is waited for.
+        return if device.first && striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
+    }
     let Some(first) = striped.objects()[0].descriptor() else {
         return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
     };
@@ -237,28 +312,47 @@ fn share(first: BorrowedFd<'_>) -> io::Result<()> {
 
 /// The right to move a striped file elsewhere: nobody writes it, or opens it for writing, while this lives.
 #[derive(Debug)]
-pub struct Alone(#[expect(dead_code, reason = "its lock ends with it")] OwnedFd);
+pub struct Alone {
+    #[expect(dead_code, reason = "its lock ends with it")]
+    first: Option<OwnedFd>,
+    devices: Vec<OwnedFd>,
+}
+
+impl Alone {
+    /// Lets go of the devices, for what is to be done with them next.
+    pub fn leave_devices(&mut self) {
+        self.devices.clear();
+    }
+}
 
 /// Keeps all writers out of a striped file.
 ///
 /// # Errors
 /// EBUSY when somebody has it open for writing; what opening its first object answers.
 pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
-    let path = descriptor.object_path(0);
-    let failed = |errno| of_object("take", name, 0, &path, errno, "");
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let open = |access: OFlags| rustix::fs::open(&path, access | flags, Permissions::empty());
-    let fd = match open(OFlags::RDWR) {
-        // Network file systems lock alone only what may be written to; others do not mind.
-        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(OFlags::RDONLY),
-        other => other,
+    let open = |index: usize, flags: OFlags| {
+        let path = descriptor.object_path(index);
+        let fd = rustix::fs::open(&path, flags | object_flags(descriptor, index), Permissions::empty());
+        fd.map_err(|errno| match errno {
+            Errno::BUSY => of_object("take", name, index, &path, errno, TAKEN),
+            errno => of_object("take", name, index, &path, errno, ""),
+        })
     };
-    let fd = fd.map_err(failed)?;
-    patiently(|| flock(&fd, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
+    let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));
+    let devices = devices.map(|index| open(index, OFlags::RDWR | OFlags::EXCL)).collect::<Result<_, _>>()?;
+    if descriptor.is_device(0) {
+        return Ok(Alone { first: None, devices });
+    }
+    let first = match open(0, OFlags::RDWR) {
+        // Network file systems lock alone only what may be written to; others do not mind.
+        Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(0, OFlags::RDONLY),
+        other => other,
+    }?;
+    patiently(|| flock(&first, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
         Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
-        errno => failed(errno),
+        errno => of_object("take", name, 0, &descriptor.object_path(0), errno, ""),
     })?;
-    Ok(Alone(fd))
+    Ok(Alone { first: Some(first), devices })
 }
 
 /// Keeps all others from writing to a striped file, or opening it for writing, as long as this open of it for writing lives.

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use super::create::directory_of;
+use super::claim::header_on;
+use super::create::{directory_of, errno};
+use super::device::{length_of, open_exclusively, wipe};
 use super::format::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
 use super::open::descriptor_of;
 use super::remnants::is_old_descriptor;
@@ -26,12 +28,15 @@ pub struct FoundObject {
 }
 
 /// The objects in a directory, not below it: files that are called as one and have a sound header. Names beginning like one of
-/// an object whose header is damaged are not among them.
+/// an object whose header is damaged are not among them. Or the object on a device.
 ///
 /// # Errors
-/// What reading the directory answers. Files that cannot be read are passed over.
+/// What reading the directory or the device answers. Files that cannot be read are passed over.
 pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
     let directory = fs::canonicalize(directory)?;
+    if fs::metadata(&directory)?.file_type().is_block_device() {
+        return Ok(object_on(&directory, &fs::File::open(&directory)?)?.into_iter().collect());
+    }
     let mut found = Vec::new();
     for entry in fs::read_dir(&directory)? {
         let entry = entry?;
@@ -51,6 +56,13 @@ fn object_at(path: &Path) -> Option<FoundObject> {
     let size = file.metadata().ok()?.len();
     let called = format!(".dio-{}.{}", header.id, header.index);
     (path.file_name()? == called.as_str()).then(|| FoundObject { path: path.to_owned(), header, size })
+}
+
+fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> {
+    let Some(header) = header_on(device)? else { return Ok(None) };
+    let start = header.layout.start();
+    let size = length_of(device, header.id, start).unwrap_or(start);
+    Ok(Some(FoundObject { path: path.to_owned(), header, size }))
 }
 
 pub(super) fn open(path: &Path) -> Option<fs::File> {
@@ -126,30 +138,39 @@ pub enum Standing {
 
 /// Removes objects of one file that were found and have none ([`Standing::Gone`]), unless somebody writes to the file: who does holds
 /// a lock of the first object, which is needed here for that, and goes last. What could not be removed, and why.
-pub fn remove_orphans(objects: &[FoundObject]) -> Vec<(&FoundObject, io::Error)> {
+pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, io::Error)> {
     let none = |error: fn() -> io::Error| objects.iter().map(|object| (object, error())).collect();
     let Some(first) = objects.iter().find(|object| object.header.index == 0) else {
         return none(|| io::Error::other("the first object of its file, which tells who writes to it, was not found"));
     };
-    // Network file systems lock alone only what may be written to.
-    let mut writable = fs::OpenOptions::new();
-    writable.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let Some(file) = writable.open(&first.path).ok().or_else(|| open(&first.path)) else {
-        return none(|| Errno::STALE.into());
+    let held = match hold(first) {
+        Ok(held) => held,
+        Err(errno) => return objects.iter().map(|object| (object, errno.into())).collect(),
     };
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return none(|| Errno::BUSY.into());
-    }
     // Who makes a file has its objects locked until its name leads there.
     if first.standing(&[], Duration::ZERO) == Standing::Known {
         return none(|| Errno::STALE.into());
     }
     let (others, first): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.header.index > 0);
-    let mut left = Vec::new();
-    for object in others.into_iter().chain(first) {
-        left.extend(object.remove().err().map(|error| (object, error)));
-    }
+    let remove = |object: &'a FoundObject| object.remove().err().map(|error| (object, error));
+    let mut left: Vec<_> = others.into_iter().filter_map(remove).collect();
+    // Without the others nobody can open it, and a device is taken once more to be wiped.
+    drop(held);
+    left.extend(first.into_iter().filter_map(remove));
     left
+}
+
+/// Keeps writers away from the file of a first object.
+fn hold(first: &FoundObject) -> Result<fs::File, Errno> {
+    if first.is_on_device() {
+        return open_exclusively(&first.path).map_err(|error| errno(&error));
+    }
+    // Network file systems lock alone only what may be written to.
+    let mut writable = fs::OpenOptions::new();
+    writable.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = writable.open(&first.path).ok().or_else(|| open(&first.path)).ok_or(Errno::STALE)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Errno::BUSY)?;
+    Ok(file)
 }
 
 impl FoundObject {
@@ -161,7 +182,11 @@ impl FoundObject {
     /// Whether a descriptor leads to it, by whatever name.
     pub fn is_of(&self, descriptor: &Descriptor) -> bool {
         let index = self.header.index;
-        let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+        let identity = |path: &Path| {
+            let found = fs::metadata(path).ok()?;
+            // A device may have several nodes.
+            Some(if found.file_type().is_block_device() { (found.rdev(), 0) } else { (found.dev(), found.ino()) })
+        };
         descriptor.id == self.header.id
             && index < descriptor.targets.len()
             && identity(&self.path).is_some_and(|own| identity(&descriptor.object_path(index)) == Some(own))
@@ -200,8 +225,17 @@ impl FoundObject {
         Some(if same.any(|descriptor| self.is_of(descriptor)) { Standing::Known } else { elsewhere() })
     }
 
-    /// Removes it, unless it is another one by now.
+    fn is_on_device(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_block_device())
+    }
+
+    /// Removes it, or wipes it from its device, unless it is another one by now.
     fn remove(&self) -> io::Result<()> {
+        if self.is_on_device() {
+            let device = open_exclusively(&self.path)?;
+            let same = header_on(&device)?.is_some_and(|header| header == self.header);
+            return if same { wipe(&device) } else { Err(Errno::STALE.into()) };
+        }
         if object_at(&self.path).is_none_or(|now| now.header != self.header) {
             return Err(Errno::STALE.into());
         }

@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -40,6 +40,9 @@ pub struct Remnant {
 pub fn remnants_in(directory: &Path, age: Duration) -> io::Result<Vec<Remnant>> {
     let directory = fs::canonicalize(directory)?;
     let mut found = Vec::new();
+    if fs::metadata(&directory)?.file_type().is_block_device() {
+        return Ok(found);
+    }
     for entry in fs::read_dir(&directory)? {
         found.extend(look(&entry?.path(), age).map(|(_, remnant)| remnant));
     }

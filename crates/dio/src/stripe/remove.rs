@@ -9,14 +9,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode as Permissions, OFlags, fstat, openat};
+use rustix::fs::{CWD, Mode as Permissions, OFlags, fstat, openat};
 use rustix::io::Errno;
 
 use super::create::{directory_of, errno};
+use super::device::free;
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
 use super::names::Names;
-use super::open::{alone, descriptor_of, judge_header, of_object, wrong};
+use super::open::{alone, descriptor_of, judge_header, judge_kind, judge_owner, object_flags, of_object, wrong};
 use crate::file::FileError;
 
 /// What became of a striped file that was to be removed.
@@ -89,10 +90,12 @@ pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &H
     let found = Found::of(path, descriptor, owner, head)?;
     let mut outcome = found.outcome;
     // The first one last: who looks for what an interruption leaves asks of it whether somebody writes to the file.
-    for (index, object) in found.own.iter().rev() {
-        match fs::remove_file(object) {
+    for (index, object, file) in found.own.iter().rev() {
+        let device = descriptor.is_device(*index);
+        match if device { free(file, descriptor.id) } else { fs::remove_file(object) } {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                outcome = outcome.and(Err(of_object("remove", path, *index, object, errno(&error), "")));
+                let what = if device { "cannot be wiped" } else { "" };
+                outcome = outcome.and(Err(of_object("remove", path, *index, object, errno(&error), what)));
             }
             _ => {}
         }
@@ -104,7 +107,7 @@ const CURE_HALF: &str = "make the one that is to be the file so with 'dio stripe
 
 /// What was found of the objects of a file that is to be removed.
 struct Found {
-    own: Vec<(usize, PathBuf)>,
+    own: Vec<(usize, PathBuf, fs::File)>,
     /// All that were found belong to the file by another descriptor.
     copy: bool,
     /// The first that is not one of the file.
@@ -121,7 +124,7 @@ impl Found {
         for index in 0..descriptor.targets.len() {
             let object = descriptor.object_path(index);
             match is_own(path, descriptor, index, &object, owner, head) {
-                Ok(Own::Yes) => found.own.push((index, object)),
+                Ok(Own::Yes(file)) => found.own.push((index, object, file)),
                 Ok(Own::Gone) => {}
                 Ok(Own::Others) => found.copy = true,
                 Err(error) => found.outcome = found.outcome.and(Err(error)),
@@ -137,7 +140,8 @@ impl Found {
 
 /// Whose an object is.
 enum Own {
-    Yes,
+    /// This file's; open for reading.
+    Yes(fs::File),
     /// It is not there.
     Gone,
     /// It belongs to the file, by another descriptor.
@@ -153,20 +157,16 @@ fn is_own(
     head: &Head,
 ) -> Result<Own, FileError> {
     let failed = |errno, what: &str| of_object("remove", path, index, object, errno, what);
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let flags = object_flags(descriptor, index).bits().cast_signed();
     let file = match fs::OpenOptions::new().read(true).custom_flags(flags).open(object) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Own::Gone),
         other => other.map_err(|error| failed(errno(&error), ""))?,
     };
     let stat = fstat(&file).map_err(|errno| failed(errno, ""))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(failed(Errno::STALE, "is no regular file"));
-    }
-    if stat.st_uid != owner && rustix::process::geteuid().is_root() {
-        return Err(failed(Errno::PERM, "belongs to another user than the file"));
-    }
+    judge_kind(descriptor, index, &stat, owner).map_err(|(errno, what)| failed(errno, what))?;
     let found = header_of(&file, &descriptor.header(index, *head)).map_err(|(errno, what)| failed(errno, &what))?;
-    Ok(if found.head.may_be(head) { Own::Yes } else { Own::Others })
+    judge_owner(descriptor, index, &found, owner).map_err(|(errno, what)| failed(errno, what))?;
+    Ok(if found.head.may_be(head) { Own::Yes(file) } else { Own::Others })
 }
 
 /// The header of an object that is the right one.
@@ -198,20 +198,20 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let open = |index: usize| -> Result<(PathBuf, fs::File), FileError> {
         let object = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("adopt", path, index, &object, errno, what);
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let flags = object_flags(&descriptor, index).bits().cast_signed();
         let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&object);
         let file = file.map_err(|error| failed(errno(&error), ""))?;
-        let owner = fstat(&file).map_err(|errno| failed(errno, ""))?.st_uid;
-        if owner != stat.st_uid && rustix::process::geteuid().is_root() {
-            return Err(failed(Errno::PERM, "belongs to another user than the file"));
-        }
-        header_of(&file, &descriptor.header(index, head)).map_err(|(errno, what)| failed(errno, &what))?;
+        let found = fstat(&file).map_err(|errno| failed(errno, ""))?;
+        judge_kind(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        let found = header_of(&file, &descriptor.header(index, head)).map_err(|(errno, what)| failed(errno, &what))?;
+        judge_owner(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         Ok((object, file))
     };
     // Each of them is looked at before one is changed.
     let objects = (0..descriptor.targets.len()).map(open).collect::<Result<Vec<_>, _>>()?;
     for (index, (object, file)) in objects.iter().enumerate() {
-        let header = Header { name: Some(name.clone()), ..descriptor.header(index, head) };
+        let owner = descriptor.is_device(index).then_some(stat.st_uid);
+        let header = Header { name: Some(name.clone()), owner, ..descriptor.header(index, head) };
         let bytes = header.encode().map_err(|error| wrong("adopt", path, &error))?;
         let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
         written.map_err(|error| of_object("adopt", path, index, object, errno(&error), ""))?;

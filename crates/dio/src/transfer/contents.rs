@@ -143,8 +143,10 @@ fn reserve(target: &File, size: u64, ranges: &[Range<u64>]) -> Result<(), Transf
     if !whole {
         target.set_size(size).map_err(TransferError::Target)?;
     }
+    // Where growing writes zeros, the bytes themselves make it longer.
+    let extend = whole && !target.zeroes_growth();
     for range in ranges {
-        match target.allocate(range.clone(), whole) {
+        match target.allocate(range.clone(), extend) {
             Ok(()) => {}
             Err(error) if no_fallocate(&error) => {
                 return target.set_size(size).map_err(TransferError::Target);

@@ -178,12 +178,12 @@ impl Session {
         let mut row = Row::default();
         // Of a striped file, the objects, one behind the other.
         let parts = match dio::stripe::calls::parts(&file) {
-            Ok(Some(parts)) => parts.into_iter().map(|part| File::from(part.file)).collect(),
-            Ok(None) => vec![file],
+            Ok(Some(parts)) => parts.into_iter().map(|part| (File::from(part.file), part.end)).collect(),
+            Ok(None) => vec![(file, u64::MAX)],
             Err(errno) => return self.complain("open the objects of", path, &words(&io::Error::from(errno))),
         };
         if self.evict {
-            for part in &parts {
+            for (part, _) in &parts {
                 match part.metadata() {
                     Ok(metadata) => self.evict(path, part, &metadata, &mut row),
                     Err(error) => self.complain("evict", path, &words(&error)),
@@ -281,14 +281,16 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-fn look(parts: &[File], row: &mut Row) -> Result<Picture, ResidencyError> {
+/// Looks at files, each up to an end.
+fn look(parts: &[(File, u64)], row: &mut Row) -> Result<Picture, ResidencyError> {
     let pages = |bytes: u64| bytes.div_ceil(rustix::param::page_size() as u64);
-    let lengths = parts.iter().map(residency::length_of).collect::<Result<Vec<_>, _>>()?;
+    let length = |(part, end): &(File, u64)| Ok(residency::length_of(part)?.min(*end));
+    let lengths = parts.iter().map(length).collect::<Result<Vec<_>, ResidencyError>>()?;
     row.bytes = lengths.iter().sum();
     row.pages = lengths.iter().map(|bytes| pages(*bytes)).sum();
     let mut picture = Picture::new(row.pages);
     let mut first = 0;
-    for (part, length) in parts.iter().zip(lengths) {
+    for ((part, _), length) in parts.iter().zip(lengths) {
         let dirty = residency::dirty_pages(part)?;
         row.dirty = dirty.map(|more| row.dirty.unwrap_or(0) + more).or(row.dirty);
         residency::visit_runs(part, length, |run| picture.add(first + run.start..first + run.end))?;

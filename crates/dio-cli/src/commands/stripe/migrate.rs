@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dio::stripe::{self, Hold, Plan};
+use dio::stripe::{self, Alone, Hold, Plan};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
@@ -72,7 +72,7 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(Failure::Copy(path.clone()));
     }
-    let _alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
+    let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
     let head = Plain::open(path).map_err(failed)?;
     let new = beside(path);
     clear(&new)?;
@@ -99,6 +99,8 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     if old.is_none() {
         return Ok(());
     }
+    // What is kept from others cannot be wiped; nobody finds it any more.
+    alone.iter_mut().for_each(Alone::leave_devices);
     // Not to be read, which may not be allowed.
     let (place, flags) = (path.parent().unwrap_or(Path::new("/")), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
     let place = rustix::fs::open(place, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;

@@ -15,9 +15,10 @@ use dio::stripe::{self, Plan, Removed};
 use crate::size::parse_positive_size;
 pub(super) use show::words as state_words;
 
-/// Make, show and check files that are striped over several directories
+/// Make, show and check files that are striped over several directories or devices
 ///
-/// A striped file has a name like any other, and its bytes in several directories, on disks or mounts of their own. Every
+/// A striped file has a name like any other, and its bytes in several directories, on disks or mounts of their own, or on disks
+/// without a file system. Every
 /// command of dio reads and writes it as one file, all directories at once; other programs see it so through 'dio mount', and
 /// else a short text that says what it is. Copying or removing that text copies or removes none of the bytes.
 #[derive(Debug, clap::Args)]
@@ -42,6 +43,9 @@ enum Action {
 ///
 /// A name that is free, or that of an empty file, becomes a striped file of no bytes. Bytes come by 'dio cp', or by any other
 /// way of writing a file. A directory gives this to the files that commands of dio make in it from then on.
+///
+/// A block device that is a target belongs to this one file, from its first byte to its last, until 'dio stripe rm'. It is refused
+/// when it is mounted or in use, and when it holds something. Names that last, as those in /dev/disk/by-id, are best.
 #[derive(Debug, clap::Args)]
 struct SetArgs {
     #[command(flatten)]
@@ -63,14 +67,18 @@ struct How {
     #[arg(short = 'c', long, value_name = "COUNT")]
     stripe_count: Option<usize>,
 
-    /// Directories for the objects, in order
-    #[arg(short, long, required = true, value_name = "DIR", value_delimiter = ',')]
+    /// Directories for the objects, in order, or block devices, each of which becomes one object as a whole
+    #[arg(short, long, required = true, value_name = "DIR|DEVICE", value_delimiter = ',')]
     targets: Vec<PathBuf>,
+
+    /// Take devices although they hold something, which is lost
+    #[arg(long)]
+    force: bool,
 }
 
 impl How {
     fn plan(self) -> Plan {
-        Plan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets }
+        Plan { stripe: self.stripe_size, count: self.stripe_count, targets: self.targets, force: self.force }
     }
 }
 

@@ -42,8 +42,8 @@ pub(super) struct OrphansArgs {
     #[arg(short, long, requires = "rm")]
     yes: bool,
 
-    /// Directories that hold objects
-    #[arg(required = true, value_name = "DIR")]
+    /// Directories that hold objects, or devices that are one
+    #[arg(required = true, value_name = "DIR|DEVICE")]
     directories: Vec<PathBuf>,
 }
 

@@ -90,7 +90,8 @@ fn to_text(path: &Path, report: &Report) -> String {
             ObjectState::Sound => human_size(held),
             state => words(state),
         };
-        text.push_str(&format!("  {index:>3}  {state:>10}  {}\n", object.path.display()));
+        let of = object.capacity.map(|size| format!(" (a device of {})", human_size(size))).unwrap_or_default();
+        text.push_str(&format!("  {index:>3}  {state:>10}  {}{of}\n", object.path.display()));
     }
     text
 }
@@ -135,6 +136,7 @@ fn to_json(path: &Path, report: &Report) -> Value {
                 "bytes": object.size.saturating_sub(layout.start()),
                 "expected_bytes": object.share.saturating_sub(layout.start()),
                 "allocated_bytes": object.allocated,
+                "device_bytes": object.capacity,
             })
         })
         .collect();

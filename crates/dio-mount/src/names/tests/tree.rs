@@ -328,7 +328,7 @@ fn objects_go_when_the_last_name_has_gone_for_good() {
     on_every_file_system(|place, source, names| {
         let target = source.join("target");
         std::fs::create_dir(&target).unwrap();
-        let plan = dio::stripe::Plan { stripe: None, count: None, targets: vec![target.clone()] };
+        let plan = dio::stripe::Plan { targets: vec![target.clone()], ..dio::stripe::Plan::default() };
         let objects = || std::fs::read_dir(&target).unwrap().count();
         let lose = |refused: bool| {
             dio::stripe::create(source.join("file"), &plan).unwrap();

@@ -1,0 +1,103 @@
+//! Taking devices for the objects of a new file.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::create::errno;
+use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, wipe};
+use super::format::{Descriptor, FormatError, HEADER_LEN, Header, Id, RECORD_AT, Record};
+use super::layout::LEAST_STRIPE;
+use super::open::{of_object, wrong};
+use crate::file::FileError;
+
+const CURE_BUSY: &str = "unmount it, or end what uses it";
+const CURE_HELD: &str = "remove that file with 'dio stripe rm', or lose its bytes with --force";
+const CURE_FULL: &str = "see what it is with 'wipefs' or 'blkid -p'; --force overwrites it";
+const CURE_SMALL: &str = "use smaller stripes or a larger device";
+
+/// A device that nobody else uses.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) index: usize,
+    path: PathBuf,
+    file: fs::File,
+}
+
+/// Takes the devices of a new file, all of them or none. Nothing is written to them yet. What holds something is refused, unless
+/// `force` says that it may go.
+///
+/// # Errors
+/// EBUSY for what is mounted or used otherwise; EEXIST for what holds something; what opening it answers; EINVAL, ENOSPC for what the
+/// layout does not fit.
+pub(super) fn claim(name: &Path, descriptor: &Descriptor, force: bool) -> Result<Vec<Claim>, FileError> {
+    let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));
+    let one = |index: usize| {
+        let path = descriptor.object_path(index);
+        let failed = |errno, what: &str| of_object("stripe", name, index, &path, errno, what);
+        let file = open_exclusively(&path).map_err(|error| match errno(&error) {
+            Errno::BUSY => failed(Errno::BUSY, "is mounted, or in use").with_cure(CURE_BUSY),
+            errno => failed(errno, "cannot be opened"),
+        })?;
+        let system = |error: io::Error| failed(errno(&error), "");
+        let block = rustix::fs::ioctl_blksszget(&file).map_err(|errno| failed(errno, ""))?;
+        if u64::from(block) > LEAST_STRIPE {
+            return Err(failed(Errno::INVAL, LARGE_BLOCKS));
+        }
+        let size = crate::sys::block_device_size(file.as_fd()).map_err(system)?;
+        if size < descriptor.layout.start() + LEAST_STRIPE {
+            return Err(failed(Errno::NOSPC, "has no room for a stripe").with_cure(CURE_SMALL));
+        }
+        if !force {
+            check_empty(&file, &failed)?;
+        }
+        Ok(Claim { index, path, file })
+    };
+    devices.map(one).collect()
+}
+
+fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> Result<(), FileError> {
+    let system = |error: io::Error| failed(errno(&error), "cannot be read");
+    if let Some(header) = header_on(file).map_err(system)? {
+        let of = header.name.map_or(header.id.to_string(), |name| format!("'{}'", name.display()));
+        let what = format!("holds object {} of the striped file {of}", header.index);
+        return Err(failed(Errno::EXIST, &what).with_cure(CURE_HELD));
+    }
+    match is_empty(file).map_err(system)? {
+        true => Ok(()),
+        false => Err(failed(Errno::EXIST, "is not empty: its first or last MiB holds something").with_cure(CURE_FULL)),
+    }
+}
+
+/// The header of the object on a device, if there is one.
+pub(super) fn header_on(file: &fs::File) -> io::Result<Option<Header>> {
+    let mut bytes = vec![0; HEADER_LEN as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(Header::decode(&bytes).ok())
+}
+
+impl Claim {
+    /// Makes the device the object of which this is the header, empty and durably.
+    pub(super) fn make(&self, name: &Path, header: &Header) -> Result<(), FileError> {
+        let failed = |error: io::Error| of_object("stripe", name, self.index, &self.path, errno(&error), "");
+        let start = header.layout.start();
+        let record = Record { id: header.id, durable: start, length: start, boot: String::new() };
+        let senseless = |error: FormatError| wrong("stripe", name, &error);
+        let (record, header) = (record.encode().map_err(senseless)?, header.encode().map_err(senseless)?);
+        let write = |bytes: &[u8], at| self.file.write_all_at(bytes, at).and_then(|()| self.file.sync_data());
+        // Who finds the header finds the record.
+        write(&record, RECORD_AT).and_then(|()| write(&header, 0)).map_err(failed)
+    }
+
+    /// Takes back what [`Claim::make`] did.
+    pub(super) fn undo(&self, id: Id) {
+        if header_on(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id)) {
+            // The error that is told is the first.
+            let _ = wipe(&self.file);
+        }
+    }
+}
