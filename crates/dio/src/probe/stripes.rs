@@ -60,16 +60,17 @@ impl Stripes {
             // What cannot be read is told by those who try to.
             Err(_) => return None,
         };
-        let layout = report.descriptor.layout;
-        let object = |found: stripe::ObjectReport| {
+        let descriptor = report.descriptor;
+        let layout = descriptor.layout;
+        let object = |(index, found): (usize, stripe::ObjectReport)| {
             let held = found.size.saturating_sub(layout.start());
             match found.state {
-                ObjectState::Sound => Object::probe(found.path, held),
+                ObjectState::Sound => Object::probe(found.path, held, descriptor.is_device(index)),
                 state => Object::unknown(found.path, state, held),
             }
         };
-        let (id, size, copy) = (report.descriptor.id, report.size, report.copy);
-        let objects = report.objects.into_iter().map(object).collect();
+        let (id, size, copy) = (descriptor.id, report.size, report.copy);
+        let objects = report.objects.into_iter().enumerate().map(object).collect();
         Some(Ok(Stripes { id, layout, size, copy, objects }))
     }
 
@@ -143,14 +144,18 @@ fn together<'a>(answers: impl Iterator<Item = &'a Answer>) -> Answer {
 
 impl Object {
     /// Tries reading it, as any file that is not ours.
-    fn probe(path: PathBuf, held: u64) -> Object {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fn probe(path: PathBuf, held: u64, on_device: bool) -> Object {
+        let flags = if on_device { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW } | OFlags::CLOEXEC;
         let place = rustix::fs::open(&path, flags, Mode::empty());
         let place = place.and_then(|place| rustix::fs::fstat(&place).map(|stat| (place, stat)));
+        let (kind, expected) = match on_device {
+            true => (Kind::BlockDevice, FileType::BlockDevice),
+            false => (Kind::File, FileType::RegularFile),
+        };
         let (place, stat) = match place {
-            Ok((place, stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => (place, stat),
+            Ok((place, stat)) if FileType::from_raw_mode(stat.st_mode) == expected => (place, stat),
             // It was there a moment ago.
-            Ok(_) => return Object::unknown(path, ObjectState::Wrong("is no regular file".to_owned()), held),
+            Ok(_) => return Object::unknown(path, ObjectState::Wrong("is something else".to_owned()), held),
             Err(_) => return Object::unknown(path, ObjectState::Missing, held),
         };
         let mount = Mount::of(&place);
@@ -162,7 +167,7 @@ impl Object {
             state: ObjectState::Sound,
             held,
             file_system: FileSystem::of(place.as_fd()).ok(),
-            device: device_below(Kind::File, &stat, mount.as_ref()),
+            device: device_below(kind, &stat, mount.as_ref()),
             mount,
             geometry,
             trials,
