@@ -50,6 +50,7 @@ pub struct Settings {
     /// Bytes per second of each disk, in each direction.
     pub rate_bytes_per_second: u64,
     /// The controller of control groups that limits them: `blkio` of version 1, `io` of version 2.
+    #[serde(default = "blkio")]
     pub limited_by: String,
     /// Bytes of a stripe.
     pub stripe_bytes: u64,
@@ -104,6 +105,11 @@ impl Row {
         };
         results.iter().map(row).collect()
     }
+}
+
+/// What earlier results were limited by.
+fn blkio() -> String {
+    "blkio".to_owned()
 }
 
 impl Report {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use perf_event::data::Record as Raw;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::class::{Side, of_stack};
@@ -57,8 +59,11 @@ struct Point {
 
 impl Point {
     fn find(name: &str) -> io::Result<Point> {
-        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        let directory = |place: &str| PathBuf::from(place).join("events/lock").join(name);
+        // Where it is not mounted, it is for this process, and for as long as this takes.
+        let own = mounted();
+        let own = own.as_ref().map(|own| PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd())));
+        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter().chain(own);
+        let directory = |place: PathBuf| place.join("events/lock").join(name);
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         for directory in places.map(directory) {
             match fs::read_to_string(directory.join("id")).and_then(|id| {
@@ -78,6 +83,13 @@ impl Point {
         }
         outcome
     }
+}
+
+/// The file system of the tracepoints, mounted nowhere (`fsmount(2)`); `None` without the right to that.
+fn mounted() -> Option<OwnedFd> {
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    fsconfig_create(context.as_fd()).ok()?;
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()
 }
 
 /// The place of a field in a record, by lines such as `field:void * lock_addr; offset:8; size:8; signed:0;`.

@@ -173,8 +173,10 @@ pub struct Row {
     /// Requests of a stripe, with as many bytes in flight as submitting all has, over the ends of requests.
     pub async_mib_s: f64,
     /// How many of those are in flight.
+    #[serde(default)]
     pub async_depth: u64,
     /// How many hold the bytes that submitting all has in flight; more than the engine takes at a time, where it is another number.
+    #[serde(default)]
     pub async_depth_wanted: u64,
     /// The single runs of these; earlier results lack them.
     #[serde(default)]

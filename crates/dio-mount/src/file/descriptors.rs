@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
 use dio::residency::write_back;
-use dio::stripe::{Layout, calls, descriptor_of};
+use dio::stripe::{Descriptor, calls, descriptor_of};
 use dio::sys::RWF_DONTCACHE;
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use rustix::fs::OFlags;
@@ -57,7 +57,7 @@ struct Slot {
 /// The objects of a striped file, open since before anything was written through it. They are for questions.
 #[derive(Debug)]
 struct Objects {
-    layout: Layout,
+    descriptor: Descriptor,
     files: Vec<OwnedFd>,
 }
 
@@ -67,7 +67,7 @@ impl Objects {
         let Some(descriptor) = found else { return Ok(None) };
         let Some(parts) = calls::parts(base)? else { return Ok(None) };
         let files = parts.into_iter().map(|part| part.file).collect();
-        Ok(Some(Objects { layout: descriptor.layout, files }))
+        Ok(Some(Objects { descriptor, files }))
     }
 }
 
@@ -116,11 +116,11 @@ impl Descriptors {
     /// # Errors
     /// That of `fstat(2)`.
     pub(super) fn size(&self) -> Result<u64> {
-        let size = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| stat.st_size as u64);
-        match &self.objects {
-            None => size(&self.base),
-            Some(Objects { layout, files }) => Ok(layout.size(files.iter().map(size).collect::<Result<Vec<_>>>()?)),
-        }
+        let Some(Objects { descriptor, files }) = &self.objects else {
+            return rustix::fs::fstat(&self.base).map(|stat| stat.st_size as u64);
+        };
+        let ends = files.iter().enumerate().map(|(index, file)| calls::end_of_object(descriptor, index, file));
+        Ok(descriptor.layout.size(ends.collect::<Result<Vec<_>>>()?))
     }
 
     /// The descriptor that goes through the page cache, to ask the system about the inode.

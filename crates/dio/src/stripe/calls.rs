@@ -116,6 +116,17 @@ fn device_length(descriptor: &Descriptor, index: usize) -> Result<u64, Errno> {
     length_of(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno)
 }
 
+/// Where an open object of a file ends, in bytes: also a device, of which `fstat(2)` says nothing.
+///
+/// # Errors
+/// What `fstat(2)` answers; EBADMSG for a device whose length is damaged.
+pub fn end_of_object(descriptor: &Descriptor, index: usize, object: impl AsFd) -> Result<u64, Errno> {
+    if descriptor.is_device(index) {
+        return length_of(object, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno);
+    }
+    Ok(rustix::fs::fstat(object)?.st_size as u64)
+}
+
 /// Whether an open file is striped.
 ///
 /// # Errors

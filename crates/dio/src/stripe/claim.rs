@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use super::create::errno;
-use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, wipe};
-use super::format::{Descriptor, FormatError, HEADER_LEN, Header, Id, RECORD_AT, Record};
+use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, read_record, wipe};
+use super::format::{Descriptor, FormatError, HEADER_LEN, Header, RECORD_AT, Record};
 use super::layout::LEAST_STRIPE;
 use super::open::{of_object, wrong};
 use crate::file::FileError;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
-const CURE_HELD: &str = "remove that file with 'dio stripe rm', or lose its bytes with --force";
+const CURE_HELD: &str = "remove that file with 'dio stripe rm'; if it is elsewhere, or was never made, 'dio stripe orphans --rm' with the device; --force loses the bytes";
 const CURE_FULL: &str = "see what it is with 'wipefs' or 'blkid -p'; --force overwrites it";
 const CURE_SMALL: &str = "use smaller stripes or a larger device";
 
@@ -94,8 +94,10 @@ impl Claim {
     }
 
     /// Takes back what [`Claim::make`] did.
-    pub(super) fn undo(&self, id: Id) {
-        if header_on(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id)) {
+    pub(super) fn undo(&self, descriptor: &Descriptor) {
+        let id = descriptor.id;
+        let header = header_on(&self.file).is_ok_and(|found| found.is_some_and(|found| found.id == id));
+        if header || read_record(&self.file, id, descriptor.layout.start()).is_ok() {
             // The error that is told is the first.
             let _ = wipe(&self.file);
         }

@@ -176,12 +176,23 @@ struct Making<'a> {
 impl<'a> Making<'a> {
     fn make(&mut self, name: &Path) -> Result<(), FileError> {
         let (head, owner) = self.make_head()?;
+        // The first object first: what an interruption leaves is told from what somebody makes by that one.
+        if self.descriptor.is_device(0) {
+            self.make_devices(head, owner, name)?;
+            self.make_objects(head, name)?;
+        } else {
+            self.make_objects(head, name)?;
+            self.make_devices(head, owner, name)?;
+        }
+        self.publish()
+    }
+
+    fn make_devices(&self, head: Head, owner: u32, name: &Path) -> Result<(), FileError> {
         for claim in &self.claims {
             let (name, owner) = (Some(name.to_owned()), Some(owner));
             claim.make(self.path, &Header { name, owner, ..self.descriptor.header(claim.index, head) })?;
         }
-        self.make_objects(head, name)?;
-        self.publish()
+        Ok(())
     }
 
     fn failed(&self, error: io::Error) -> FileError {
@@ -285,7 +296,7 @@ impl<'a> Making<'a> {
         let _ = fs::remove_file(self.unfinished());
         if self.names.sync(head).is_ok() {
             self.files().for_each(|index| drop(fs::remove_file(self.descriptor.object_path(index))));
-            self.claims.iter().for_each(|claim| claim.undo(self.descriptor.id));
+            self.claims.iter().for_each(|claim| claim.undo(self.descriptor));
         }
     }
 }

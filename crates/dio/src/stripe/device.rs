@@ -147,7 +147,7 @@ pub(super) fn length_of(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno
     }
 }
 
-fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<Record, (Errno, String)> {
+pub(super) fn read_record(fd: impl AsFd, id: Id, start: u64) -> Result<Record, (Errno, String)> {
     let mut bytes = [0; RECORD_LEN as usize];
     let mut attempt = || {
         let count = rustix::io::pread(&fd, &mut bytes[..], RECORD_AT).map_err(|errno| (errno, String::new()))?;

@@ -171,7 +171,7 @@ impl OpenOptions {
         let striped = Striped::new(descriptor.layout, objects, devices, io, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
-            trim(&striped).map_err(|error| not_shared(name, &error))?;
+            check_not_left(&striped).and_then(|()| trim(&striped)).map_err(|error| not_shared(name, &error))?;
         }
         let file = self.over_objects(name, striped, locks);
         if self.truncates() && file.size()? > 0 {
@@ -273,6 +273,18 @@ fn not_shared(name: &Path, error: &io::Error) -> FileError {
     }
 }
 
+/// Whoever waited until devices were free may have waited for the end of the file: it has been moved, or removed.
+///
+/// # Errors
+/// ESTALE then.
+fn check_not_left(striped: &Striped) -> io::Result<()> {
+    let first = (0..striped.objects().len()).filter_map(|index| striped.device(index)).any(|device| device.first);
+    match striped.head().filter(|_| first) {
+        Some(head) if rustix::fs::fstat(head)?.st_nlink == 0 => Err(Errno::STALE.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Cuts off what objects hold behind the end, which a crash has left there, unless somebody else is writing: then it may
 /// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open. Where other
 /// machines may write without its being seen here, nothing is cut off: see [`super::repair()`].
@@ -360,6 +372,10 @@ pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
 /// # Errors
 /// EBUSY when somebody else has it open for writing.
 pub fn keep_alone(file: &File) -> Result<(), FileError> {
+    if file.objects()[0].is_device() {
+        // Who writes to one has it alone; only this process may have it open once more.
+        return Ok(());
+    }
     let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
     match patiently(|| flock(first, FlockOperation::NonBlockingLockExclusive)) {
         Err(Errno::WOULDBLOCK) => {

@@ -141,7 +141,15 @@ pub enum Standing {
 pub fn remove_orphans<'a>(objects: &'a [FoundObject]) -> Vec<(&'a FoundObject, io::Error)> {
     let none = |error: fn() -> io::Error| objects.iter().map(|object| (object, error())).collect();
     let Some(first) = objects.iter().find(|object| object.header.index == 0) else {
-        return none(|| io::Error::other("the first object of its file, which tells who writes to it, was not found"));
+        // Who writes to the file, or makes it, has its devices alone: each of them tells that itself.
+        let alone = |object: &'a FoundObject| match object.is_on_device() {
+            true => object.remove().err().map(|error| (object, error)),
+            false => {
+                let what = "the first object of its file, which tells who writes to it, was not found";
+                Some((object, io::Error::other(what)))
+            }
+        };
+        return objects.iter().filter_map(alone).collect();
     };
     let held = match hold(first) {
         Ok(held) => held,
@@ -234,6 +242,7 @@ impl FoundObject {
         if self.is_on_device() {
             let device = open_exclusively(&self.path)?;
             let same = header_on(&device)?.is_some_and(|header| header == self.header);
+            let same = same && self.standing(&[], Duration::ZERO) != Standing::Known;
             return if same { wipe(&device) } else { Err(Errno::STALE.into()) };
         }
         if object_at(&self.path).is_none_or(|now| now.header != self.header) {

@@ -91,10 +91,13 @@ pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &H
     let mut outcome = found.outcome;
     // The first one last: who looks for what an interruption leaves asks of it whether somebody writes to the file.
     for (index, object, file) in found.own.iter().rev() {
-        let device = descriptor.is_device(*index);
-        match if device { free(file, descriptor.id) } else { fs::remove_file(object) } {
+        if *index == 0 && outcome.is_err() {
+            // By it the others can still be removed.
+            break;
+        }
+        match file.as_ref().map_or_else(|| fs::remove_file(object), |device| free(device, descriptor.id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let what = if device { "cannot be wiped" } else { "" };
+                let what = if file.is_some() { "cannot be wiped" } else { "" };
                 outcome = outcome.and(Err(of_object("remove", path, *index, object, errno(&error), what)));
             }
             _ => {}
@@ -107,7 +110,8 @@ const CURE_HALF: &str = "make the one that is to be the file so with 'dio stripe
 
 /// What was found of the objects of a file that is to be removed.
 struct Found {
-    own: Vec<(usize, PathBuf, fs::File)>,
+    /// Each with what is open of it, if it is a device.
+    own: Vec<(usize, PathBuf, Option<fs::File>)>,
     /// All that were found belong to the file by another descriptor.
     copy: bool,
     /// The first that is not one of the file.
@@ -140,8 +144,8 @@ impl Found {
 
 /// Whose an object is.
 enum Own {
-    /// This file's; open for reading.
-    Yes(fs::File),
+    /// This file's; a device is open.
+    Yes(Option<fs::File>),
     /// It is not there.
     Gone,
     /// It belongs to the file, by another descriptor.
@@ -166,7 +170,7 @@ fn is_own(
     judge_kind(descriptor, index, &stat, owner).map_err(|(errno, what)| failed(errno, what))?;
     let found = header_of(&file, &descriptor.header(index, *head)).map_err(|(errno, what)| failed(errno, &what))?;
     judge_owner(descriptor, index, &found, owner).map_err(|(errno, what)| failed(errno, what))?;
-    Ok(if found.head.may_be(head) { Own::Yes(file) } else { Own::Others })
+    Ok(if found.head.may_be(head) { Own::Yes(Some(file).filter(|_| descriptor.is_device(index))) } else { Own::Others })
 }
 
 /// The header of an object that is the right one.

@@ -126,11 +126,13 @@ fn beside(path: &Path) -> PathBuf {
 fn clear(new: &Path) -> Result<(), Failure> {
     match stripe::inspect(new) {
         Ok(Some(left)) => {
-            let _alone = match stripe::alone(new, &left.descriptor) {
+            let mut alone = match stripe::alone(new, &left.descriptor) {
                 // It was being removed.
                 Err(error) if error.errno() == Errno::NOENT => None,
                 other => Some(other?),
             };
+            // What is kept from others cannot be wiped.
+            alone.iter_mut().for_each(Alone::leave_devices);
             Ok(stripe::remove(new).map(drop)?)
         }
         Ok(None) => {

@@ -79,7 +79,10 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
                 Standing::Gone => {
                     let beside = object.header.name.as_deref().and_then(Path::parent);
                     beginnings.extend(beside.and_then(|beside| descriptor_remnant(beside, object.id(), age)));
-                    lost.entry(object.id().to_string()).or_default().objects.push(object);
+                    let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
+                    if !objects.contains(&object) {
+                        objects.push(object);
+                    }
                     continue;
                 }
                 Standing::Unknown(why) => {

@@ -395,6 +395,13 @@ mod tests {
         (there, archive.missed)
     }
 
+    /// What is there ends before the segment in which it happened: just before, or one earlier, where looking at that one had
+    /// already read on. What is not there is told.
+    fn is_a_beginning(all: &[u64], there: &[u64], missed: &[u64]) {
+        assert!((1..=2).contains(&there.len()), "{there:?} {missed:?}");
+        assert_eq!((there, missed), all.split_at(there.len()));
+    }
+
     #[test]
     fn a_segment_that_is_used_again_while_it_is_copied_is_no_copy() {
         let quiet = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -406,10 +413,10 @@ mod tests {
             log.truncate_before(append(log, 501 << 10)).unwrap();
             log.truncate_before(append(log, 900 << 10)).unwrap();
         });
-        assert_eq!((&there[..], &missed[..]), (&all[..2], &all[2..]));
+        is_a_beginning(&all, &there, &missed);
         // Truncated, and still what it was: nobody can tell any more.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let (there, missed) = archive(dir.path(), |log| log.truncate_before(append(log, 501 << 10)).unwrap());
-        assert_eq!((&there[..], &missed[..]), (&all[..2], &all[2..]));
+        is_a_beginning(&all, &there, &missed);
     }
 }
