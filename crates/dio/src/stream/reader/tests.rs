@@ -84,7 +84,8 @@ fn grows_under_the_read_ahead(io: &Io) -> bool {
     reader.read_to_end(&mut found).unwrap();
     let expected: Vec<u8> = (0..found.len() as u64).map(byte).collect();
     assert!(found == expected, "bytes are missing within the {} that were read", found.len());
-    assert_eq!(found.len(), LEN as usize);
+    // Who has read nothing behind the cut may be told that the file ends there: then it did.
+    assert!(found.len() == LEN as usize || !ahead && found.len() == CUT as usize, "{} of {LEN}", found.len());
     ahead
 }
 
