@@ -324,12 +324,16 @@ impl Scene {
         assert!(!output.status.success() || !kept || now == self.new, "{context}: it says that all is well");
 
         let left = without_a_file(dir);
-        let listed = dio(dir, "stripe orphans a b c");
+        let listed = dio(dir, "stripe orphans --age 0 a b c");
         let shown = listed.stdout.lines().filter(|line| line.starts_with("  "));
-        let shown: BTreeSet<PathBuf> = shown.map(|line| line.rsplit(' ').next().unwrap().into()).collect();
+        let shown = shown.map(|line| PathBuf::from(line.rsplit(' ').next().unwrap()));
+        // A descriptor that has not got its name is no object.
+        let shown: BTreeSet<PathBuf> = shown.filter(|path| path.extension().is_none_or(|end| end != "new")).collect();
         assert_eq!(shown, left, "{context}: what 'orphans' finds, and what there is");
         assert_eq!(listed.status.success(), left.is_empty(), "{context}: {listed:?}");
-        if self.tidy && error_of.is_some_and(|call| !call.starts_with("unlink")) {
+        // Where it is not certain that the old name is gone for good, the old objects stay.
+        let unsure = |call: &str| call == "fsync" && self.command.contains("migrate");
+        if self.tidy && error_of.is_some_and(|call| !call.starts_with("unlink") && !unsure(call)) {
             assert!(left.is_empty(), "{context}: the error leaves {left:?}");
         }
 
@@ -338,7 +342,7 @@ impl Scene {
             assert!(repeated.status.success(), "{context}: the second time, {repeated:?}");
         }
         assert!(found(&path, context) == self.new, "{context}: after the second time");
-        let removed = dio(dir, "stripe orphans --rm --yes a b c");
+        let removed = dio(dir, "stripe orphans --rm --yes --age 0 a b c");
         assert!(removed.status.success(), "{context}: {removed:?}");
         assert_eq!(without_a_file(dir), BTreeSet::new(), "{context}: after all were removed");
         let own = |name: &PathBuf| *name == path || name.ends_with("more");
@@ -374,9 +378,9 @@ impl Scene {
             let (output, _) = trace(self, dir, Some(&format!("{call}:{how}:when={number}")));
             let context = format!("{}: '{}', {stop:?} at {call} {number}", dir.display(), self.command);
             let killed = output.status.signal() == Some(9);
-            // How many requests which thread gets is different every time, so it may have come through.
-            let (through, threads) = (output.status.success(), call.starts_with("pwrite"));
-            assert!(stop == Stop::Error || killed || through && threads, "{context}: {output:?}");
+            // How many requests which thread gets is different every time, and other file systems need fewer calls, so it may have
+            // come through.
+            assert!(stop == Stop::Error || killed || output.status.success(), "{context}: {output:?}");
             place.cut_power();
             self.judge(dir, &output, ((stop == Stop::Error).then_some(call), place.has_power()), &context);
         });
