@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use super::environment::Environment;
 use super::model::Section;
 use crate::plot::csv_line;
+use crate::study::Used;
+use crate::study::table::{SERIES, slot};
 
 pub use plots::plots;
 
@@ -121,37 +123,6 @@ pub struct Bucket {
     pub seconds: f64,
     /// Events.
     pub count: u64,
-}
-
-/// What the machine did: parts of the processors' time, and rates of the device.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Used {
-    /// Programs.
-    pub user: f64,
-    /// The kernel.
-    pub system: f64,
-    /// Idle, with I/O under way.
-    pub iowait: f64,
-    /// Idle.
-    pub idle: f64,
-    /// Taken by other machines.
-    pub steal: f64,
-    /// Reads per second.
-    pub device_reads_per_second: Option<f64>,
-    /// Writes per second.
-    pub device_writes_per_second: Option<f64>,
-    /// Bytes per second.
-    pub device_bytes_per_second: Option<f64>,
-    /// Part of the time in which the device had something to do.
-    pub utilisation: Option<f64>,
-}
-
-impl Used {
-    /// Requests per second.
-    pub fn requests(&self) -> Option<f64> {
-        Some(self.device_reads_per_second? + self.device_writes_per_second?)
-    }
 }
 
 /// Blocks on locks of a class.
@@ -299,20 +270,12 @@ impl Study {
 
     /// The time series of all runs, a line for each slot.
     pub fn csv(&self) -> String {
-        let mut text = "storage,round,seconds,phase,tps,device_reads_per_second,device_writes_per_second,\
-                        device_bytes_per_second,utilisation,user,system,iowait,idle,steal\n"
-            .to_owned();
-        let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+        let mut text = SERIES.to_owned();
         for contender in &self.contenders {
             for (round, run) in contender.runs.iter().enumerate() {
                 for point in &run.points {
-                    let used = &point.used;
-                    let mut fields = vec![contender.name(), (round + 1).to_string(), format!("{:.3}", point.seconds)];
-                    fields.extend([point.phase.replace('_', "-"), format!("{:.2}", point.tps)]);
-                    fields.extend([used.device_reads_per_second, used.device_writes_per_second].map(shown));
-                    fields.extend([used.device_bytes_per_second, used.utilisation].map(shown));
-                    let parts = [used.user, used.system, used.iowait, used.idle, used.steal];
-                    fields.extend(parts.map(|part| format!("{part:.4}")));
+                    let (name, phase) = (contender.name(), point.phase.replace('_', "-"));
+                    let fields = slot(&name, round, (point.seconds, &phase, point.tps), &point.used);
                     text.push_str(&csv_line(&fields));
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a sector in the kernel's counts, whatever the device.
 const SECTOR: u64 = 512;
@@ -32,7 +32,8 @@ struct Device {
 }
 
 /// What the machine did between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Used {
     /// Parts of the processors' time, from 0 to 1: programs.
     pub user: f64,
@@ -52,6 +53,13 @@ pub struct Used {
     pub device_bytes_per_second: Option<f64>,
     /// Part of the time in which the device had something to do.
     pub utilisation: Option<f64>,
+}
+
+impl Used {
+    /// Requests per second.
+    pub(crate) fn requests(&self) -> Option<f64> {
+        Some(self.device_reads_per_second? + self.device_writes_per_second?)
+    }
 }
 
 /// Where the counters are.

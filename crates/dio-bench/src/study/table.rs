@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Contender, Row};
+use super::{Contender, Row, Used};
 use crate::table::Table;
 use crate::units::{factor, seconds};
 
@@ -86,32 +86,28 @@ pub(crate) fn resources(rows: &[Row]) -> String {
 pub(crate) const SERIES: &str = "storage,round,seconds,phase,tps,device_reads_per_second,device_writes_per_second,\
     device_bytes_per_second,utilisation,user,system,iowait,idle,steal\n";
 
+/// The fields of one slot of a time series, in the order of [`SERIES`]: of a contender, in a round (from 0), at a moment in seconds,
+/// in a phase, with so many transactions per second.
+pub(crate) fn slot(name: &str, round: usize, (seconds, phase, tps): (f64, &str, f64), used: &Used) -> Vec<String> {
+    let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
+    let mut fields = vec![name.to_owned(), (round + 1).to_string(), format!("{seconds:.3}"), phase.to_owned()];
+    fields.push(format!("{tps:.2}"));
+    let device = [used.device_reads_per_second, used.device_writes_per_second, used.device_bytes_per_second];
+    fields.extend(device.map(shown));
+    fields.push(shown(used.utilisation));
+    let parts = [used.user, used.system, used.iowait, used.idle, used.steal];
+    fields.extend(parts.map(|part| format!("{part:.4}")));
+    fields
+}
+
 /// The time series of all runs as CSV, a line for each slot, each beginning with `before`.
 pub(crate) fn series(before: &str, rows: &[Row]) -> String {
     let mut text = String::new();
-    let shown = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
     let runs = rows.iter().flat_map(|row| row.runs.iter().enumerate().map(move |(round, run)| (row, round, run)));
     for (row, round, run) in runs {
         for point in &run.points {
-            let used = &point.used;
-            let _ = writeln!(
-                text,
-                "{before}{},{},{:.3},{},{:.2},{},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.4}",
-                row.contender.name(),
-                round + 1,
-                point.seconds,
-                point.phase.name(),
-                point.tps,
-                shown(used.device_reads_per_second),
-                shown(used.device_writes_per_second),
-                shown(used.device_bytes_per_second),
-                shown(used.utilisation),
-                used.user,
-                used.system,
-                used.iowait,
-                used.idle,
-                used.steal
-            );
+            let moment = (point.seconds, point.phase.name(), point.tps);
+            let _ = writeln!(text, "{before}{}", slot(row.contender.name(), round, moment, &point.used).join(","));
         }
     }
     text
