@@ -60,9 +60,10 @@ struct Point {
 impl Point {
     fn find(name: &str) -> io::Result<Point> {
         // Where it is not mounted, it is for this process, and for as long as this takes.
-        let own = mounted();
-        let own = own.as_ref().map(|own| PathBuf::from(format!("/proc/self/fd/{}", own.as_raw_fd())));
-        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter().chain(own);
+        let mut own = None;
+        let path_of = |mount: OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", own.insert(mount).as_raw_fd()));
+        let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from).into_iter();
+        let places = places.chain(std::iter::once_with(mounted).flatten().map(path_of));
         let directory = |place: PathBuf| place.join("events/lock").join(name);
         let mut outcome = Err(io::ErrorKind::NotFound.into());
         for directory in places.map(directory) {
