@@ -344,19 +344,16 @@ pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// What `fsync(2)` answers; those of opening a striped file.
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(&fd)?;
-    if !is_striped(&fd)? {
-        return Ok(());
-    }
-    // The length of a device is written by syncs.
-    let writes = has_devices(&fd)?;
-    let file = OpenOptions::new().read(true).write(writes).adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
-    file.and_then(|file| file.sync_all()).map_err(|error| error.errno())
-}
-
-fn has_devices(fd: impl AsFd) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    let descriptor = descriptor_of(fd, &stat, Path::new("")).map_err(|error| error.errno())?;
-    Ok(descriptor.is_some_and(|descriptor| descriptor.has_devices()))
+    let Some(descriptor) = descriptor_of(&fd, &stat, Path::new("")).map_err(|error| error.errno())? else {
+        return Ok(());
+    };
+    // The length of a device is written by syncs.
+    let file = OpenOptions::new()
+        .read(true)
+        .write(descriptor.has_devices())
+        .adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
+    file.and_then(|file| file.sync_all()).map_err(|error| error.errno())
 }
 
 /// Makes an empty file that is striped as another one is, under a name that is free, open for reading and writing.
