@@ -90,6 +90,16 @@ impl std::fmt::Debug for Id {
 }
 
 impl Id {
+    /// The name of an object in its target.
+    pub(super) fn object_name(&self, index: usize) -> String {
+        format!(".dio-{self}.{index}")
+    }
+
+    /// The name of a descriptor that has not got its own yet.
+    pub(super) fn unfinished_name(&self) -> String {
+        format!("{}.new", self.object_name(0))
+    }
+
     pub(super) fn parse(text: &str) -> Option<Id> {
         let mut id = [0; 16];
         if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -244,12 +254,12 @@ impl Descriptor {
 
     /// The name of an object in its target.
     pub fn object_name(&self, index: usize) -> String {
-        format!(".dio-{}.{index}", self.id)
+        self.id.object_name(index)
     }
 
     /// The name of the descriptor itself as long as it is not known whether the file will be made, beside its own.
     pub(super) fn unfinished_name(&self) -> String {
-        format!("{}.new", self.object_name(0))
+        self.id.unfinished_name()
     }
 
     /// Where an object is, for this process.

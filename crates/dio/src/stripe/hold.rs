@@ -148,7 +148,7 @@ impl Hold {
 }
 
 /// Whether a name leads to a file.
-pub(super) fn leads_to(path: &Path, file: &Stat) -> bool {
+pub fn leads_to(path: &Path, file: &Stat) -> bool {
     lstat(path).is_ok_and(|found| (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino))
 }
 

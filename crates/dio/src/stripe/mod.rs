@@ -87,7 +87,7 @@ pub use defaults::{
 };
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};
 pub use head::Head;
-pub use hold::Hold;
+pub use hold::{Hold, leads_to};
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
 pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use open::{Alone, alone, descriptor_of, keep_alone};

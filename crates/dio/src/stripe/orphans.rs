@@ -54,7 +54,7 @@ fn object_at(path: &Path) -> Option<FoundObject> {
     file.read_exact_at(&mut bytes, 0).ok()?;
     let header = Header::decode(&bytes).ok()?;
     let size = file.metadata().ok()?.len();
-    let called = format!(".dio-{}.{}", header.id, header.index);
+    let called = header.id.object_name(header.index);
     (path.file_name()? == called.as_str()).then(|| FoundObject { path: path.to_owned(), header, size })
 }
 

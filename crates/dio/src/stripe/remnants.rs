@@ -89,10 +89,7 @@ pub(super) fn take(file: &fs::File) -> io::Result<()> {
 }
 
 fn name_of(id: Id, index: Option<usize>) -> String {
-    match index {
-        Some(index) => format!(".dio-{id}.{index}"),
-        None => format!(".dio-{id}.0.new"),
-    }
+    index.map_or_else(|| id.unfinished_name(), |index| id.object_name(index))
 }
 
 /// What a name says, if it is one of these.

@@ -88,7 +88,7 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
         Ok(false) => {}
         Err(error) => {
             // Who has found it by the name of the old one waits until it is gone.
-            if leads_to(&new, &target) {
+            if rustix::fs::fstat(made).is_ok_and(|made| stripe::leads_to(&new, &made)) {
                 let _ = stripe::remove(&new);
             }
             return Err(error.into());
@@ -105,13 +105,6 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     let (place, flags) = (path.parent().unwrap_or(Path::new("/")), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
     let place = rustix::fs::open(place, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     Ok(stripe::remove_nameless(path, &head, place)?)
-}
-
-/// Whether a name leads to an open file.
-fn leads_to(name: &Path, file: &File) -> bool {
-    let identity = |found: &rustix::fs::Stat| (found.st_dev, found.st_ino);
-    let open = file.descriptor().and_then(|head| rustix::fs::fstat(head).ok());
-    open.is_some_and(|open| rustix::fs::lstat(name).is_ok_and(|found| identity(&found) == identity(&open)))
 }
 
 /// The name of the new file until it is complete.
