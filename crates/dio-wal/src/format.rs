@@ -24,7 +24,7 @@
 //!   16   4  length of the payload, 0 to 64 MiB
 //!   20   1  kind: 1 data, 2 mark
 //!   21   3  zero
-//!   24      payload, and zeros up to a multiple of 8
+//!   24      payload, and zeros up to a multiple of 8, without which it is none
 //!
 //! payload of a mark
 //!    0  16  identity of the log
@@ -44,7 +44,8 @@
 //! the chain: a group that was cut short (its last block is not full, or a power cut tore it) is followed by the next
 //! group. Where that fails too the log ends, or is damaged.
 //!
-//! **What is recognised.** A block of zeros, a torn write, a lost write: the checksum. A block of a recycled segment, or a
+//! **What is recognised.** A block of zeros, a torn write, a lost write: the checksum, and the zeros behind the payload, since
+//! of a record's end a single byte may be all that was in the block. A block of a recycled segment, or a
 //! misdirected write: the LSN. A block of another log: the checksum, which begins with the identity, and the mark. What an
 //! earlier opening wrote behind what turned out to be the end: the chain, since marks carry the incarnation.
 //!
