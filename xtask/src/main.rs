@@ -3,6 +3,7 @@
 mod ci;
 mod docs;
 mod filesystems;
+mod hang;
 mod readme;
 mod scratch;
 mod setup;

@@ -3,13 +3,20 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use crate::Error;
 use crate::filesystems::{names, obstacle, skip_log, test_command};
+use crate::hang::Watch;
 use crate::scratch::Scratch;
 use crate::setup::setup;
 use crate::tally::{Reader, Tally};
 use crate::tool::in_ci;
+
+/// How often is looked whether a test hangs, while nothing is said.
+const GLANCE: Duration = Duration::from_secs(10);
 
 /// Runs all tests and prints the count as the last line; true when nothing failed.
 pub(crate) fn test(args: &[String]) -> bool {
@@ -55,15 +62,27 @@ fn run(args: &[String]) -> Result<Tally, Error> {
     Ok(tally)
 }
 
-/// Runs `cargo test`, shows its output line by line, and counts.
+/// Runs `cargo test`, shows its output line by line, and counts. What hangs is killed.
 fn stream(command: &mut Command) -> Result<Tally, Error> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut reader = Reader::default();
-    for line in BufReader::new(child.stdout.take().expect("the pipe asked for")).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        reader.line(&line);
-    }
+    let output = child.stdout.take().expect("the pipe asked for");
+    let (mut reader, mut watch) = (Reader::default(), Watch::new(child.id()));
+    let (to_us, lines) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| to_us.send(line)));
+        loop {
+            match lines.recv_timeout(GLANCE) {
+                Ok(line) => {
+                    let line = line?;
+                    let line = String::from_utf8_lossy(&line);
+                    println!("{line}");
+                    reader.line(&line);
+                    watch.heard();
+                }
+                Err(RecvTimeoutError::Timeout) => watch.look(),
+                Err(RecvTimeoutError::Disconnected) => return Ok::<(), Error>(()),
+            }
+        }
+    })?;
     Ok(reader.finish(child.wait()?.success()))
 }

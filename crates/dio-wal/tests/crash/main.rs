@@ -251,8 +251,13 @@ fn after_a_lost_byte(last: u8) -> u8 {
     const BLOCK: usize = 512;
     let mut random = Seed::fixed(1).rng();
     let method = dio_wal::Method::Fdatasync;
-    let setting =
-        Setting { method, block: BLOCK as u64, blocks_in_segment: 8, blocks_in_chunk: 1, ..Setting::number(0, &mut random) };
+    let setting = Setting {
+        method,
+        block: BLOCK as u64,
+        blocks_in_segment: 8,
+        blocks_in_chunk: 1,
+        ..Setting::number(0, &mut random)
+    };
     let disk = setting.disk(Image::default(), 1);
     let log = Log::open_on(disk.storage(), &setting.options()).unwrap();
     let lsn = log.append(b"before").unwrap();
