@@ -4,6 +4,7 @@ mod own;
 
 use std::path::Path;
 
+use dio_test::undisturbed;
 use own::{MIB, TestFs, bad, cold, file_systems, good, in_memory, is_direct, json, line, names, number, receipt};
 use own::{resident_pages, run, same_bytes, source, warm};
 use serde_json::Value;
@@ -235,21 +236,31 @@ fn blocks_and_depths_of_any_size_copy_the_same_bytes() {
     }
 }
 
+/// Whether so many pages of a file are resident still.
+fn same_pages(path: &Path, pages: u64, what: &str) -> Result<(), String> {
+    match resident_pages(path) {
+        now if now == pages => Ok(()),
+        now => Err(format!("{what}: {now} pages of {pages}")),
+    }
+}
+
 #[test]
 fn pages_that_were_resident_stay_and_so_do_those_of_other_files() {
     for fs in file_systems() {
         let dir = fs.dir();
         let [from, to, other] = ["from", "to", "other"].map(|name| dir.path().join(name));
         source(dir.path(), "other", MIB);
-        let of_other = warm(&other);
         for size in [41, 60_000, 4 * MIB + 5] {
             for mode in ["auto", "direct", "uncached"] {
-                source(dir.path(), "from", size);
-                let pages = warm(&from);
-                good(&format!("--reflink=never --mode {mode}"), &[&from, &to]);
-                assert_eq!(resident_pages(&from), pages, "{}: source of {size} bytes, --mode {mode}", fs.name);
-                nothing_resident(&fs, &to, &format!("target of {size} bytes, --mode {mode}"));
-                assert_eq!(resident_pages(&other), of_other, "{}: a third file", fs.name);
+                undisturbed(|| {
+                    let of_other = warm(&other);
+                    source(dir.path(), "from", size);
+                    let pages = warm(&from);
+                    good(&format!("--reflink=never --mode {mode}"), &[&from, &to]);
+                    nothing_resident(&fs, &to, &format!("target of {size} bytes, --mode {mode}"));
+                    same_pages(&from, pages, &format!("{}: source of {size} bytes, --mode {mode}", fs.name))?;
+                    same_pages(&other, of_other, &format!("{}: a third file", fs.name))
+                });
             }
         }
     }
@@ -263,14 +274,16 @@ fn pages_that_were_resident_stay_in_a_source_of_which_the_rest_was_cold() {
         }
         let dir = fs.dir();
         for size in [50_000, 2 * MIB] {
-            let (from, to) = (source(dir.path(), "from", size), dir.path().join("to"));
-            let file = std::fs::File::open(&from).unwrap();
-            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
-            std::os::unix::fs::FileExt::read_exact_at(&file, &mut [0; 4096], 8192).unwrap();
-            let pages = resident_pages(&from);
-            assert!(pages > 0 && pages < size / 4096, "{}: {pages}", fs.name);
-            good("--reflink=never", &[&from, &to]);
-            assert_eq!(resident_pages(&from), pages, "{}: {size}", fs.name);
+            undisturbed(|| {
+                let (from, to) = (source(dir.path(), "from", size), dir.path().join("to"));
+                let file = std::fs::File::open(&from).unwrap();
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut [0; 4096], 8192).unwrap();
+                let pages = resident_pages(&from);
+                assert!(pages > 0 && pages < size / 4096, "{}: {pages}", fs.name);
+                good("--reflink=never", &[&from, &to]);
+                same_pages(&from, pages, &format!("{}: {size}", fs.name))
+            });
         }
     }
 }

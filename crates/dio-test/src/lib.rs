@@ -5,6 +5,7 @@
 //! - [`Seed`] and [`Rng`]: random tests which can be repeated;
 //! - [`LoopDevice`]: block devices full of what nobody should see;
 //! - [`MemoryGroup`]: processes that have little memory;
+//! - [`undisturbed`]: what stays in the page cache, unless the kernel itself takes it away;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
 //! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
 //!
@@ -26,6 +27,7 @@ mod fs;
 mod judge;
 mod memory;
 mod mounted;
+mod reclaim;
 mod seed;
 mod skip;
 
@@ -35,6 +37,7 @@ pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, way};
 pub use memory::MemoryGroup;
 pub use mounted::{Mounted, mount_type};
+pub use reclaim::undisturbed;
 pub use seed::{Rng, Seed};
 #[doc(hidden)]
 pub use skip::report_skip;

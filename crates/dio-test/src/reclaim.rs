@@ -1,0 +1,61 @@
+//! Telling pages that a program drops from those that the kernel takes away.
+
+/// Attempts, when the kernel takes pages away during each.
+const ATTEMPTS: u32 = 5;
+
+/// Runs a test of what stays in the page cache; once more where it fails while the kernel took pages of files away by itself,
+/// as it does where memory is short or a proactive reclaimer is at work (`Documentation/admin-guide/mm/damon/`).
+///
+/// # Panics
+/// With the message of an attempt that failed although nothing was taken away, or of the last one.
+#[track_caller]
+pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
+    for left in (0..ATTEMPTS).rev() {
+        let before = reclaimed();
+        let Err(message) = attempt() else { return };
+        assert!(left > 0 && reclaimed() != before, "{message}");
+        eprintln!("once more, since the kernel takes pages away: {message}");
+    }
+}
+
+/// Pages of files that the kernel has taken away so far, whatever for (`/proc/vmstat`). What a program drops is not among
+/// them. 0 where this is not known, so that nothing is excused.
+fn reclaimed() -> u64 {
+    let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let count = text.lines().find_map(|line| line.strip_prefix("pgsteal_file "));
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_succeeds_runs_once() {
+        let mut runs = 0;
+        undisturbed(|| {
+            runs += 1;
+            Ok(())
+        });
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "all wrong")]
+    fn what_always_fails_fails() {
+        undisturbed(|| Err("all wrong".to_owned()));
+    }
+
+    #[test]
+    fn dropping_pages_is_not_reclaiming_them() {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        undisturbed(|| {
+            std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
+            file.as_file().sync_all().unwrap();
+            let before = reclaimed();
+            rustix::fs::fadvise(file.as_file(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            let taken = reclaimed() - before;
+            if taken == 0 { Ok(()) } else { Err(format!("{taken} pages")) }
+        });
+    }
+}
