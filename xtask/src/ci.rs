@@ -1,34 +1,72 @@
 //! `cargo xtask ci`: everything a change has to pass.
+//!
+//! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages run while the others are built,
+//! and the checks, which build everything once more, beside the tests; and programs are installed while the first are built.
 
-use crate::suite;
+use std::thread;
+
+use crate::suite::Suite;
 use crate::tally::Tally;
-use crate::tool::cargo;
+use crate::tool::{cargo, tool};
 
-/// Checks before the tests: name, arguments of cargo, RUSTDOCFLAGS.
-const CHECKS: &[(&str, &[&str])] = &[
-    ("format", &["fmt", "--all", "--check"]),
+/// A check: name, arguments of cargo.
+type Check = (&'static str, &'static [&'static str]);
+
+const FORMAT: Check = ("format", &["fmt", "--all", "--check"]);
+
+/// Checks that take their time. RUSTDOCFLAGS make warnings errors.
+const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     // Without --lib the program dio and the library dio would be documented in the same place.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
 ];
 
-/// Runs all checks, then all tests, and prints the count as the last line; each check counts as
+/// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn a switch of the whole
+/// machine, and must not meet those of another process.
+const BESIDE: &[&str] = &["dio", "dio-wal", "dio-bench", "dio-test"];
+
+/// Runs all checks and all tests, and prints the count as the last line; each check counts as
 /// one test. Later ones run although an earlier one failed. True when nothing failed.
 pub(crate) fn ci() -> bool {
-    let mut tally = Tally::default();
-    for (name, args) in CHECKS {
-        println!("ci: {name}: cargo {}", args.join(" "));
-        let success =
-            cargo().args(*args).env("RUSTDOCFLAGS", "-D warnings").status().is_ok_and(|status| status.success());
-        if success {
-            tally.passed += 1;
-        } else {
-            println!("ci: {name}: FAILED");
-            tally.failed += 1;
-        }
-    }
+    let mut tally = check(&FORMAT);
     println!("ci: tests");
-    tally += suite::counted(&[]);
+    let (mut these, mut others) = (Vec::new(), vec!["--workspace".to_owned()]);
+    for package in BESIDE {
+        these.extend(["-p", package].map(str::to_owned));
+        others.extend(["--exclude", package].map(str::to_owned));
+    }
+    let suite = thread::scope(|scope| {
+        // What is wrong with it will be said when it is tried again.
+        scope.spawn(|| cargo().args(["test", "--quiet", "--no-run"]).args(&these).output());
+        Suite::prepare()
+    });
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut text = String::new();
+            let mut tally = suite.counted(&these, |line| {
+                text.push_str(line);
+                text.push('\n');
+            });
+            println!("ci: tests of {}\n{text}ci: that was the tests of these packages", BESIDE.join(", "));
+            CHECKS.iter().for_each(|one| tally += check(one));
+            tally
+        });
+        tally += suite.counted(&others, |line| println!("{line}"));
+        tally += beside.join().expect("failures are counted, and nothing panics");
+    });
+    tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
+}
+
+/// Runs a check, which gives way to tests that run at the same time.
+fn check((name, args): &Check) -> Tally {
+    println!("ci: {name}: cargo {}", args.join(" "));
+    let mut nice = tool("nice");
+    nice.args(["-n", "10"]).arg(cargo().get_program()).args(*args).env("RUSTDOCFLAGS", "-D warnings");
+    let success = nice.status().is_ok_and(|status| status.success());
+    if !success {
+        println!("ci: {name}: FAILED");
+    }
+    Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
 }

@@ -121,15 +121,10 @@ fn cargo_test(dir: &Path, file_systems: &str, args: &[String]) -> Result<Command
     fs::create_dir(&temporary)?;
     let mut command = cargo();
     command.arg("test");
-    if !args.iter().any(|a| matches!(a.as_str(), "-p" | "--package") || a.starts_with("-p=")) {
+    if !args.iter().any(|a| matches!(a.as_str(), "-p" | "--package" | "--workspace") || a.starts_with("-p=")) {
         command.arg("--workspace");
     }
     command.args(["--no-fail-fast", "--color=never"]).args(args);
-    if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        // One more than processors: tests wait for disks more than they compute.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        command.env("RUST_TEST_THREADS", (processors + 1).to_string());
-    }
     command
         .env("DIO_TEST_FS", file_systems)
         .env("DIO_TEST_DIR", host)

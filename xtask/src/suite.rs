@@ -1,9 +1,10 @@
 //! `cargo xtask test`: the whole suite on every file system, and its count.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,52 +21,79 @@ const GLANCE: Duration = Duration::from_secs(10);
 
 /// Runs all tests and prints the count as the last line; true when nothing failed.
 pub(crate) fn test(args: &[String]) -> bool {
-    let tally = counted(args);
+    let suite = Suite::prepare();
+    let mut tally = suite.counted(args, |line| println!("{line}"));
+    tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
 }
 
-/// Runs all tests; an error of the harness itself counts as one failure.
-pub(crate) fn counted(args: &[String]) -> Tally {
-    run(args).unwrap_or_else(|e| {
-        println!("xtask: the tests could not be run: {e}");
-        Tally { failed: 1, ..Tally::default() }
-    })
+/// What tests need, as far as it is there.
+pub(crate) struct Suite {
+    /// Why file systems cannot be mounted, if so.
+    obstacle: Option<String>,
+    /// What cannot be tested, and why; what tests add themselves is in `told`.
+    missing: Vec<String>,
+    told: Mutex<Vec<String>>,
 }
 
-fn run(args: &[String]) -> Result<Tally, Error> {
-    let mut skipped = Vec::new();
-    let missing = setup();
-    if !missing.is_complete() {
-        skipped.push(format!("what needs {}", missing.names().join(" ")));
+impl Suite {
+    /// Installs what is missing, and looks what can be had.
+    pub(crate) fn prepare() -> Suite {
+        let mut skipped = Vec::new();
+        let missing = setup();
+        if !missing.is_complete() {
+            skipped.push(format!("what needs {}", missing.names().join(" ")));
+        }
+        let obstacle = obstacle();
+        if let Some(reason) = &obstacle {
+            println!("skipped: {} file systems ({reason})", names().count());
+            skipped.extend(names().map(|name| format!("file system {name}: {reason}")));
+        }
+        Suite { obstacle, missing: skipped, told: Mutex::default() }
     }
-    let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
-    let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;
-    let obstacle = obstacle();
-    if let Some(reason) = &obstacle {
-        println!("skipped: {} file systems ({reason})", names().count());
-        skipped.extend(names().map(|name| format!("file system {name}: {reason}")));
+
+    /// Runs `cargo test` and counts; an error of the harness itself counts as one failure. Several may run at a time.
+    pub(crate) fn counted(&self, args: &[String], show: impl FnMut(&str)) -> Tally {
+        self.run(args, show).unwrap_or_else(|e| {
+            println!("xtask: the tests could not be run: {e}");
+            Tally { failed: 1, ..Tally::default() }
+        })
     }
-    let mut command = test_command(scratch.path(), obstacle.is_none(), args)?;
-    let mut tally = stream(&mut command)?;
-    if let Ok(log) = std::fs::read_to_string(skip_log(scratch.path())) {
-        skipped.extend(log.lines().map(str::to_owned));
+
+    fn run(&self, args: &[String], show: impl FnMut(&str)) -> Result<Tally, Error> {
+        let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
+        let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;
+        let tally = stream(test_command(scratch.path(), self.obstacle.is_none(), args)?, show)?;
+        if let Ok(log) = std::fs::read_to_string(skip_log(scratch.path())) {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.extend(log.lines().map(str::to_owned));
+        }
+        Ok(tally)
     }
-    for what in &skipped {
-        println!("skipped: {what}");
+
+    /// Says and counts what was skipped. In CI that is a failure.
+    pub(crate) fn skipped(&self) -> Tally {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tally = Tally::default();
+        for what in self.missing.iter().chain(&*told) {
+            println!("skipped: {what}");
+            tally.skipped += 1;
+        }
+        if in_ci() && tally.skipped > 0 {
+            println!("xtask: CI=true, where everything must run");
+            tally.failed += 1;
+        }
+        tally
     }
-    tally.skipped += skipped.len() as u64;
-    if in_ci() && !skipped.is_empty() {
-        println!("xtask: CI=true, where everything must run");
-        tally.failed += 1;
-    }
-    Ok(tally)
 }
 
-/// Runs `cargo test`, shows its output line by line, and counts. What hangs is killed.
-fn stream(command: &mut Command) -> Result<Tally, Error> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let output = child.stdout.take().expect("the pipe asked for");
+/// Runs `cargo test`, shows what it says line by line, and counts. What hangs is killed.
+fn stream(mut command: Command, mut show: impl FnMut(&str)) -> Result<Tally, Error> {
+    let (output, input) = io::pipe()?;
+    let mut child = command.stdout(input.try_clone()?).stderr(input).spawn()?;
+    // It has the other ends of the pipe, which would never end.
+    drop(command);
     let (mut reader, mut watch) = (Reader::default(), Watch::new(child.id()));
     let (to_us, lines) = mpsc::channel();
     thread::scope(|scope| {
@@ -75,7 +103,7 @@ fn stream(command: &mut Command) -> Result<Tally, Error> {
                 Ok(line) => {
                     let line = line?;
                     let line = String::from_utf8_lossy(&line);
-                    println!("{line}");
+                    show(&line);
                     reader.line(&line);
                     watch.heard();
                 }
