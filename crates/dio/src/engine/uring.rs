@@ -47,6 +47,8 @@ pub struct Uring {
     here: Vec<Done>,
     /// The thread that started the latest operation.
     submitter: Option<ThreadId>,
+    /// A worker thread was asked for, and has not come yet.
+    nudged: bool,
     /// The pool whose region is registered as buffer 0. Held, so the memory outlives the registration.
     attached: Option<Pool>,
 }
@@ -75,6 +77,12 @@ const LARGEST_SHARE: usize = 2;
 /// How long a worker thread may take to do nothing. The kernel gives up long before ([`workers`]); one that does not is given
 /// up.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After how long without a completion a worker thread is asked for.
+const STALL: Duration = Duration::from_secs(1);
+
+/// What tells the completion of that request from those of operations, which are numbered.
+const NUDGE: u64 = u64::MAX;
 
 /// Operations that the ring must know, with the names that messages use.
 const NEEDED: [(u8, &str); 7] = [
@@ -128,7 +136,7 @@ impl Uring {
         let depth = depth.min(MOST_ENTRIES);
         let slots = (0..depth).map(|_| None).collect();
         let free = (0..depth).rev().collect();
-        Ok(Uring { ring, slots, free, here: Vec::new(), submitter: None, attached: None })
+        Ok(Uring { ring, slots, free, here: Vec::new(), submitter: None, nudged: false, attached: None })
     }
 
     /// Whether there are rings, and the kernel starts worker threads for them: one is made to do nothing.
@@ -213,8 +221,33 @@ impl Uring {
         }
     }
 
+    /// Submits, and waits for so many completions, for a limited time where the kernel can (5.11).
+    fn enter(&self, missing: usize) -> io::Result<usize> {
+        if missing == 0 || !self.ring.params().is_feature_ext_arg() {
+            return self.ring.submit_and_wait(missing);
+        }
+        let patience = types::Timespec::from(STALL);
+        self.ring.submitter().submit_with_args(missing, &types::SubmitArgs::new().timespec(&patience))
+    }
+
+    /// Nothing has come for a while. Seen: an operation that waits for a worker thread for ever, while the kernel has none for this
+    /// thread and starts none. A request that must have a worker brings one, which goes on with what it finds; where
+    /// the disk is just slow, it does nothing.
+    fn nudge(&mut self) {
+        if self.nudged {
+            return;
+        }
+        let nothing = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(NUDGE);
+        // SAFETY: a request that does nothing refers to no memory.
+        self.nudged = unsafe { self.ring.submission().push(&nothing) }.is_ok();
+    }
+
     fn take_completed(&mut self, done: &mut Vec<Done>) {
         for completion in self.ring.completion() {
+            if completion.user_data() == NUDGE {
+                self.nudged = false;
+                continue;
+            }
             let index = completion.user_data() as usize;
             let slot = self.slots[index].take().expect("a completion answers an operation in flight");
             self.free.push(index);
@@ -332,8 +365,9 @@ impl Engine for Uring {
                 return Ok(());
             }
             looked = true;
-            match self.ring.submit_and_wait(missing) {
+            match self.enter(missing) {
                 Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => self.nudge(),
                 // EINTR: a signal; EAGAIN and EBUSY: completions must be taken before more can be submitted
                 // (io_uring_enter(2)).
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
@@ -391,6 +425,43 @@ mod tests {
             Ok(ring) => assert_eq!(ring.depth(), MOST_ENTRIES),
             Err(error) => assert!(Uring::new(1).is_err(), "{error}"),
         }
+    }
+
+    /// A request that takes longer than the ring's patience, as one that waits for a worker which never comes would.
+    #[test]
+    fn what_takes_long_is_nudged_and_waited_for() {
+        use crate::block::Pool;
+        use crate::engine::{Flags, OsMedium, Route};
+        let Ok(mut ring) = Uring::new(1) else { return };
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let medium: Arc<dyn crate::engine::Medium> =
+            Arc::new(OsMedium::both(rustix::io::dup(&reader).unwrap(), reader));
+        let mem = Pool::new(4096, 1).unwrap().try_take().unwrap().into_mem(0..4);
+        let op = Op {
+            kind: Kind::Read,
+            route: Route::Buffered,
+            flags: Flags::default(),
+            medium,
+            offset: 0,
+            done: 0,
+            mem: Some(mem),
+            align: 1,
+            stalled: 0,
+            pages: None,
+            tag: 7,
+            part: None,
+        };
+        ring.start(op).unwrap();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(2 * STALL + STALL / 2);
+            rustix::io::write(&writer, b"late").unwrap();
+        });
+        let (begin, mut done) = (Instant::now(), Vec::new());
+        ring.finish(1, &mut done).unwrap();
+        late.join().unwrap();
+        assert!(begin.elapsed() > 2 * STALL, "it was there at once");
+        assert_eq!((done.len(), done[0].op.tag, done[0].result), (1, 7, Ok(4)));
+        assert!(!ring.nudged && ring.in_flight() == 0);
     }
 
     #[test]
