@@ -145,19 +145,16 @@ impl Uring {
     /// As [`Uring::new`]; [`UringError::NoWorkers`].
     pub(crate) fn check_workers() -> Result<(), UringError> {
         let mut uring = Uring::new(1)?;
-        let ring = &mut uring.ring;
         // Kernels that cannot wait for a limited time (before 5.11) have workers that are no threads of the user.
-        if !ring.params().is_feature_ext_arg() {
+        if !uring.ring.params().is_feature_ext_arg() {
             return Ok(());
         }
-        let nothing = opcode::Nop::new().build().flags(squeue::Flags::ASYNC);
-        // SAFETY: a request that does nothing refers to no memory.
-        unsafe { ring.submission().push(&nothing) }.expect("a new queue has room");
-        let (start, patience) = (Instant::now(), types::Timespec::from(PATIENCE));
+        assert!(uring.ask_for_worker(), "a new queue has room");
+        let start = Instant::now();
         while start.elapsed() < PATIENCE {
             // Whatever it answers, a time that is over and a signal among it, the completion is there or is not.
-            let _ = ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&patience));
-            if let Some(completion) = ring.completion().next() {
+            let _ = uring.enter(1, PATIENCE);
+            if let Some(completion) = uring.ring.completion().next() {
                 return raw_result(&completion).map(|_| ()).map_err(|_| UringError::NoWorkers(workers::limits()));
             }
         }
@@ -222,24 +219,25 @@ impl Uring {
     }
 
     /// Submits, and waits for so many completions, for a limited time where the kernel can (5.11).
-    fn enter(&self, missing: usize) -> io::Result<usize> {
+    fn enter(&self, missing: usize, patience: Duration) -> io::Result<usize> {
         if missing == 0 || !self.ring.params().is_feature_ext_arg() {
             return self.ring.submit_and_wait(missing);
         }
-        let patience = types::Timespec::from(STALL);
+        let patience = types::Timespec::from(patience);
         self.ring.submitter().submit_with_args(missing, &types::SubmitArgs::new().timespec(&patience))
     }
 
-    /// Nothing has come for a while. Seen: an operation that waits for a worker thread for ever, while the kernel has none for this
-    /// thread and starts none. A request that must have a worker brings one, which goes on with what it finds; where
-    /// the disk is just slow, it does nothing.
-    fn nudge(&mut self) {
-        if self.nudged {
-            return;
-        }
+    /// Queues a request that does nothing and must have a worker thread; false where there is no room.
+    fn ask_for_worker(&mut self) -> bool {
         let nothing = opcode::Nop::new().build().flags(squeue::Flags::ASYNC).user_data(NUDGE);
         // SAFETY: a request that does nothing refers to no memory.
-        self.nudged = unsafe { self.ring.submission().push(&nothing) }.is_ok();
+        unsafe { self.ring.submission().push(&nothing) }.is_ok()
+    }
+
+    /// Nothing has come for a while. Seen: an operation that waits for a worker thread for ever, while the kernel has none for this
+    /// thread and starts none. One that is asked for goes on with what it finds; where the disk is just slow, it does nothing.
+    fn nudge(&mut self) {
+        self.nudged = self.nudged || self.ask_for_worker();
     }
 
     fn take_completed(&mut self, done: &mut Vec<Done>) {
@@ -365,7 +363,7 @@ impl Engine for Uring {
                 return Ok(());
             }
             looked = true;
-            match self.enter(missing) {
+            match self.enter(missing, STALL) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ETIME) => self.nudge(),
                 // EINTR: a signal; EAGAIN and EBUSY: completions must be taken before more can be submitted
