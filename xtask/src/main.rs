@@ -1,4 +1,4 @@
-//! Chores of the project: `cargo xtask setup | test | ci | style | docs`.
+//! Chores of the project: `cargo xtask setup | test | soak | ci | style | docs`.
 
 mod ci;
 mod docs;
@@ -38,6 +38,15 @@ enum Chore {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Run the random tests for a long time: command lines beside their models, damage, several programs on one file
+    Soak {
+        /// How long each of them goes on
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// Part of the names of those wanted; without it all
+        #[arg(default_value = "soak")]
+        name: String,
+    },
     /// Format, lints and documentation as errors, then all tests
     Ci,
     /// Check the rules of style
@@ -73,6 +82,7 @@ fn run(chore: Chore) -> Result<bool, Error> {
     match chore {
         Chore::Setup => Ok(setup::setup().is_complete()),
         Chore::Test { args } => Ok(suite::test(&args)),
+        Chore::Soak { minutes, name } => Ok(suite::soak(minutes, &name)),
         Chore::Ci => Ok(ci::ci()),
         Chore::Style => style::report(),
         Chore::Docs { check } => docs::docs(check),

@@ -123,7 +123,9 @@ pub(crate) fn report() -> Result<bool, Error> {
 
 fn check_workspace() -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
-    for path in tracked_files()? {
+    let files = tracked_files()?;
+    check_programs(&files, &|path| fs::read_to_string(root().join(path)).unwrap_or_default(), &mut found);
+    for path in files {
         // Deleted but still tracked, or not text: nothing to check.
         if let Ok(text) = fs::read_to_string(root().join(&path)) {
             check_file(path.to_str().ok_or("a path is not UTF-8")?, &text, &mut found);
@@ -186,6 +188,27 @@ fn check_file(path: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
+/// Appends the files of tests that no program of tests contains, where cargo does not look for them by
+/// itself: they would never run.
+fn check_programs(files: &[PathBuf], read: &dyn Fn(&Path) -> String, found: &mut Vec<String>) {
+    for manifest in files.iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let text = read(manifest);
+        if !contains(&text, "autotests = false") {
+            continue;
+        }
+        let tests = manifest.with_file_name("tests");
+        let own = |path: &&PathBuf| path.parent() == Some(&tests) && path.extension().is_some_and(|end| end == "rs");
+        let all: Vec<(&PathBuf, String)> = files.iter().filter(own).map(|path| (path, read(path))).collect();
+        for (path, _) in &all {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let contained = all.iter().any(|(_, text)| text.lines().any(|line| line == format!("mod {stem};")));
+            if !contained && !text.contains(&format!("\"tests/{stem}.rs\"")) {
+                found.push(format!("{}: in no program of tests: name it in one beside it", path.display()));
+            }
+        }
+    }
+}
+
 fn check_lengths(path: &str, source: &Source, found: &mut Vec<String>) {
     let lines = source.code.lines().count();
     if lines > FILE_LINES {
@@ -242,6 +265,24 @@ mod tests {
         let mut walked = Vec::new();
         walk(Path::new(""), &mut walked).unwrap();
         assert!(walked.contains(&PathBuf::from("xtask/src/style.rs")));
+    }
+
+    #[test]
+    fn tests_that_no_program_contains_are_told() {
+        let texts = [
+            ("a/Cargo.toml", "autotests = false\n[[test]]\npath = \"tests/one.rs\"\n"),
+            ("a/tests/one.rs", "mod two;\n"),
+            ("a/tests/two.rs", ""),
+            ("a/tests/three.rs", "// mod four;\n"),
+            ("b/Cargo.toml", "[package]\n"),
+            ("b/tests/five.rs", ""),
+        ];
+        let files = texts.map(|(path, _)| PathBuf::from(path));
+        let read = |path: &Path| texts.iter().find(|(own, _)| Path::new(own) == path).unwrap().1.to_owned();
+        let mut found = Vec::new();
+        check_programs(&files, &read, &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("a/tests/three.rs: "), "{found:?}");
     }
 
     #[test]

@@ -28,6 +28,16 @@ pub(crate) fn test(args: &[String]) -> bool {
     tally.failed == 0
 }
 
+/// Runs the random tests whose name contains `name`, one at a time, each for `minutes`; true when nothing failed.
+pub(crate) fn soak(minutes: u64, name: &str) -> bool {
+    let suite = Suite::prepare();
+    let args = ["--tests", "--", "--nocapture", "--test-threads=1", name].map(str::to_owned);
+    let mut tally = suite.counted_with(&args, &[("DIO_SOAK_SECONDS", minutes * 60)], |line| println!("{line}"));
+    tally += suite.skipped();
+    println!("{tally}");
+    tally.failed == 0
+}
+
 /// What tests need, as far as it is there.
 pub(crate) struct Suite {
     /// Why file systems cannot be mounted, if so.
@@ -55,16 +65,23 @@ impl Suite {
 
     /// Runs `cargo test` and counts; an error of the harness itself counts as one failure. Several may run at a time.
     pub(crate) fn counted(&self, args: &[String], show: impl FnMut(&str)) -> Tally {
-        self.run(args, show).unwrap_or_else(|e| {
+        self.counted_with(args, &[], show)
+    }
+
+    /// The same with variables of the environment.
+    fn counted_with(&self, args: &[String], variables: &[(&str, u64)], show: impl FnMut(&str)) -> Tally {
+        self.run(args, variables, show).unwrap_or_else(|e| {
             println!("xtask: the tests could not be run: {e}");
             Tally { failed: 1, ..Tally::default() }
         })
     }
 
-    fn run(&self, args: &[String], show: impl FnMut(&str)) -> Result<Tally, Error> {
+    fn run(&self, args: &[String], variables: &[(&str, u64)], show: impl FnMut(&str)) -> Result<Tally, Error> {
         let parent = std::env::var_os("DIO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
         let scratch = Scratch::new(&PathBuf::from(parent).canonicalize()?)?;
-        let tally = stream(test_command(scratch.path(), self.obstacle.is_none(), args)?, show)?;
+        let mut command = test_command(scratch.path(), self.obstacle.is_none(), args)?;
+        command.envs(variables.iter().map(|(name, value)| (name, value.to_string())));
+        let tally = stream(command, show)?;
         if let Ok(log) = std::fs::read_to_string(skip_log(scratch.path())) {
             let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             told.extend(log.lines().map(str::to_owned));

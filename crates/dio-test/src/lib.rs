@@ -2,8 +2,9 @@
 //!
 //! - [`file_systems`]: where to run a test, one scratch place per file system;
 //! - [`skip!`]: what cannot run here is said aloud and counted;
-//! - [`Seed`] and [`Rng`]: random tests which can be repeated;
+//! - [`Seed`] and [`Rng`]: random tests which can be repeated; [`Soak`]: for as long as one likes;
 //! - [`LoopDevice`]: block devices full of what nobody should see;
+//! - [`damage`]: what other programs do to files that belong together;
 //! - [`MemoryGroup`]: processes that have little memory;
 //! - [`undisturbed`]: what stays in the page cache, unless the kernel itself takes it away;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
@@ -16,11 +17,13 @@
 //! | `DIO_SKIP_LOG` | file that gets one line for everything skipped |
 //! | `DIO_JUDGES` | `full`: the outside judges of the mount at full length, each mode on each file system |
 //! | `DIO_TEST_CASES` | how many cases those tests try that choose among more; a large number for all |
+//! | `DIO_SOAK_SECONDS` | how long each random test with [`Soak`] goes on; set by `cargo xtask soak` |
 //! | `DIO_SEED` | seed of the random tests, decimal or `0x…` |
 //! | `CI` | when `true`, a skip is a failure |
 //!
 //! The helpers panic rather than return errors: a test has nothing better to do with one.
 
+mod damage;
 mod device;
 mod files;
 mod fs;
@@ -30,7 +33,9 @@ mod mounted;
 mod reclaim;
 mod seed;
 mod skip;
+mod soak;
 
+pub use damage::{DAMAGES, damage};
 pub use device::LoopDevice;
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};
 pub use fs::{TestFs, file_systems};
@@ -41,3 +46,4 @@ pub use reclaim::undisturbed;
 pub use seed::{Rng, Seed};
 #[doc(hidden)]
 pub use skip::report_skip;
+pub use soak::Soak;

@@ -1,5 +1,7 @@
 //! Telling pages that a program drops from those that the kernel takes away.
 
+use std::path::{Path, PathBuf};
+
 /// Attempts, when the kernel takes pages away during each.
 const ATTEMPTS: u32 = 5;
 
@@ -18,12 +20,28 @@ pub fn undisturbed(mut attempt: impl FnMut() -> Result<(), String>) {
     }
 }
 
-/// Pages of files that the kernel has taken away so far, whatever for (`/proc/vmstat`). What a program drops is not among
-/// them. 0 where this is not known, so that nothing is excused.
+/// What the kernel has taken away so far, in a measure that only grows: pages of files that were
+/// reclaimed (`/proc/vmstat`), and bytes that proactive reclaimers have paged out, which that does not
+/// count. What a program drops is not among them. 0 where this is not known, so that nothing is excused.
 fn reclaimed() -> u64 {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
     let count = text.lines().find_map(|line| line.strip_prefix("pgsteal_file "));
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    count.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) + paged_out()
+}
+
+/// Bytes to which the schemes of DAMON were applied (`Documentation/admin-guide/mm/damon/usage.rst`).
+fn paged_out() -> u64 {
+    let each = |dir: &Path| -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect()
+    };
+    let monitors = each(Path::new("/sys/kernel/mm/damon/admin/kdamonds"));
+    // The numbers below are those of the last time that somebody asked for them.
+    monitors.iter().for_each(|monitor| drop(std::fs::write(monitor.join("state"), "update_schemes_stats")));
+    let contexts = monitors.iter().flat_map(|monitor| each(&monitor.join("contexts")));
+    let schemes = contexts.flat_map(|context| each(&context.join("schemes")));
+    let applied = schemes.filter_map(|scheme| std::fs::read_to_string(scheme.join("stats/sz_applied")).ok());
+    applied.filter_map(|bytes| bytes.trim().parse::<u64>().ok()).sum()
 }
 
 #[cfg(test)]

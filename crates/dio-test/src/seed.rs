@@ -1,6 +1,8 @@
 //! Randomness that can be repeated.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::panic::Location;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The seed of one random test.
@@ -10,15 +12,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed in `DIO_SEED` (decimal or `0x…`), or else one taken from the clock.
+    /// The seed in `DIO_SEED` (decimal or `0x…`), or else a new one if the run looks for what is unknown
+    /// (`DIO_SOAK_SECONDS`, set by `cargo xtask soak`), or else one that is the same in each run of the test.
+    ///
+    /// Whether a change passes does not depend on luck.
     ///
     /// # Panics
     /// When `DIO_SEED` is not a number.
     #[must_use]
+    #[track_caller]
     pub fn new() -> Seed {
         match std::env::var("DIO_SEED") {
             Ok(text) => Seed(parse(&text).unwrap_or_else(|| panic!("DIO_SEED={text}: no number"))),
-            Err(_) => Seed(from_clock()),
+            Err(_) if std::env::var_os("DIO_SOAK_SECONDS").is_some() => Seed(from_clock()),
+            Err(_) => Seed(of_caller(Location::caller())),
         }
     }
 
@@ -67,6 +74,19 @@ fn parse(text: &str) -> Option<u64> {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     }
+}
+
+/// The next seed of this test, by its file (not the line, which moves), its thread, which has its name, and how
+/// many it had before.
+fn of_caller(caller: &Location) -> u64 {
+    /// Of the hash by Fowler, Noll and Vo (64 bits).
+    const PRIME: u64 = 0x0100_0000_01b3;
+    thread_local!(static BEFORE: Cell<u64> = const { Cell::new(0) });
+    let before = BEFORE.replace(BEFORE.get() + 1);
+    let thread = std::thread::current();
+    let names = caller.file().bytes().chain(thread.name().unwrap_or_default().bytes());
+    let start = names.fold(before, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(PRIME));
+    Rng::new(start).next_u64()
 }
 
 fn from_clock() -> u64 {
@@ -200,6 +220,21 @@ mod tests {
         let seed = Seed::fixed(7);
         assert_ne!(seed.stream(0).next_u64(), seed.stream(1).next_u64());
         assert_eq!(seed.stream(1).next_u64(), Seed::fixed(7).stream(1).next_u64());
+    }
+
+    #[test]
+    fn an_ordinary_run_has_the_same_seeds_each_time() {
+        if ["DIO_SEED", "DIO_SOAK_SECONDS"].iter().any(|name| std::env::var_os(name).is_some()) {
+            return;
+        }
+        let run = |test: &str| {
+            let three = || [(); 3].map(|()| Seed::new().value());
+            std::thread::Builder::new().name(test.to_owned()).spawn(three).unwrap().join().unwrap()
+        };
+        let seeds = run("a test");
+        assert_eq!(run("a test"), seeds);
+        assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2]);
+        assert!(run("another test").iter().all(|seed| !seeds.contains(seed)));
     }
 
     #[test]
