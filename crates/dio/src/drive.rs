@@ -119,6 +119,8 @@ pub struct Driver {
     /// Accepted, but the engine was full. Bounded by what users submit before they wait.
     backlog: VecDeque<Op>,
     done: Vec<Done>,
+    /// Over before they were split.
+    refused: Vec<Finished>,
     /// Operations that were split, by number.
     joints: Vec<Option<Joint>>,
     /// How many there are.
@@ -148,6 +150,7 @@ impl Driver {
             engine,
             backlog: VecDeque::new(),
             done: Vec::new(),
+            refused: Vec::new(),
             joints: Vec::new(),
             joined: 0,
             parts: 0,
@@ -168,7 +171,7 @@ impl Driver {
 
     /// Operations submitted and not yet finished. One that was split counts once.
     pub fn outstanding(&self) -> usize {
-        self.engine.in_flight() + self.backlog.len() - self.parts + self.joined
+        self.engine.in_flight() + self.backlog.len() - self.parts + self.joined + self.refused.len()
     }
 
     /// Registers a pool with the engine.
@@ -193,7 +196,11 @@ impl Driver {
     /// Accepts an operation. It may not start before the next [`Driver::wait`].
     pub fn submit(&mut self, op: Op) {
         check(&op);
-        if op.medium.composite().is_some() {
+        if let Some(composite) = op.medium.composite() {
+            if let Err(errno) = composite.before(op.kind) {
+                self.refused.push(Finished { op, outcome: Err(errno) });
+                return;
+            }
             let number = self.joints.iter().position(Option::is_none).unwrap_or(self.joints.len());
             let (joint, parts) = joint::split(op, u32::try_from(number).expect("operations in flight are few"));
             self.adopt_as(number, joint, parts);
@@ -254,6 +261,7 @@ impl Driver {
     /// The engine itself failed; it must not be used again.
     pub fn wait(&mut self, min: usize, finished: &mut Vec<Finished>) -> io::Result<()> {
         let wanted = finished.len() + min.min(self.outstanding());
+        finished.append(&mut self.refused);
         loop {
             let missing = self.completions_for(wanted.saturating_sub(finished.len()));
             self.engine.finish(missing.min(self.engine.in_flight()), &mut self.done)?;

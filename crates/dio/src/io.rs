@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Stat};
 
 use crate::block::Pool;
 use crate::drive::Driver;
-use crate::engine::{Engine, Selection, SelectionError};
+use crate::engine::{Engine, EngineKind, Selection, SelectionError};
 use crate::lock::LockTable;
 
 /// Every limit on memory and requests in flight, in one place.
@@ -88,6 +88,22 @@ impl Io {
         }
         let io = Io::new(Limits::default())?;
         Ok(SHARED.get_or_init(|| io).clone())
+    }
+
+    /// The `Io` of the process whose requests run on threads, made at first use without trying
+    /// io_uring: a ring, even one that is closed again, has the kernel interrupt system calls of
+    /// the thread that made it.
+    ///
+    /// # Errors
+    /// [`IoError::Memory`].
+    pub fn on_threads() -> Result<Io, IoError> {
+        static THREADS: OnceLock<Io> = OnceLock::new();
+        if let Some(io) = THREADS.get() {
+            return Ok(io.clone());
+        }
+        let selection = Selection { kind: EngineKind::Blocking, reason: None };
+        let io = Io::with_engine(Limits::default(), selection.name(), move |depth| selection.engine(depth))?;
+        Ok(THREADS.get_or_init(|| io).clone())
     }
 
     /// An `Io` of its own, with the engine that probing finds.

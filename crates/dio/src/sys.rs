@@ -14,15 +14,18 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rustix::io::ReadWriteFlags;
+use rustix::io::{Errno, ReadWriteFlags};
 
 mod byte_lock;
 mod inode;
 mod lease;
 mod process;
 
-pub use byte_lock::{lock_byte, unlock_byte};
-pub use inode::{FileHandle, LONGEST_HANDLE, access_of, handle_of, open_by_handle, take_own_umask};
+pub use byte_lock::{lock_byte, try_lock_byte, unlock_byte};
+pub use inode::{
+    EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of, open_by_handle,
+    set_extended_flags, take_own_umask,
+};
 pub use lease::{Lease, end_lease, has_lease, take_lease};
 pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
 
@@ -64,6 +67,20 @@ extern "C" fn look_at_start() {
         found |= PIPES_IGNORED;
     }
     AT_START.store(found, Ordering::Relaxed);
+}
+
+/// Calls again what a signal interrupted, or what io_uring has the kernel do as it does for a
+/// signal: finish the requests of the calling thread (`TWA_SIGNAL` of `kernel/task_work.c`).
+///
+/// # Errors
+/// What the call answers, but not EINTR.
+pub fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// Whether standard stream `fd` (0, 1 or 2) was closed when the process started. The standard library has since put

@@ -231,6 +231,36 @@ fn a_short_write_at_the_beginning_works_in_every_mode() {
     }
 }
 
+/// The rest of a block belongs to others, who may have synced it: only the bytes that are written may be put down.
+#[test]
+fn a_write_of_a_part_of_a_block_leaves_the_rest_to_others() {
+    for mode in [Mode::Direct, Mode::Concurrent] {
+        for (start, len) in [(100u64, 50usize), (100, 9000), (4096, 5000), (8191, 2)] {
+            let inner = sim_disk(4096, 21).file(&[1; 65_536]);
+            let (io, written) = (io_of("blocking", LIMITS), start..start + len as u64);
+            let other = open_with(&io, Arc::new(inner.clone()), Mode::Cached);
+            let others = [written.start - 1, written.end, written.start & !4095, (written.end | 4095) - 1];
+            let others = others.map(|at| if written.contains(&at) { written.end } else { at });
+            // Another program writes them at the last moment.
+            let medium = Hooked::new(inner.clone()).before(move |op| {
+                if op.kind == Kind::Write {
+                    others.iter().for_each(|at| other.write_at(&[3], *at).unwrap());
+                }
+                None
+            });
+            let file = {
+                let mut options = OpenOptions::new();
+                options.read(true).write(true).mode(mode).io(&io);
+                options.open_medium("hooked", medium.shared(), sim_geometry(4096)).unwrap()
+            };
+            file.write_at(&vec![2; len], start).unwrap();
+            let contents = inner.contents();
+            assert!(others.iter().all(|at| contents[*at as usize] == 3), "{mode:?} {start} {len}: theirs was undone");
+            assert!(written.clone().all(|at| contents[at as usize] == 2), "{mode:?} {start} {len}");
+        }
+    }
+}
+
 /// A handle that patches a block must not undo what a handle through the cache writes beside it, in the same block.
 #[test]
 fn patching_a_block_excludes_cached_writes_of_the_process() {

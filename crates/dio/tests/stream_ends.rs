@@ -17,6 +17,7 @@ const SMALL: StreamOptions = StreamOptions {
     depth: 4,
     small: 0,
     spread: 0,
+    undisturbed: false,
 };
 
 fn bytes(len: usize) -> Vec<u8> {

@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 
 use common::fill;
 use dio::stripe::{
-    Hold, Plan, Removed, adopt, calls, create, inspect, keep_alone, remove, set_default, stripe_by_default,
+    Hold, Plan, Removed, adopt, calls, create, inspect, keep_alone, remove, remove_what_is_there, set_default,
+    stripe_by_default,
 };
 use dio::{File, Mode, OpenOptions};
 use dio_test::file_systems;
@@ -305,6 +306,9 @@ fn only_objects_of_the_file_are_removed_with_it() {
     fs::rename(&inspect(&two).unwrap().unwrap().objects[0].path, &objects[0].path).unwrap();
     let error = remove(&one).unwrap_err();
     assert!(error.to_string().contains("belongs to another file"), "{error}");
+    assert!(one.exists() && objects[0].path.exists() && objects[1].path.exists(), "as a whole, or not at all");
+    let error = remove_what_is_there(&one).unwrap_err();
+    assert!(error.to_string().contains("belongs to another file"), "{error}");
     assert!(objects[0].path.exists() && !objects[1].path.exists());
     assert_eq!(adopt(place.path("a")).unwrap_err().errno(), Errno::INVAL);
 }
@@ -587,6 +591,10 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
         assert!(error.errno() == Errno::NOENT && error.to_string().contains("is missing"), "{error}");
         names_it(&error);
     }
-    assert_eq!(remove(&path).unwrap(), Removed::All);
-    assert_eq!(place.objects(), 0);
+    let error = remove(&path).unwrap_err();
+    assert!(error.errno() == Errno::NOENT && path.exists() && place.objects() == 1, "{error}");
+    names_it(&error);
+    names_it(&remove_what_is_there(&path).unwrap_err());
+    let left = dio::stripe::objects_in(&place.path("a")).unwrap();
+    assert!(!path.exists() && left.len() == 1 && left[0].size == 4096, "{left:?}");
 }

@@ -105,6 +105,7 @@ impl IoArgs {
             Mode::Cached => dio::Mode::Cached,
         };
         StreamOptions {
+            undisturbed: false,
             mode,
             need: if self.strict { Need::Required } else { Need::Preferred },
             block: block as usize,

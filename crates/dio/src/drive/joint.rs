@@ -36,6 +36,12 @@ pub trait Composite: Send + Sync + Debug {
     /// How many files.
     fn files(&self) -> usize;
 
+    /// Comes before each operation; an error is that of the operation, of which nothing is begun.
+    ///
+    /// # Errors
+    /// Why it must not be.
+    fn before(&self, kind: Kind) -> Result<(), Errno>;
+
     /// Where a byte is.
     fn place(&self, position: u64) -> Place;
 
@@ -217,6 +223,9 @@ impl Joint {
 pub(super) fn run_together(op: Op) -> Finished {
     let medium = Arc::clone(&op.medium);
     let composite = medium.composite().expect("the caller looked");
+    if let Err(errno) = composite.before(op.kind) {
+        return Finished { op, outcome: Err(errno) };
+    }
     let (mut joint, mut parts) = split(op, 0);
     if parts.len() == 1 {
         let mut next = parts.pop();

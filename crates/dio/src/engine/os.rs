@@ -9,7 +9,7 @@ use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFr
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Flags, Kind, Medium, Op, Route};
-use crate::sys::RWF_DONTCACHE;
+use crate::sys::{RWF_DONTCACHE, uninterrupted};
 
 /// An open file with up to two descriptors: clearing `O_DIRECT` on one (`fcntl(2)`) fails on some file systems and
 /// misbehaves on overlays, so what cannot go direct uses a second descriptor of the same file.
@@ -132,11 +132,14 @@ impl Medium for OsMedium {
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
         let flags = if extend { FallocateFlags::empty() } else { FallocateFlags::KEEP_SIZE };
-        Ok(rustix::fs::fallocate(self.any(), flags, range.start, range.end - range.start)?)
+        // Of older kernels, tmpfs gives up at any signal (`shmem_fallocate`).
+        let length = range.end - range.start;
+        Ok(uninterrupted(|| rustix::fs::fallocate(self.any(), flags, range.start, length))?)
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(self.any(), flags, range.start, range.end - range.start)?)
+        let length = range.end - range.start;
+        Ok(uninterrupted(|| rustix::fs::fallocate(self.any(), flags, range.start, length))?)
     }
 }

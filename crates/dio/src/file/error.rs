@@ -37,6 +37,14 @@ impl FileError {
         self
     }
 
+    /// The same for a file that had no name so far.
+    pub(crate) fn called(mut self, name: impl FnOnce() -> PathBuf) -> FileError {
+        if self.path.as_os_str().is_empty() {
+            self.path = name();
+        }
+        self
+    }
+
     /// Names the object of a striped file.
     pub(crate) fn of(self, object: Option<&Path>) -> FileError {
         match object {

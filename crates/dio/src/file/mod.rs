@@ -18,6 +18,7 @@ mod blocks;
 mod counters;
 mod error;
 mod flow;
+pub(crate) mod held;
 mod layout;
 mod mode;
 mod open;
@@ -30,7 +31,7 @@ mod uncache;
 mod write;
 
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -66,11 +67,13 @@ struct Passage {
     keep: bool,
     /// Each of its parts begins when the one before is over: so a striped file that grows holds no gap at any moment.
     in_order: bool,
+    /// Why it goes through the page cache of a direct file, where it does.
+    reason: Reason,
 }
 
 impl Passage {
     fn by(route: Route) -> Passage {
-        Passage { route, keep: false, in_order: false }
+        Passage { route, keep: false, in_order: false, reason: Reason::EndOfFile }
     }
 
     fn of(op: &Op) -> Passage {
@@ -105,6 +108,8 @@ pub struct File {
     /// Requests of fewer bytes pass through the page cache and stay there.
     direct_from: u64,
     writable: bool,
+    /// Opened for appending: no write names an offset.
+    only_appends: bool,
     /// Each write is durable when it returns.
     durable: bool,
     /// The same medium when the file is striped.
@@ -120,6 +125,8 @@ pub struct File {
     syncs: Syncs,
     /// Held by the thread that appends to a striped file.
     appending: Mutex<()>,
+    /// For appending, where the flag of a single write is not enough; `None` within where it cannot be opened.
+    append_only: OnceLock<Option<OwnedFd>>,
     /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
     /// away what it failed to write, and a later success would acknowledge what is lost.
     latch: OnceLock<FileError>,
@@ -146,6 +153,7 @@ impl File {
             lock_policy: options.lock_policy,
             direct_from: if options.mode == Mode::Direct { options.direct_from } else { 0 },
             writable: options.write,
+            only_appends: options.append_only,
             durable: options.sync != SyncMethod::Explicit,
             stripes: None,
             refusal: None,
@@ -156,6 +164,7 @@ impl File {
             uncache: Uncache::default(),
             syncs: Syncs::default(),
             appending: Mutex::default(),
+            append_only: OnceLock::new(),
             latch: OnceLock::new(),
         }
     }
@@ -298,6 +307,7 @@ impl File {
         self.check_latch()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
         let op = self.op(kind, self.route(), Flags::default(), 0, None);
+        let lengths = self.stripes.as_ref().and_then(|stripes| stripes.lengths_to_note());
         {
             let _under_way = self.syncs.begin();
             self.start_write_back();
@@ -309,7 +319,11 @@ impl File {
         }
         self.syncs.wait_for_others();
         self.check_latch()?;
-        self.settle_now()
+        self.settle_now()?;
+        if let (Some(stripes), Some(lengths)) = (&self.stripes, lengths) {
+            stripes.note_durable(&lengths);
+        }
+        Ok(())
     }
 
     /// Writes back and drops what passed through the page cache and was not there before.

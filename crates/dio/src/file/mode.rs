@@ -10,8 +10,7 @@ pub enum Mode {
     Cached,
     /// Past the page cache. A read shares its byte range, a write has it alone, so overlapping operations are atomic to
     /// each other and disjoint ones run in parallel; what extends, truncates or is misaligned has the whole file. All
-    /// this is within one process: between processes only whole blocks are safe from each other, since a misaligned
-    /// write reads, patches and writes back the blocks at its ends.
+    /// this is within one process: between processes a write puts down its own bytes and no others, as the kernel's do.
     #[default]
     Direct,
     /// As `Direct`, without range locks: the caller orders its own overlapping operations, as databases do. Still

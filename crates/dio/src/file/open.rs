@@ -8,6 +8,7 @@ use rustix::fs::{Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::counters::Reason;
+use super::trial::Trial;
 use super::{File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
@@ -30,10 +31,13 @@ pub struct OpenOptions {
     pub(super) sync: SyncMethod,
     pub(super) lock_policy: LockPolicy,
     pub(super) direct_from: u64,
+    pub(super) append_only: bool,
     io: Option<Io>,
     /// What is opened is an object of a striped file: neither a striped one itself nor anything but a regular file, and its
     /// locks are for itself.
     object: bool,
+    /// Of a striped file, objects are taken that do not fit together.
+    what_is_there: bool,
 }
 
 impl Default for OpenOptions {
@@ -44,6 +48,9 @@ impl Default for OpenOptions {
 
 /// A threshold for [`OpenOptions::direct_from`], in bytes: from there on, writing through the page cache gains nothing.
 pub const DIRECT_FROM: u64 = 256 << 10;
+
+/// What to do where direct writes pass through the page cache.
+pub(super) const CURE_BUFFERED: &str = "the file system buffers direct I/O; allow uncached I/O";
 
 const CURE_PREFERRED: &str = "use another file system, or allow uncached I/O";
 
@@ -63,8 +70,10 @@ impl OpenOptions {
             sync: SyncMethod::default(),
             lock_policy: LockPolicy::default(),
             direct_from: 0,
+            append_only: false,
             io: None,
             object: false,
+            what_is_there: false,
         }
     }
 
@@ -145,6 +154,13 @@ impl OpenOptions {
     /// Queues, streams and copies, which have requests of their own sizes in flight, do not look at it.
     pub fn direct_from(&mut self, bytes: u64) -> &mut Self {
         self.direct_from = bytes;
+        self
+    }
+
+    /// Opens for appending only, which the system demands of files with that attribute (`chattr +a`): what is written is
+    /// written by [`File::append`].
+    pub fn append_only(&mut self, yes: bool) -> &mut Self {
+        self.append_only = yes;
         self
     }
 
@@ -243,6 +259,15 @@ impl OpenOptions {
             }
             false => medium,
         };
+        let buffers = self.write
+            && self.mode.wants_direct()
+            && !refused
+            && super::uncache::unproven(&geometry)
+            && super::held::buffers_writes(medium.any(), geometry.offset_align()) == Some(true);
+        if buffers && self.need == Need::Required {
+            let failed = FileError::new("open for direct writes", path, Errno::OPNOTSUPP);
+            return Err(failed.with_cure(CURE_BUFFERED));
+        }
         let io = self.shared_io(path)?;
         self.check_limits(path, &io, &geometry)?;
         let locks = if self.object { LockTable::new() } else { crate::io::lock_table(&stat) };
@@ -253,6 +278,9 @@ impl OpenOptions {
         let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
         file.os = Some(medium);
         file.refusal = refused.then_some(Reason::NoDirectIo);
+        if buffers {
+            file.write_trial = Trial::buffered();
+        }
         if self.truncate && stat.st_size > 0 {
             file.set_size(0)?;
         }
@@ -296,8 +324,22 @@ impl OpenOptions {
         self.open(path)
     }
 
+    /// Has a striped file opened whose objects are damaged, as far as they can be: what they hold becomes the file.
+    pub(crate) fn take_what_is_there(&mut self) -> &mut Self {
+        self.what_is_there = true;
+        self
+    }
+
+    pub(crate) fn takes_what_is_there(&self) -> bool {
+        self.what_is_there
+    }
+
     pub(crate) fn writes(&self) -> bool {
         self.write
+    }
+
+    pub(crate) fn is_cached(&self) -> bool {
+        self.mode == Mode::Cached
     }
 
     pub(crate) fn is_durable(&self) -> bool {
@@ -332,14 +374,15 @@ impl OpenOptions {
         }
     }
 
-    /// Access mode and sync flags: what a second descriptor of the same file is opened with.
+    /// Access mode, sync flags and `O_APPEND`: what a second descriptor of the same file is opened with.
     fn access(&self) -> OFlags {
         let access = match (self.read, self.write) {
             (true, true) => OFlags::RDWR,
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
-        access | self.sync_flags() | OFlags::CLOEXEC
+        let append = if self.append_only && self.write { OFlags::APPEND } else { OFlags::empty() };
+        access | append | self.sync_flags() | OFlags::CLOEXEC
     }
 
     /// Opens what is needed. A refusal of `O_DIRECT` is not an error here: the medium then lacks that descriptor.

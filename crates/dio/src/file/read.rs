@@ -159,8 +159,7 @@ impl File {
     /// The error of a file that was to be direct and is known not to be.
     pub(super) fn refuse_buffered(&self, trial: &Trial, operation: &'static str) -> Result<(), FileError> {
         if trial.is_buffered() && self.need == super::Need::Required {
-            let cure = "the file system buffers direct I/O; allow uncached I/O";
-            return Err(self.failed(operation, rustix::io::Errno::OPNOTSUPP).with_cure(cure));
+            return Err(self.failed(operation, rustix::io::Errno::OPNOTSUPP).with_cure(super::open::CURE_BUFFERED));
         }
         Ok(())
     }

@@ -21,6 +21,9 @@ const ENOUGH_SIGHTINGS: u32 = 3;
 /// - at once when a request of at least [`DECISIVE_PAGES`] pages found none of them cached before and all of them after,
 /// - else when [`ENOUGH_SIGHTINGS`] of the last eight requests saw pages come.
 ///
+/// Of writes the verdict is known before the first one where [`super::held`] could try it: btrfs drops the pages itself, and
+/// they are seen by chance only.
+///
 /// Whatever the verdict, the range of every sighting is dropped at the next sync or close, as what passed through the
 /// cache.
 #[derive(Debug)]
@@ -55,6 +58,11 @@ impl Trial {
     pub(super) fn new(proven: bool) -> Trial {
         let state = if proven { Trial::DIRECT } else { Trial::OPEN };
         Trial { state: AtomicU8::new(state), history: AtomicU8::new(0) }
+    }
+
+    /// Requests were seen to be buffered before there was any.
+    pub(super) fn buffered() -> Trial {
+        Trial { state: AtomicU8::new(Trial::BUFFERED), history: AtomicU8::new(0) }
     }
 
     /// Whether what requests leave in the cache need not be watched.

@@ -1,9 +1,12 @@
 //! Writing at any offset, length and address.
 //!
-//! Whole blocks go direct. A block of which only a part is written is read, patched and written, under the exclusive
-//! lock of the whole file. The exception is the block that holds, or would hold, the end of the file: a direct write of
-//! it would move the end to a multiple of the block, so other processes, or a crash, would show bytes that nobody wrote.
-//! Its bytes are written by exact length through the page cache, and dropped from there.
+//! Whole blocks go direct. The bytes of a block that is written in part go by exact length through the page cache, under
+//! the exclusive lock of the whole file, and are dropped from there. Nothing else would do:
+//!
+//! - To read the block, patch it and write it back would undo what another process wrote into the rest of it, and synced,
+//!   between the two. The kernel puts the bytes in place under its own lock of the file.
+//! - A direct write of the block that holds, or would hold, the end of the file would move the end to a multiple of the
+//!   block, so other processes, or a crash, would show bytes that nobody wrote.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -16,34 +19,30 @@ use super::layout::{Align, Part, Stretch, parts, stretches};
 use super::trial::{Sight, pages_of};
 use super::{File, FileError, Mode, Passage};
 use crate::block::{Block, Loans, Segment, scope};
-use crate::drive::{Finished, run_here};
+use crate::drive::Finished;
 use crate::engine::{Kind, Route};
 use crate::geometry::{align_down, align_up};
 use crate::lock::{LockClass, LockGuard};
 
-/// What the file holds in a block that is written in part, and where.
-type Edge = (u64, Vec<u8>);
-
 /// How one write is divided, by its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Division {
-    /// Before the body, through the page cache: the rest of the block that holds the end of the file.
+    /// Before the body, through the page cache: the rest of the block, or of the page, that the write begins within.
     head: Range<u64>,
-    /// Direct. Its first and last blocks may be partial; those lie wholly inside the file and are patched.
+    /// Direct. Invariant: whole blocks.
     body: Range<u64>,
-    /// Behind the body, through the page cache: the part of a block that holds the new or old end of the file.
+    /// Behind the body, through the page cache: the part of a block, or of a page, that the write ends within.
     tail: Range<u64>,
 }
 
-/// Divides a write of `range` to a file of `size` bytes.
+/// Divides a write of `range` to a file of `size` bytes. Inside the file, what goes through the page cache is extended to
+/// the edge of its page: a direct write of another block of that page would wait until the page is written back.
 fn divide(range: Range<u64>, size: u64, align: u64) -> Division {
     let Range { start, end } = range;
-    // A partial block may be patched directly only if all of it is inside the file.
-    let inside = |block: u64| block + align <= size;
-    let head_end =
-        if start % align != 0 && !inside(align_down(start, align)) { end.min(align_up(start, align)) } else { start };
-    let last = align_down(end, align).max(head_end);
-    let tail_start = if end % align != 0 && !inside(align_down(end, align)) { last } else { end };
+    let page = rustix::param::page_size() as u64;
+    let unit = |edge: u64| if align_down(edge, align) + align <= size { align.max(page) } else { align };
+    let head_end = if start % align == 0 { start } else { end.min(align_up(start, unit(start))) };
+    let tail_start = if end % align == 0 { end } else { align_down(end, unit(end)) };
     let tail_start = tail_start.max(head_end);
     Division { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
 }
@@ -70,6 +69,9 @@ impl File {
         let end = end.ok_or_else(|| self.failed("write", Errno::FBIG).at(offset))?;
         if !self.writable {
             return Err(self.failed("write", Errno::BADF).at(offset).with_cure("it was opened for reading only"));
+        }
+        if self.only_appends {
+            return Err(self.failed("write", Errno::PERM).at(offset).with_cure("it was opened for appending only"));
         }
         if len == 0 {
             return Ok(());
@@ -121,18 +123,23 @@ impl File {
         size: u64,
     ) -> Result<(), FileError> {
         let Range { start: offset, end } = range;
-        let division = divide(offset..end, size, self.align(Route::Direct, Kind::Write).offset);
+        let align = self.align(Route::Direct, Kind::Write).offset;
+        let division = divide(offset..end, size, align);
         for (route, range) in
             [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
         {
             if range.is_empty() {
                 continue;
             }
+            // A part within one block whose all bytes are in the file is not at its end.
+            let at_end = align_up(range.end, align) > size;
+            let reason = if at_end { Reason::EndOfFile } else { Reason::MisalignedRequest };
+            let way = Passage { route, reason, ..way };
             if range == (offset..end) {
-                self.write_part(Passage { route, ..way }, buffers, offset)?;
+                self.write_part(way, buffers, offset)?;
             } else {
                 let part = slices(buffers, (range.start - offset)..(range.end - offset));
-                self.write_part(Passage { route, ..way }, &part, range.start)?;
+                self.write_part(way, &part, range.start)?;
             }
         }
         Ok(())
@@ -179,47 +186,13 @@ impl File {
         let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         let range = offset..offset + len;
         let pages = self.before_write(way, &range);
-        scope(|loans| self.write_stretches(loans, buffers, &parts, &stretches, way))?;
+        scope(|loans| {
+            let mut writing = Writing { file: self, loans, buffers, parts: &parts };
+            self.flow(Kind::Write, way, &stretches, &mut writing)
+        })?;
         self.after_write(way, &range, pages)?;
         self.count_parts_written(way, &parts, align);
         Ok(())
-    }
-
-    fn write_stretches<'env>(
-        &self,
-        loans: &Loans<'env>,
-        buffers: &'env [IoSlice<'_>],
-        parts: &[Part],
-        stretches: &[Stretch],
-        way: Passage,
-    ) -> Result<(), FileError> {
-        let written = parts[0].at..parts[parts.len() - 1].at + parts[parts.len() - 1].bytes.len() as u64;
-        let edges = self.read_edges(stretches, &written)?;
-        self.flow(Kind::Write, way, stretches, &mut Writing { file: self, loans, buffers, parts, edges })
-    }
-
-    /// Reads the first and the last block where the write covers only a part of them.
-    fn read_edges(&self, stretches: &[Stretch], written: &Range<u64>) -> Result<Vec<Edge>, FileError> {
-        let align = self.geometry.offset_align().max(self.geometry.read_offset_align());
-        let covered = stretches[0].file.start..stretches[stretches.len() - 1].file.end;
-        let first = (written.start > covered.start).then_some(covered.start);
-        let last = (written.end < covered.end).then(|| covered.end - align);
-        let mut edges = Vec::new();
-        for at in [first, last.filter(|last| Some(*last) != first)].into_iter().flatten() {
-            let spare = self.io.bounce().take_many(1).pop().expect("one block was asked for");
-            let mem = spare.into_mem(0..align as usize);
-            self.count_requests(Kind::Read, 1);
-            let over =
-                run_here(self.op(Kind::Read, Route::Direct, self.flags(Passage::by(Route::Direct)), at, Some(mem)));
-            let count = over.outcome.map_err(|errno| self.failed_at("read a block to patch in", errno, at))?;
-            let block = over.op.mem.and_then(|mem| mem.into_block(count)).expect("an operation returns its block");
-            let mut old = block.filled().to_vec();
-            // Shorter only when another process has just cut the file off: what is missing reads as zeros, and must
-            // not be what the block held before.
-            old.resize(align as usize, 0);
-            edges.push((at, old));
-        }
-        Ok(edges)
     }
 
     pub(super) fn write_outcome(&self, over: &Finished) -> Result<(), FileError> {
@@ -229,7 +202,12 @@ impl File {
             Err(errno @ (Errno::BADF | Errno::FBIG | Errno::INVAL)) => {
                 Err(self.failed_at("write", errno, over.op.position()))
             }
-            Err(errno) => Err(self.latched(self.failed_at("write", errno, over.op.position()))),
+            Err(errno) => {
+                // The first one latches; each of several that were under way is told with its own place.
+                let error = self.failed_at("write", errno, over.op.position());
+                self.latched(error.clone());
+                Err(error)
+            }
         }
     }
 
@@ -269,7 +247,7 @@ impl File {
             let aligned = (part.at | bytes) % align.offset == 0;
             let (class, reason) = match (way.route, part.straight) {
                 _ if way.keep => (Class::Cached, Some(Reason::Small)),
-                (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(Reason::EndOfFile)),
+                (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(way.reason)),
                 (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
                 (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
                 (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
@@ -288,7 +266,6 @@ struct Writing<'a, 'env> {
     loans: &'a Loans<'env>,
     buffers: &'env [IoSlice<'env>],
     parts: &'a [Part],
-    edges: Vec<Edge>,
 }
 
 impl<'env> Ends<'env> for Writing<'_, 'env> {
@@ -302,7 +279,7 @@ impl<'env> Ends<'env> for Writing<'_, 'env> {
                 }
                 None => {
                     let mut block = blocks.next().expect("there is a block for every bounced stretch");
-                    fill(&mut block, &stretch.file, &self.edges, self.parts, self.buffers);
+                    fill(&mut block, &stretch.file, self.parts, self.buffers);
                     block.into_segment(0..len)
                 }
             });
@@ -316,12 +293,8 @@ impl<'env> Ends<'env> for Writing<'_, 'env> {
     }
 }
 
-/// Fills an empty block for a stretch of the file: with what the file holds where a block of the file is written in part, then
-/// with the caller's bytes.
-fn fill(block: &mut Block, held: &Range<u64>, edges: &[Edge], parts: &[Part], buffers: &[IoSlice<'_>]) {
-    for (at, old) in edges.iter().filter(|(at, _)| held.contains(at)) {
-        block.copy_in((at - held.start) as usize, old);
-    }
+/// Fills an empty block for a stretch of the file with the caller's bytes.
+fn fill(block: &mut Block, held: &Range<u64>, parts: &[Part], buffers: &[IoSlice<'_>]) {
     let first = parts.partition_point(|part| part.at + part.bytes.len() as u64 <= held.start);
     for part in parts[first..].iter().take_while(|part| part.at < held.end).filter(|part| !part.straight) {
         let start = part.at.max(held.start);
@@ -364,9 +337,12 @@ mod tests {
     }
 
     #[test]
-    fn partial_blocks_inside_the_file_are_patched() {
-        assert_eq!(divided(100..1300, 1536)[1], 100..1300);
-        assert_eq!(divided(100..200, 512)[1], 100..200);
+    fn partial_blocks_inside_the_file_go_by_exact_length_with_the_rest_of_their_pages() {
+        assert_eq!(divided(100..1300, 1536), [100..1300, 1300..1300, 1300..1300]);
+        assert_eq!(divided(100..200, 512), [100..200, 200..200, 200..200]);
+        assert_eq!(divided(100..20_000, 1 << 20), [100..4096, 4096..16_384, 16_384..20_000]);
+        assert_eq!(divided(512..20_000, 1 << 20), [512..512, 512..16_384, 16_384..20_000]);
+        assert_eq!(divided(100..8192, 1 << 20), [100..4096, 4096..8192, 8192..8192]);
     }
 
     #[test]

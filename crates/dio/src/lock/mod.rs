@@ -10,7 +10,7 @@
 //! | [`whole`](LockTable::whole) | exclusive | everything | a resize, a misaligned write |
 //!
 //! So overlapping direct operations are atomic to each other and disjoint ones run in parallel (single-writer semantics
-//! by byte range instead of by file); concurrent operations exclude only what changes the size or patches blocks. Handles
+//! by byte range instead of by file); concurrent operations exclude only what changes the size or writes a part of a block. Handles
 //! of both modes may share a table.
 //!
 //! **Fairness.** Strict first-in, first-out order among conflicting requests: a request waits for every holder and every

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Barrier;
@@ -278,6 +278,9 @@ fn refused_by_kernel(answer: Answer, geometry: Option<&Geometry>) -> Answer {
     }
 }
 
+/// Bytes that are written over a page that is held: no file system has larger blocks.
+const HELD: usize = 64 << 10;
+
 /// New data at the start of the empty file, then the same place several times: a page that is in the cache
 /// for a moment only is not seen every time.
 fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Failure> {
@@ -288,6 +291,12 @@ fn write_direct(file: &File, direct: &File, buffer: &Buffer) -> Result<Left, Fai
             break;
         }
         file.sync_all().map_err(no_trial)?;
+    }
+    if seen.pages == 0 && seen.passed == 0 {
+        // What was missed by looking, a page that is held shows. Where it cannot be held nothing more is known.
+        let block = buffer.bytes().len().min(HELD) as u64;
+        let held = crate::file::held::keeps_held_page(file.as_fd(), direct.as_fd(), block);
+        seen.passed = u64::from(held == Ok(Some(true)));
     }
     Ok(seen)
 }

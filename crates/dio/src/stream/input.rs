@@ -14,7 +14,7 @@ use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
 use super::{Reader, pipe};
 use crate::block::{Block, Pool};
-use crate::file::{Class, Counters, File, Mode, OpenOptions};
+use crate::file::{Class, Counters, File, Mode};
 
 /// A source of bytes.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Input {
         let striped = crate::stripe::descriptor_of(&fd, &stat, name)?.is_some();
         let small = stat.st_size as u64 <= how.small && stat.st_size > 0 && !striped;
         let mode = if small && how.mode == Mode::Direct { Mode::Uncached } else { how.mode };
-        let mut options = OpenOptions::new();
+        let mut options = how.open_options()?;
         options.read(true).mode(mode).need(how.need);
         let (position, own, given) = match shared {
             false => (0, fd, None),

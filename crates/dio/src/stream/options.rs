@@ -1,12 +1,14 @@
 //! How streams are opened.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{ReadAhead, WriteBehind};
-use crate::file::{Mode, Need};
+use crate::file::{Mode, Need, OpenOptions};
+use crate::io::Io;
 
 /// How an [`super::Input`] or [`super::Output`] treats what it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,11 @@ pub struct StreamOptions {
     /// Most bytes that are read ahead of a striped file, or written behind to one, of which more requests are in flight than
     /// `depth`: four for each of the files that hold it, so that none of their disks waits for another. 0 keeps it to `depth`.
     pub spread: usize,
+    /// Requests to files run on threads instead of a ring. The kernel finishes a ring's requests in
+    /// the thread that made them, and interrupts a system call of that thread to do so: a read(2)
+    /// of some devices then returns fewer bytes than it would have (`signal_pending` in
+    /// `drivers/char/random.c`). For callers that take one read(2) for a record.
+    pub undisturbed: bool,
 }
 
 /// Largest block of a stream, in bytes.
@@ -38,7 +45,8 @@ pub(super) const MOST_BLOCKS: usize = 1 << 16;
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { mode: Mode::Direct, need: Need::Preferred, block: 1 << 20, depth: 8, small: 0, spread: SPREAD }
+        let (mode, need) = (Mode::Direct, Need::Preferred);
+        StreamOptions { mode, need, block: 1 << 20, depth: 8, small: 0, spread: SPREAD, undisturbed: false }
     }
 }
 
@@ -46,6 +54,15 @@ impl StreamOptions {
     /// The same within the limits that the fields name, so that sums and products of them stay numbers.
     pub(super) fn sound(&self) -> StreamOptions {
         StreamOptions { block: self.block.clamp(1, MOST_BYTES), depth: self.depth.clamp(1, MOST_BLOCKS), ..*self }
+    }
+
+    /// How files are opened: by which engine.
+    pub(super) fn open_options(&self) -> io::Result<OpenOptions> {
+        let mut options = OpenOptions::new();
+        if self.undisturbed {
+            options.io(&Io::on_threads().map_err(io::Error::other)?);
+        }
+        Ok(options)
     }
 
     /// Requests of a file in flight, which so many files hold.

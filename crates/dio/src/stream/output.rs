@@ -13,7 +13,7 @@ use super::append::Appender;
 use super::chunk::Chunk;
 use super::options::{StreamOptions, duplicate, has_blocks, reopen};
 use super::{Writer, pipe};
-use crate::file::{Class, Counters, File, Mode, Need, OpenOptions, SyncMethod};
+use crate::file::{Class, Counters, File, Mode, Need, SyncMethod};
 use crate::geometry::{Directness, FileSystem, Geometry};
 
 /// A sink of bytes.
@@ -207,7 +207,7 @@ fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io:
     let patchable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
     let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC));
     let mode = if patchable { how.mode } else { unless_required(how)? };
-    let mut options = OpenOptions::new();
+    let mut options = how.open_options()?;
     options.read(patchable).write(true).mode(mode).need(how.need).sync_method(sync_method(flags));
     Ok(options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
 }
@@ -229,7 +229,7 @@ fn appender_of(fd: &OwnedFd, stat: &Stat, name: &Path, flags: OFlags, how: &Stre
         _ => Mode::Uncached,
     };
     let own = reopen(fd.as_fd(), keep).map_or_else(|| duplicate(fd), Ok)?;
-    let file = OpenOptions::new().write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
+    let file = how.open_options()?.write(true).mode(mode).sync_method(sync_method(flags)).adopt(own, name)?;
     Appender::new(file, direct, geometry.offset_align(), how.block)
 }
 

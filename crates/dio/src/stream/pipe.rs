@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 
+pub(super) use crate::sys::uninterrupted;
+
 /// Bytes read at a time where [`splice_all`] has to copy: what a pipe holds unless it is enlarged (`pipe(7)`).
 const COPY_BYTES: usize = 64 << 10;
 
@@ -87,16 +89,6 @@ fn wait(fd: BorrowedFd<'_>, what: PollFlags, timeout: Option<Duration>) -> Resul
             // Not again with the whole time.
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
-        }
-    }
-}
-
-/// Calls again what a signal interrupted.
-pub(super) fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            answer => return answer,
         }
     }
 }

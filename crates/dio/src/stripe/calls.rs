@@ -2,6 +2,8 @@
 //!
 //! For programs that ask for sizes, or empty files, by descriptor, beside the I/O that they do through the library. On every
 //! other file they are the call of that name.
+//!
+//! They answer with error numbers, as the system does. What is wrong with which object is in [`take_reasons`](super::take_reasons).
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,11 +16,19 @@ use rustix::io::Errno;
 
 use super::claim::header_on;
 use super::create::Plan;
-use super::device::length_of;
-use super::format::{Descriptor, Header};
+use super::device::{BOOT, length_of};
+use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
+use super::local::is_local;
 use super::names::Names;
-use super::open::{descriptor_of, judge_kind, judge_owner, may_be_striped, object_flags};
+use super::open::{
+    damaged, descriptor_of, judge_header, judge_kind, judge_owner, may_be_striped, of_object, open_judged,
+    settle_judgement,
+};
+use super::reasons::{keep, reduced};
+use super::session::read_stamp;
+use super::stamp::{Fault, Seen, Stamp, judge};
+use super::trust::others_may_write;
 use crate::file::{FileError, OpenOptions};
 use crate::residency::ResidencyError;
 
@@ -56,7 +66,7 @@ pub fn unlink(path: &Path) -> Result<(), Errno> {
     if may_be_striped(&rustix::fs::lstat(path)?) {
         match super::remove(path) {
             Err(error) if error.errno() == Errno::INVAL => {}
-            other => return other.map(drop).map_err(|error| error.errno()),
+            other => return other.map(drop).map_err(|error| reduced(&error)),
         }
     }
     rustix::fs::unlink(path)
@@ -84,36 +94,95 @@ pub fn statat(dir: impl AsFd, name: impl rustix::path::Arg + Copy, flags: AtFlag
 /// # Errors
 /// As [`fstat`].
 pub fn amended(fd: impl AsFd, stat: Stat) -> Result<(Stat, bool), Errno> {
-    let errno = |error: FileError| error.errno();
-    let Some(descriptor) = descriptor_of(fd, &stat, Path::new("")).map_err(errno)? else { return Ok((stat, false)) };
-    let (mut sizes, mut stat) = (Vec::new(), stat);
+    let Some(descriptor) = described(&fd, &stat)? else { return Ok((stat, false)) };
+    let (mut sizes, mut stat, owner) = (Vec::new(), stat, stat.st_uid);
     stat.st_blocks = 0;
     for index in 0..descriptor.targets.len() {
         if descriptor.is_device(index) {
-            let length = device_length(&descriptor, index)?;
+            let length = device_length(&descriptor, index, owner).map_err(|error| number(&fd, error))?;
             sizes.push(length);
             stat.st_blocks += (length - descriptor.layout.start()).div_ceil(512).cast_signed();
             continue;
         }
-        let object = rustix::fs::lstat(descriptor.object_path(index))?;
+        let path = descriptor.object_path(index);
+        let object =
+            rustix::fs::lstat(&path).map_err(|errno| number(&fd, not_reached("look at", index, &path, errno)))?;
+        judge_kind(&descriptor, index, &object, owner)
+            .map_err(|(errno, what)| number(&fd, of_object("look at", Path::new(""), index, &path, errno, what)))?;
         sizes.push(object.st_size as u64);
         stat.st_blocks += object.st_blocks;
         if (object.st_mtime, object.st_mtime_nsec) > (stat.st_mtime, stat.st_mtime_nsec) {
             (stat.st_mtime, stat.st_mtime_nsec) = (object.st_mtime, object.st_mtime_nsec);
         }
     }
-    stat.st_size = descriptor.layout.size(sizes) as i64;
+    stat.st_size = size_told(&descriptor, sizes, owner).cast_signed();
     Ok((stat, true))
 }
 
-/// How long an object is that is a device.
-fn device_length(descriptor: &Descriptor, index: usize) -> Result<u64, Errno> {
-    let path = descriptor.object_path(index);
-    if FileType::from_raw_mode(rustix::fs::stat(&path)?.st_mode) != FileType::BlockDevice {
-        return Err(Errno::STALE);
+/// The size of a file whose objects have these sizes, if nothing else has written to them: of an object that was cut off or made longer,
+/// the size that its stamp tells counts. Only the object that ends the file is asked, and those that hold more than that lets them; so
+/// a sound file costs one small read.
+fn size_told(descriptor: &Descriptor, mut sizes: Vec<u64>, owner: u32) -> u64 {
+    let (layout, count) = (descriptor.layout, sizes.len());
+    let mut asked = vec![false; count];
+    loop {
+        let size = layout.size(sizes.iter().copied());
+        let last = (0..count).min_by_key(|index| layout.position(*index, sizes[*index].max(layout.start())));
+        let is_odd = |index: usize| Some(index) == last || sizes[index] > layout.share(index, size);
+        let Some(index) = (0..count).find(|index| !asked[*index] && is_odd(*index)) else { return size };
+        asked[index] = true;
+        if let Some(length) = length_told(descriptor, index, sizes[index], owner) {
+            sizes[index] = length;
+        }
     }
-    let fd = rustix::fs::open(path, OFlags::RDONLY | object_flags(descriptor, index), Permissions::empty())?;
-    length_of(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, _)| errno)
+}
+
+/// How long an object is by its stamp that is found so long; `None` of a device, and where no stamp can be read.
+fn length_told(descriptor: &Descriptor, index: usize, length: u64, owner: u32) -> Option<u64> {
+    if descriptor.is_device(index) {
+        return None;
+    }
+    let object = open_judged(descriptor, index, owner, OFlags::RDONLY).ok()?;
+    let mut bytes = vec![0; HEADER_LEN as usize];
+    let count = rustix::io::pread(&object, &mut bytes[..], 0).ok()?;
+    let stamped = judge_header(&bytes[..count], &descriptor.header(index, Head::default())).ok()?.stamped;
+    let stamp = Stamp::within(&bytes[..count]).ok().filter(|_| stamped)?;
+    Some(stamp.length_of(length, is_local(&object), &BOOT))
+}
+
+/// The number of an error that a file had; what it says beyond that can be asked for ([`super::take_reasons`]).
+fn number(fd: impl AsFd, error: FileError) -> Errno {
+    let name = || {
+        let own = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+        std::fs::read_link(&own).unwrap_or_else(|_| own.into())
+    };
+    if !error.path().as_os_str().is_empty() {
+        // It happened to something else than the file, as to one of its targets.
+        keep(&error);
+    }
+    reduced(&error.called(name))
+}
+
+/// An object that its path does not lead to.
+fn not_reached(operation: &'static str, index: usize, path: &Path, errno: Errno) -> FileError {
+    let what = if errno == Errno::NOENT { "is missing" } else { "" };
+    of_object(operation, Path::new(""), index, path, errno, what)
+}
+
+/// The descriptor in an open file, if it is striped.
+fn described(fd: impl AsFd, stat: &Stat) -> Result<Option<Descriptor>, Errno> {
+    descriptor_of(&fd, stat, Path::new("")).map_err(|error| number(&fd, error))
+}
+
+/// How long an object is that is a device.
+fn device_length(descriptor: &Descriptor, index: usize, owner: u32) -> Result<u64, FileError> {
+    let path = descriptor.object_path(index);
+    let failed = |errno, what: &str| of_object("look at", Path::new(""), index, &path, errno, what);
+    let fd = open_judged(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match errno {
+        Errno::NOENT => failed(errno, "is missing"),
+        errno => failed(errno, what),
+    })?;
+    length_of(fd, descriptor.id, descriptor.layout.start()).map_err(|(errno, what)| failed(errno, &what))
 }
 
 /// Where an open object of a file ends, in bytes: also a device, of which `fstat(2)` says nothing.
@@ -133,7 +202,7 @@ pub fn end_of_object(descriptor: &Descriptor, index: usize, object: impl AsFd) -
 /// What `fstat(2)` answers; EBADMSG for a damaged descriptor.
 pub fn is_striped(fd: impl AsFd) -> Result<bool, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    Ok(descriptor_of(fd, &stat, Path::new("")).map_err(|error| error.errno())?.is_some())
+    Ok(described(fd, &stat)?.is_some())
 }
 
 /// After an open file was given another owner, other permissions or times: gives them to its objects too, if it is striped.
@@ -148,17 +217,35 @@ pub fn follow(fd: impl AsFd, before: &Stat) -> Result<(), Errno> {
         return Ok(());
     }
     let now = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_of(&fd, &now, Path::new("")).map_err(|error| error.errno())? else {
-        return Ok(());
-    };
-    if super::inspect::look(&descriptor, 0, &Head::of(&fd)?).of_another {
-        // Of a copy of a descriptor it is the copy that was changed.
-        return Ok(());
-    }
-    (0..descriptor.targets.len()).try_for_each(|index| match descriptor.is_device(index) {
-        true => follow_device(&descriptor, index, before, &now),
-        false => follow_one(&descriptor.object_path(index), before, &now),
+    let Some(descriptor) = described(&fd, &now)? else { return Ok(()) };
+    let own = Head::of(&fd)?;
+    (0..descriptor.targets.len()).try_for_each(|index| match follows(&descriptor, index, &own, before)? {
+        false => Ok(()),
+        true if descriptor.is_device(index) => follow_device(&descriptor, index, before, &now),
+        true => follow_one(&descriptor.object_path(index), before, &now),
     })
+}
+
+/// Whether an object is to be like the file: of a copy of a descriptor it is the copy alone that was changed.
+///
+/// # Errors
+/// What opening the object answers; ESTALE for what is not one of the file; EPERM where others may have written the descriptor, and the
+/// object does not say that it is its own.
+fn follows(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> Result<bool, Errno> {
+    let object = match open_judged(descriptor, index, before.st_uid, OFlags::RDONLY) {
+        // Its owner may not read it; whoever may not is not root, and changes nothing that is not his.
+        Err((Errno::ACCESS, _)) => return Ok(true),
+        // Objects of another user: whatever this was, it was no way to them.
+        Err((Errno::PERM, what)) if !what.is_empty() => return Ok(false),
+        other => other.map_err(|(errno, _)| errno)?,
+    };
+    let mut bytes = vec![0; HEADER_LEN as usize];
+    let count = rustix::io::pread(&object, &mut bytes[..], 0)?;
+    let header = judge_header(&bytes[..count], &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
+    if !header.head.may_be(own) {
+        return Ok(false);
+    }
+    if others_may_write(before) && !own.is_surely(&header.head) { Err(Errno::PERM) } else { Ok(true) }
 }
 
 fn follow_device(descriptor: &Descriptor, index: usize, before: &Stat, now: &Stat) -> Result<(), Errno> {
@@ -166,10 +253,7 @@ fn follow_device(descriptor: &Descriptor, index: usize, before: &Stat, now: &Sta
         return Ok(());
     }
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-    let path = descriptor.object_path(index);
-    let device = std::fs::OpenOptions::new().read(true).write(true).open(&path).map_err(errno)?;
-    let found = rustix::fs::fstat(&device)?;
-    judge_kind(descriptor, index, &found, before.st_uid).map_err(|(errno, _)| errno)?;
+    let device = open_judged(descriptor, index, before.st_uid, OFlags::RDWR).map_err(|(errno, _)| errno)?;
     let header = header_on(&device).map_err(errno)?.filter(|header| header.id == descriptor.id);
     let header = header.filter(|header| header.index == index).ok_or(Errno::STALE)?;
     judge_owner(descriptor, index, &header, before.st_uid).map_err(|(errno, _)| errno)?;
@@ -217,8 +301,8 @@ pub fn ftruncate(fd: impl AsFd, size: u64) -> Result<(), Errno> {
         return rustix::fs::ftruncate(fd, size);
     }
     let own = rustix::io::fcntl_dupfd_cloexec(&fd, 3)?;
-    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| error.errno())?;
-    file.set_size(size).map_err(|error| error.errno())
+    let file = OpenOptions::new().write(true).adopt(own, "").map_err(|error| number(&fd, error))?;
+    file.set_size(size).map_err(|error| number(&fd, error))
 }
 
 /// `openat(2)`. With `O_TRUNC`, a striped file stays striped and is emptied. With `O_CREAT`, an empty file gets the stripes that
@@ -268,7 +352,7 @@ pub fn striped_by_default(
     }
     // Whether somebody else has it open can be asked only when we have not.
     drop(fd);
-    let striped = super::stripe_by_default(path).map_err(|error| error.errno())?;
+    let striped = super::stripe_by_default(path).map_err(|error| reduced(&error))?;
     let mut again = flags - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
     again.set(OFlags::NOFOLLOW, flags.intersects(OFlags::EXCL | OFlags::NOFOLLOW));
     let fd = rustix::fs::openat(dir, name, again, Permissions::empty())?;
@@ -301,6 +385,14 @@ impl Leaving {
         Some(Leaving { head, descriptor, owner: stat.st_uid, names })
     }
 
+    /// Whether all objects can go with the name, if they are to.
+    fn check(&self) -> Result<(), Errno> {
+        if rustix::fs::fstat(&self.head)?.st_nlink > 1 {
+            return Ok(());
+        }
+        super::check_removable(&self.head).map_err(|error| number(&self.head, error))
+    }
+
     /// Its name has gone: with the last one, its objects go.
     fn left(self) -> Result<(), Errno> {
         if rustix::fs::fstat(&self.head)?.st_nlink > 0 {
@@ -310,7 +402,7 @@ impl Leaving {
         self.names.sync(&self.head)?;
         let head = Head::of(&self.head)?;
         let removed = super::remove_objects(Path::new(""), &self.descriptor, self.owner, &head);
-        removed.map(drop).map_err(|error| error.errno())
+        removed.map(drop).map_err(|error| number(&self.head, error))
     }
 }
 
@@ -319,20 +411,22 @@ impl Leaving {
 ///
 /// # Errors
 /// What `unlinkat(2)` answers; what syncing the directory answers: then the objects stay; the first object that could not be
-/// removed.
+/// removed. Nothing is removed where one of them is missing, as [`remove`](super::remove) has it.
 pub fn unlinkat(dir: impl AsFd, name: &CStr) -> Result<(), Errno> {
     let leaving = Leaving::look(dir.as_fd(), name);
+    leaving.as_ref().map_or(Ok(()), Leaving::check)?;
     rustix::fs::unlinkat(dir, name, AtFlags::empty())?;
     leaving.map_or(Ok(()), Leaving::left)
 }
 
 /// `renameat(2)` within a directory. A striped file that is replaced loses its objects with its last name, once it is durable that
-/// this has gone; that some of them could not be removed is no error of this.
+/// this has gone.
 ///
 /// # Errors
-/// What `renameat(2)` answers.
+/// What `renameat(2)` answers. As [`unlinkat`], nothing is replaced where an object is missing or cannot be removed.
 pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
     let leaving = Leaving::look(dir.as_fd(), to);
+    leaving.as_ref().map_or(Ok(()), Leaving::check)?;
     rustix::fs::renameat(&dir, from, &dir, to)?;
     // Two names of one file: nothing happened, and it has them still.
     leaving.map_or(Ok(()), |leaving| leaving.left().or(Ok(())))
@@ -345,15 +439,13 @@ pub fn renameat(dir: impl AsFd, from: &CStr, to: &CStr) -> Result<(), Errno> {
 pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(&fd)?;
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_of(&fd, &stat, Path::new("")).map_err(|error| error.errno())? else {
-        return Ok(());
-    };
+    let Some(descriptor) = described(&fd, &stat)? else { return Ok(()) };
     // The length of a device is written by syncs.
     let file = OpenOptions::new()
         .read(true)
         .write(descriptor.has_devices())
         .adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?, "");
-    file.and_then(|file| file.sync_all()).map_err(|error| error.errno())
+    file.and_then(|file| file.sync_all()).map_err(|error| number(&fd, error))
 }
 
 /// Makes an empty file that is striped as another one is, under a name that is free, open for reading and writing.
@@ -363,8 +455,7 @@ pub fn fsync(fd: impl AsFd) -> Result<(), Errno> {
 /// [`create`](super::create).
 pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let stat = rustix::fs::fstat(&other)?;
-    let errno = |error: FileError| error.errno();
-    let descriptor = descriptor_of(&other, &stat, Path::new("")).map_err(errno)?.ok_or(Errno::INVAL)?;
+    let descriptor = described(&other, &stat)?.ok_or(Errno::INVAL)?;
     if descriptor.has_devices() {
         return Err(Errno::OPNOTSUPP);
     }
@@ -374,7 +465,8 @@ pub fn striped_like(other: impl AsFd, dir: BorrowedFd<'_>, name: &CStr) -> Resul
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // For nobody else until its owner and permissions are known.
     drop(rustix::fs::openat(dir, name, flags, Permissions::RUSR | Permissions::WUSR)?);
-    let made = super::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan).map_err(errno);
+    let made = super::create(path_in(dir, OsStr::from_bytes(name.to_bytes())), &plan);
+    let made = made.map_err(|error| number(&other, error));
     let opened =
         made.and_then(|_| rustix::fs::openat(dir, name, flags - OFlags::CREATE - OFlags::EXCL, Permissions::empty()));
     opened.inspect_err(|_| {
@@ -400,16 +492,47 @@ pub struct Part {
 /// What opening them answers; EBADMSG for a damaged descriptor.
 pub fn parts(fd: impl AsFd) -> Result<Option<Vec<Part>>, Errno> {
     let stat = rustix::fs::fstat(&fd)?;
-    let Some(descriptor) = descriptor_of(&fd, &stat, Path::new("")).map_err(|error| error.errno())? else {
-        return Ok(None);
-    };
+    let Some(descriptor) = described(&fd, &stat)? else { return Ok(None) };
+    parts_of(&descriptor, stat.st_uid).map(Some).map_err(|error| number(&fd, error))
+}
+
+fn parts_of(descriptor: &Descriptor, owner: u32) -> Result<Vec<Part>, FileError> {
     let open = |index: usize| {
-        let flags = OFlags::RDONLY | object_flags(&descriptor, index);
-        let file = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty())?;
-        let end = if descriptor.is_device(index) { device_length(&descriptor, index)? } else { u64::MAX };
-        Ok(Part { file, start: descriptor.layout.start(), end })
+        let path = descriptor.object_path(index);
+        let file = open_judged(descriptor, index, owner, OFlags::RDONLY).map_err(|(errno, what)| match what {
+            "" => not_reached("open", index, &path, errno),
+            what => of_object("open", Path::new(""), index, &path, errno, what),
+        })?;
+        let end = if descriptor.is_device(index) { device_length(descriptor, index, owner)? } else { u64::MAX };
+        Ok(Part { file: file.into(), start: descriptor.layout.start(), end })
     };
-    (0..descriptor.targets.len()).map(open).collect::<Result<_, Errno>>().map(Some)
+    let parts: Vec<Part> = (0..descriptor.targets.len()).map(open).collect::<Result<_, FileError>>()?;
+    check_parts(descriptor, &parts)?;
+    Ok(parts)
+}
+
+/// Whether objects that were opened fit together.
+fn check_parts(descriptor: &Descriptor, parts: &[Part]) -> Result<(), FileError> {
+    let one = |(index, part): (usize, &Part)| {
+        let failed =
+            |errno, what: &str| of_object("open", Path::new(""), index, &descriptor.object_path(index), errno, what);
+        let plain = |errno| failed(errno, "");
+        let mut header = vec![0; HEADER_LEN as usize];
+        let count = rustix::io::pread(&part.file, &mut header[..], 0).map_err(plain)?;
+        let header = judge_header(&header[..count], &descriptor.header(index, Head::default()));
+        let stamped = header.map_err(|(errno, what)| failed(errno, &what))?.stamped;
+        let stamp = stamped.then(|| read_stamp(|bytes, at| rustix::io::pread(&part.file, bytes, at)));
+        let stamp = stamp.transpose().map_err(plain)?;
+        let length = end_of_object(descriptor, index, &part.file).map_err(plain)?;
+        Ok(Seen { index, stamp, length, is_local: is_local(&part.file) })
+    };
+    let look = || {
+        let seen = parts.iter().enumerate().map(one).collect::<Result<Vec<_>, FileError>>()?;
+        let judged = judge(descriptor.id, &seen, &BOOT);
+        Ok((seen, judged))
+    };
+    let path = |fault: &Fault| descriptor.object_path(fault.index);
+    settle_judgement(look, |faults| damaged(Path::new(""), &faults[0], &path(&faults[0])))
 }
 
 /// [`residency::resident_pages`](crate::residency::resident_pages); of a striped file, those of its data in all objects.

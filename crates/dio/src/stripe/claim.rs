@@ -13,6 +13,7 @@ use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, read_record, wipe}
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, RECORD_AT, Record};
 use super::layout::LEAST_STRIPE;
 use super::open::{of_object, wrong};
+use super::stamp::{STAMP_AT, Stamp};
 use crate::file::FileError;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
@@ -82,15 +83,25 @@ pub(super) fn header_on(file: &fs::File) -> io::Result<Option<Header>> {
 
 impl Claim {
     /// Makes the device the object of which this is the header, empty and durably.
+    ///
+    /// Header, stamp and record cover three sectors only, so what both ends hold is wiped before: the superblock of ext4, at byte
+    /// 1024, would otherwise stay whole between them, and the device could still be mounted as what it was.
     pub(super) fn make(&self, name: &Path, header: &Header) -> Result<(), FileError> {
         let failed = |error: io::Error| of_object("stripe", name, self.index, &self.path, errno(&error), "");
         let start = header.layout.start();
         let record = Record { id: header.id, durable: start, length: start, boot: String::new() };
         let senseless = |error: FormatError| wrong("stripe", name, &error);
+        let stamp = Stamp::first(header.id, header.index, start).encode().map_err(senseless)?;
         let (record, header) = (record.encode().map_err(senseless)?, header.encode().map_err(senseless)?);
         let write = |bytes: &[u8], at| self.file.write_all_at(bytes, at).and_then(|()| self.file.sync_data());
-        // Who finds the header finds the record.
-        write(&record, RECORD_AT).and_then(|()| write(&header, 0)).map_err(failed)
+        if !is_empty(&self.file).map_err(failed)? {
+            wipe(&self.file).map_err(failed)?;
+        }
+        // Who finds the header finds the record and the stamp.
+        write(&record, RECORD_AT)
+            .and_then(|()| write(&stamp, STAMP_AT))
+            .and_then(|()| write(&header, 0))
+            .map_err(failed)
     }
 
     /// Takes back what [`Claim::make`] did.

@@ -10,11 +10,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, RenameFlags, flock, fstat, linkat, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat, open, renameat_with,
+};
 use rustix::io::Errno;
 
 use super::claim::{Claim, claim};
-use super::format::{Descriptor, Header, Id, Target};
+use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
 use super::head::Head;
 use super::hold::{Hold, leads_to};
 use super::layout::Layout;
@@ -22,6 +24,7 @@ use super::names::Names;
 use super::open::{of_object, wrong};
 use super::reach::through;
 use super::remnants::take;
+use super::stamp::Stamp;
 use crate::file::FileError;
 use crate::geometry::Geometry;
 
@@ -57,11 +60,24 @@ impl Plan {
             return Err(invalid("there are no targets"));
         }
         let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), USUAL_STRIPE);
+        let mut given: Vec<(&Path, (u64, u64))> = Vec::new();
         for target in &self.targets {
             let failed = |error: io::Error| FileError::new("use as a target", target, errno(&error));
-            let path = fs::canonicalize(target).and_then(|path| fs::canonicalize(through(path))).map_err(failed)?;
-            let found = fs::metadata(&path).map_err(failed)?;
+            // One that leads through a mount of this process is not looked for there: nobody would answer.
+            let is_own = through(target.clone()) != *target;
+            let path = if is_own { target.clone() } else { fs::canonicalize(target).map_err(failed)? };
+            let place = open(through(path.clone()), OFlags::PATH | OFlags::CLOEXEC, Permissions::empty());
+            let place = fs::File::from(place.map_err(|errno| failed(errno.into()))?);
+            let found = place.metadata().map_err(failed)?;
             let is_device = found.file_type().is_block_device();
+            // By whatever name, through links or bind mounts. A device has no inode of its own.
+            let own = if is_device { (found.rdev(), 0) } else { (found.dev(), found.ino()) };
+            if let Some((first, _)) = given.iter().find(|(_, known)| *known == own) {
+                let error = FileError::new("use as a target", target, Errno::INVAL);
+                let what = if first == target { "it is given twice".to_owned() } else { twice(first) };
+                return Err(error.with_detail(what).with_cure(CURE_TWICE));
+            }
+            given.push((target, own));
             numbers.push(is_device.then_some(found.rdev()));
             if is_device {
                 // Under the name that was given, which may be one that lasts, as those below /dev/disk.
@@ -71,7 +87,7 @@ impl Plan {
             if !found.is_dir() {
                 return Err(FileError::new("use as a target", target, Errno::NOTDIR));
             }
-            let block = rustix::fs::statvfs(&path).map_err(|errno| failed(errno.into()))?.f_bsize;
+            let block = rustix::fs::fstatvfs(&place).map_err(|errno| failed(errno.into()))?.f_bsize;
             liked = liked.max(block.checked_next_power_of_two().unwrap_or(0));
             targets.push(Target::Directory(path));
         }
@@ -89,6 +105,13 @@ impl Plan {
         Ok(Descriptor { id, layout, targets })
     }
 }
+
+fn twice(first: &Path) -> String {
+    format!("it leads to the same place as '{}'", first.display())
+}
+
+const CURE_TWICE: &str =
+    "name each target once; a number of objects (-c) that exceeds that of the targets deals them out in turn";
 
 fn random_id() -> io::Result<Id> {
     let mut id = [0; 16];
@@ -153,8 +176,10 @@ pub fn has_acl(path: &Path) -> bool {
 
 /// A name that leads there from everywhere, as far as it can be found out.
 fn absolute(name: &Path) -> PathBuf {
-    let directory = fs::canonicalize(directory_of(name)).unwrap_or_else(|_| directory_of(name).to_owned());
-    directory.join(name.file_name().unwrap_or_default())
+    let directory = directory_of(name);
+    // In a mount of this process nobody answers; what is open there has a name all the same.
+    let found = fs::canonicalize(directory).or_else(|_| fs::read_link(directory));
+    found.unwrap_or_else(|_| directory.to_owned()).join(name.file_name().unwrap_or_default())
 }
 
 /// A striped file on its way.
@@ -242,7 +267,10 @@ impl<'a> Making<'a> {
         let (path, layout) = (self.descriptor.object_path(index), &self.descriptor.layout);
         let failed = |error: io::Error| of_object("stripe", self.path, index, &path, errno(&error), "cannot be made");
         let header = Header { name: Some(name.to_owned()), ..self.descriptor.header(index, head) };
-        let header = header.encode().map_err(|error| wrong("stripe", self.path, &error))?;
+        let senseless = |error| wrong("stripe", self.path, &error);
+        let stamp = Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
+        let mut header = [header.encode().map_err(senseless)?, stamp].concat();
+        header.resize(HEADER_LEN as usize, b'\n');
         let mut draft = Draft::begin(&path, self.old.as_ref()).map_err(failed)?;
         let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
         if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {

@@ -31,6 +31,7 @@ use crate::drive::Finished;
 use crate::engine::{Kind, Medium, Op, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
+use crate::sys::uninterrupted;
 
 /// How long whoever wants to write waits for a writer that is just closing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ const ATTEMPTS: u32 = 5;
 /// The mark of a read whose end is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// What is known as empty when a file is made on a device, and is wiped when it is removed: so many bytes at either end. All file
+/// What is empty, or wiped, when a file is made on a device, and is wiped when it is removed: so many bytes at either end. All file
 /// systems, partition tables and volume managers leave their signatures there.
 const ENDS: u64 = 1 << 20;
 
@@ -53,7 +54,7 @@ static DEVICES: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
 type Known = (u64, Weak<Device>);
 
 /// Which system is running; nothing where it does not tell.
-static BOOT: LazyLock<String> = LazyLock::new(|| {
+pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.split_ascii_whitespace().next().unwrap_or_default().to_owned()
 });
@@ -334,7 +335,7 @@ impl Drop for Writer {
 /// (`blkdev_issue_zeroout`).
 fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()> {
     let (start, len) = (range.start, range.end - range.start);
-    let call = |what| fallocate(file, what | FallocateFlags::KEEP_SIZE, start, len);
+    let call = |what| uninterrupted(|| fallocate(file, what | FallocateFlags::KEEP_SIZE, start, len));
     if free && call(FallocateFlags::PUNCH_HOLE).is_ok() {
         return Ok(());
     }
@@ -360,7 +361,7 @@ pub(super) fn is_empty(file: &fs::File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes an object from a device, durably: its header first.
+/// Takes from a device what it holds as an object, a file system or else, durably: the header of an object first.
 pub(super) fn wipe(file: &fs::File) -> io::Result<()> {
     let [first, last] = ends(file)?;
     zero_blocks(file, 0..LEAST_STRIPE.min(first.end), false)?;
@@ -412,6 +413,11 @@ impl DeviceObject {
         self.device.length(fd).map_err(|(errno, what)| {
             io::Error::other(FileError::new("ask the length of", &self.device.path, errno).with_detail(what))
         })
+    }
+
+    /// Whether no other open of this process may write.
+    pub(super) fn is_last_writer(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| Arc::strong_count(writer) == 1)
     }
 
     fn writer(&self) -> io::Result<&Writer> {

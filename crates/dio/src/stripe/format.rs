@@ -3,7 +3,7 @@
 //! Both are text (and so is what a directory keeps for its new files), padded with newlines to a fixed length, so that whoever comes upon one with another program sees what it is:
 //!
 //! ```text
-//! dio striped file 1                 dio stripe object 1
+//! dio striped file 1                 dio stripe object 2
 //! # Its bytes are in …               id 0f…
 //! id 0f…  (32 hexadecimal digits)    index 1
 //! stripe 1048576                     objects 2
@@ -18,6 +18,8 @@
 //! `head` is the inode of the descriptor ([`Head`]: number, birth, volume), and `name` what it was called when it was made, left out
 //! where it is long: a header is rewritten when a copy of the descriptor takes its place, and what is within its first 512
 //! bytes is rewritten as a whole by every disk.
+//!
+//! A header has 512 bytes; behind it is the object's stamp (`stamp.rs`). Objects of version 1 have none, and a header of 4096 bytes.
 //!
 //! A `device` is itself the object. It has no owner and no size of its own, so its header has an `owner` (a user), and between the
 //! header and [`Layout::start`], in the block at [`RECORD_AT`], there is a record of [`RECORD_LEN`] bytes with its length. Both
@@ -49,7 +51,18 @@ use super::layout::{DEVICE_START, LEAST_STRIPE, Layout};
 /// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
 pub const DESCRIPTOR_LEN: u64 = 8171;
 
-/// Length of the header of an object in bytes; what follows up to [`Layout::start`] is a hole.
+/// Lengths that a descriptor may have got in bytes when another program has written into it. Who edits one changes little, and
+/// what is appended is a line rather than a file. Each length in here costs a read of the files that have it by chance, also
+/// when they are only listed below a mount.
+const DESCRIPTOR_LENGTHS: std::ops::RangeInclusive<u64> = DESCRIPTOR_LEN - 64..=DESCRIPTOR_LEN + 512;
+
+/// Whether a file of this length may be a descriptor, damaged or not.
+pub(super) fn may_be_descriptor(len: u64) -> bool {
+    DESCRIPTOR_LENGTHS.contains(&len)
+}
+
+/// Length of what precedes the data of an object in bytes: its header and its stamp; what follows up to [`Layout::start`] is a
+/// hole.
 pub const HEADER_LEN: u64 = LEAST_STRIPE;
 
 /// Most bytes of a header that are not padding.
@@ -66,12 +79,17 @@ const HEADER_MAGIC: &str = "dio stripe object ";
 const RECORD_MAGIC: &str = "dio stripe length ";
 const DEFAULT_MAGIC: &str = "dio stripe default ";
 /// Length of a directory's default in bytes.
-const DEFAULT_LEN: u64 = 8192;
+pub(super) const DEFAULT_LEN: u64 = 8192;
 const VERSION: u32 = 1;
+/// The version of headers behind which there is a stamp.
+const STAMPED_VERSION: u32 = 2;
 const COMMENT: &str =
     "# The bytes of this file are in objects in the places named below; 'dio stripe show' has more. Copying or
 # removing this text alone copies or removes none of them.
 ";
+
+/// What a line begins with, and what its value must be.
+type LineKind = (&'static str, fn(&str) -> bool);
 
 /// What makes the objects of a file its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -124,6 +142,9 @@ pub enum FormatError {
     /// Its checksum is wrong, or it is cut off.
     #[error("it is damaged: its checksum is wrong")]
     Damaged,
+    /// Whole, and something is behind it.
+    #[error("it is damaged: something was written behind it")]
+    Longer,
     /// Whole, but senseless.
     #[error("it makes no sense: {0}")]
     Senseless(&'static str),
@@ -176,6 +197,8 @@ pub struct Header {
     pub owner: Option<u32>,
     /// What the file was called when this was written.
     pub name: Option<PathBuf>,
+    /// Whether a stamp is behind it, which tells an old copy of the object; objects of the first version have none.
+    pub stamped: bool,
 }
 
 /// How long an object is that is a device, in bytes from its start.
@@ -208,9 +231,34 @@ impl Descriptor {
         seal(text, DESCRIPTOR_LEN)
     }
 
-    /// Whether a file that begins so is a descriptor, of whatever version, damaged or not.
+    /// Whether a file of these bytes is a descriptor, of whatever version, damaged or not. The one rule for that: what is a
+    /// descriptor must never be read or written as an ordinary file.
+    ///
+    /// It is one if it begins as one, or has about the length of one, and most of the text that all begin with is in its place, or two
+    /// kinds of the lines are there that only descriptors have, wherever they are. So what is left of one is known when some of
+    /// its sectors are lost.
     pub fn is_one(bytes: &[u8]) -> bool {
-        bytes.starts_with(DESCRIPTOR_MAGIC.as_bytes())
+        if bytes.starts_with(DESCRIPTOR_MAGIC.as_bytes()) {
+            return true;
+        }
+        // An object has lines of the same kinds.
+        if !may_be_descriptor(bytes.len() as u64) || bytes.starts_with(HEADER_MAGIC.as_bytes()) {
+            return false;
+        }
+        let usual = format!("{DESCRIPTOR_MAGIC}{VERSION}\n{COMMENT}");
+        let same = usual.bytes().zip(bytes).filter(|(usual, found)| usual == *found).count();
+        let is_line = |line: &[u8], key: &str, is_value: fn(&str) -> bool| {
+            let value = line.strip_prefix(key.as_bytes()).and_then(|value| std::str::from_utf8(value).ok());
+            value.is_some_and(is_value)
+        };
+        let kinds: [LineKind; 3] = [
+            ("id ", |value| Id::parse(value).is_some()),
+            ("stripe ", |value| value.parse::<u64>().is_ok_and(|size| size > 0 && size % LEAST_STRIPE == 0)),
+            ("start ", |value| value.parse::<u64>().is_ok_and(|start| start > 0 && start % LEAST_STRIPE == 0)),
+        ];
+        let has =
+            |(key, is_value): &LineKind| bytes.split(|byte| *byte == b'\n').any(|line| is_line(line, key, *is_value));
+        2 * same > usual.len() || kinds.iter().filter(|kind| has(kind)).count() > 1
     }
 
     /// Reads it back.
@@ -219,7 +267,19 @@ impl Descriptor {
     /// [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Descriptor, FormatError> {
         let (mut id, mut stripe, mut start, mut targets) = (None, None, None, Vec::new());
-        for (key, value) in fields(bytes, DESCRIPTOR_MAGIC, DESCRIPTOR_LEN)? {
+        if let Some((own, behind)) = bytes.split_at_checked(DESCRIPTOR_LEN as usize)
+            && !behind.is_empty()
+        {
+            return Err(match Descriptor::decode(own) {
+                Ok(_) => FormatError::Longer,
+                Err(error) => error,
+            });
+        }
+        let damaged = |error| match error {
+            FormatError::Foreign if Descriptor::is_one(bytes) => FormatError::Damaged,
+            other => other,
+        };
+        for (key, value) in fields(bytes, DESCRIPTOR_MAGIC, VERSION, DESCRIPTOR_LEN).map_err(damaged)? {
             match key {
                 "id" => id = Some(Id::parse(value).ok_or(FormatError::Senseless("the id"))?),
                 "stripe" => stripe = Some(number(value)?),
@@ -272,17 +332,18 @@ impl Descriptor {
 
     /// What an object of the file with this head must say of itself.
     pub fn header(&self, index: usize, head: Head) -> Header {
-        Header { id: self.id, index, layout: self.layout, head, owner: None, name: None }
+        Header { id: self.id, index, layout: self.layout, head, owner: None, name: None, stamped: true }
     }
 }
 
 impl Header {
-    /// Its bytes.
+    /// Its bytes, without a stamp.
     ///
     /// # Errors
     /// None in practice: a header is short.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        let mut text = format!("{HEADER_MAGIC}{VERSION}\n");
+        let version = if self.stamped { STAMPED_VERSION } else { VERSION };
+        let mut text = format!("{HEADER_MAGIC}{version}\n");
         push(&mut text, "id", self.id);
         push(&mut text, "index", self.index);
         push(&mut text, "objects", self.layout.objects());
@@ -294,7 +355,7 @@ impl Header {
         if text.len() + name.len() + "sum 01234567\n".len() <= WHOLE {
             text.push_str(&name);
         }
-        seal(text, HEADER_LEN)
+        seal(text, if self.stamped { WHOLE as u64 } else { HEADER_LEN })
     }
 
     /// Reads it back.
@@ -303,7 +364,11 @@ impl Header {
     /// [`FormatError`].
     pub fn decode(bytes: &[u8]) -> Result<Header, FormatError> {
         let (mut id, mut numbers, mut head, mut owner, mut name) = (None, [None; 4], None, None, None);
-        for (key, value) in fields(bytes, HEADER_MAGIC, HEADER_LEN)? {
+        // Of whatever version, it is within these bytes; those of the first one are followed by padding alone.
+        let whole = bytes.get(..WHOLE).unwrap_or(bytes);
+        let stamped = version_in(whole, HEADER_MAGIC).is_some_and(|version| version == STAMPED_VERSION.to_string());
+        let version = if stamped { STAMPED_VERSION } else { VERSION };
+        for (key, value) in fields(whole, HEADER_MAGIC, version, WHOLE as u64)? {
             match ["index", "objects", "stripe", "start"].iter().position(|known| *known == key) {
                 Some(place) => numbers[place] = Some(number(value)?),
                 None if key == "id" => id = Id::parse(value),
@@ -320,7 +385,7 @@ impl Header {
             return Err(FormatError::Senseless("a key is missing"));
         };
         let layout = Layout::checked(stripe, objects as usize, start).map_err(FormatError::Senseless)?;
-        Ok(Header { id, index: index as usize, layout, head, owner, name })
+        Ok(Header { id, index: index as usize, layout, head, owner, name, stamped })
     }
 }
 
@@ -340,7 +405,7 @@ impl Record {
     /// Reads it back.
     pub(super) fn decode(bytes: &[u8]) -> Result<Record, FormatError> {
         let (mut id, mut durable, mut length, mut boot) = (None, None, None, String::new());
-        for (key, value) in fields(bytes, RECORD_MAGIC, RECORD_LEN)? {
+        for (key, value) in fields(bytes, RECORD_MAGIC, VERSION, RECORD_LEN)? {
             match key {
                 "id" => id = Id::parse(value),
                 "durable" => durable = Some(number(value)?),
@@ -373,7 +438,7 @@ pub(super) fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
 /// Reads it back.
 pub(super) fn decode_default(bytes: &[u8]) -> Result<Plan, FormatError> {
     let mut plan = Plan::default();
-    for (key, value) in fields(bytes, DEFAULT_MAGIC, DEFAULT_LEN)? {
+    for (key, value) in fields(bytes, DEFAULT_MAGIC, VERSION, DEFAULT_LEN)? {
         match key {
             "stripe" => plan.stripe = Some(number(value)?),
             "objects" => plan.count = Some(number(value)? as usize),
@@ -384,13 +449,13 @@ pub(super) fn decode_default(bytes: &[u8]) -> Result<Plan, FormatError> {
     Ok(plan)
 }
 
-fn push(text: &mut String, key: &str, value: impl std::fmt::Display) {
+pub(super) fn push(text: &mut String, key: &str, value: impl std::fmt::Display) {
     // Writing to a string does not fail.
     let _ = writeln!(text, "{key} {value}");
 }
 
 /// Adds the checksum and fills up.
-fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
+pub(super) fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
     let sum = crc32c::crc32c(text.as_bytes());
     push(&mut text, "sum", format_args!("{sum:08x}"));
     let mut bytes = text.into_bytes();
@@ -401,8 +466,19 @@ fn seal(mut text: String, len: u64) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
+/// The version in the first line of what begins with `magic`.
+fn version_in<'a>(bytes: &'a [u8], magic: &str) -> Option<&'a str> {
+    let rest = bytes.strip_prefix(magic.as_bytes())?;
+    std::str::from_utf8(rest.split(|byte| *byte == b'\n').next()?).ok()
+}
+
 /// Checks the first line and the checksum; the keys and values between.
-fn fields<'a>(bytes: &'a [u8], magic: &str, len: u64) -> Result<Vec<(&'a str, &'a str)>, FormatError> {
+pub(super) fn fields<'a>(
+    bytes: &'a [u8],
+    magic: &str,
+    known: u32,
+    len: u64,
+) -> Result<Vec<(&'a str, &'a str)>, FormatError> {
     if !bytes.starts_with(magic.as_bytes()) {
         return Err(FormatError::Foreign);
     }
@@ -412,7 +488,7 @@ fn fields<'a>(bytes: &'a [u8], magic: &str, len: u64) -> Result<Vec<(&'a str, &'
     let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Damaged)?;
     let (first, _) = text.split_once('\n').ok_or(FormatError::Damaged)?;
     let version = &first[magic.len()..];
-    if version != VERSION.to_string() {
+    if version != known.to_string() {
         // Of another version only the first line is known to mean what it says here.
         let is_number = !version.is_empty() && version.bytes().all(|digit| digit.is_ascii_digit());
         return Err(if is_number { FormatError::Version(version.to_owned()) } else { FormatError::Damaged });
@@ -428,7 +504,7 @@ fn fields<'a>(bytes: &'a [u8], magic: &str, len: u64) -> Result<Vec<(&'a str, &'
     lines.map(|line| line.split_once(' ').ok_or(FormatError::Senseless("a line without a value"))).collect()
 }
 
-fn number(text: &str) -> Result<u64, FormatError> {
+pub(super) fn number(text: &str) -> Result<u64, FormatError> {
     text.parse().map_err(|_| FormatError::Senseless("a number"))
 }
 
@@ -465,83 +541,4 @@ fn unescape(text: &str) -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn example(targets: Vec<PathBuf>) -> Descriptor {
-        let layout = Layout::new(1 << 20, targets.len()).unwrap();
-        Descriptor { id: Id([7; 16]), layout, targets: targets.into_iter().map(Target::Directory).collect() }
-    }
-
-    proptest! {
-        #[test]
-        fn what_was_kept_is_read_back(
-            names in prop::collection::vec(prop::collection::vec(1u8.., 1..80), 1..20),
-            id: [u8; 16],
-            stripes in 1u64..1000,
-        ) {
-            let path = |name| PathBuf::from(OsString::from_vec([b"/".to_vec(), name].concat()));
-            let some = |(index, name)| match index % 3 {
-                1 => Target::Device(path(name)),
-                _ => Target::Directory(path(name)),
-            };
-            let targets: Vec<_> = names.into_iter().enumerate().map(some).collect();
-            let layout = Layout::new(stripes * 4096, targets.len()).unwrap().for_devices();
-            let descriptor = Descriptor { id: Id(id), layout, targets };
-            let bytes = descriptor.encode().unwrap();
-            prop_assert_eq!(bytes.len() as u64, DESCRIPTOR_LEN);
-            prop_assert!(Descriptor::is_one(&bytes));
-            prop_assert_eq!(Descriptor::decode(&bytes).unwrap(), descriptor.clone());
-            let head = Head { inode: u64::MAX, born: i128::from(i64::MAX) * 1_000_000_000, volume: u64::MAX };
-            let mut header = descriptor.header(descriptor.targets.len() - 1, head);
-            header.name = Some(descriptor.targets[0].path().to_owned());
-            header.owner = Some(u32::MAX);
-            let bytes = header.encode().unwrap();
-            prop_assert!(bytes[WHOLE..].iter().all(|byte| *byte == b'\n'));
-            let back = Header::decode(&bytes).unwrap();
-            prop_assert!(back.name.is_some() || descriptor.targets[0].path().as_os_str().len() > 40);
-            prop_assert_eq!(Header { name: header.name.clone(), ..back }, header);
-        }
-
-        #[test]
-        fn no_changed_byte_goes_unnoticed(at in 0usize..DESCRIPTOR_LEN as usize, by in 1u8..) {
-            let mut bytes = example(vec!["/mnt/a".into(), "/mnt/b".into()]).encode().unwrap();
-            bytes[at] ^= by;
-            prop_assert!(Descriptor::decode(&bytes).is_err());
-        }
-    }
-
-    #[test]
-    fn after_a_power_cut_the_durable_length_counts() {
-        let record = Record { id: Id([7; 16]), durable: 8192, length: 20_000, boot: "one".into() };
-        let back = Record::decode(&record.encode().unwrap()).unwrap();
-        assert_eq!(back, record);
-        assert_eq!([back.length_in("one"), back.length_in("two"), back.length_in("")], [20_000, 8192, 8192]);
-        let unknown = Record { boot: String::new(), ..record.clone() };
-        let back = Record::decode(&unknown.encode().unwrap()).unwrap();
-        assert_eq!([back.length_in("one"), back.length_in("")], [8192, 8192]);
-        let bytes = record.encode().unwrap();
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 4;
-            assert!(Record::decode(&damaged).is_err(), "byte {at}");
-        }
-        assert_eq!(Record::decode(&[0xaa; 512]), Err(FormatError::Foreign));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_apart() {
-        let bytes = example(vec!["/mnt/a".into()]).encode().unwrap();
-        assert_eq!(Descriptor::decode(&bytes[..100]), Err(FormatError::Damaged));
-        assert_eq!(Descriptor::decode(b"hello"), Err(FormatError::Foreign));
-        assert_eq!(Header::decode(&bytes), Err(FormatError::Foreign));
-        let newer = String::from_utf8(bytes).unwrap().replacen("file 1\n", "file 2\n", 1);
-        assert_eq!(Descriptor::decode(newer.as_bytes()), Err(FormatError::Version("2".into())));
-        let long = PathBuf::from(format!("/{}", "x".repeat(4000)));
-        assert_eq!(example(vec![long.clone(), long]).encode(), Err(FormatError::TooLong));
-        let relative =
-            seal(format!("{DESCRIPTOR_MAGIC}1\nid {}\nstripe 4096\nstart 4096\ntarget a\n", Id([0; 16])), 8171);
-        assert_eq!(Descriptor::decode(&relative.unwrap()), Err(FormatError::Senseless("a target")));
-    }
-}
+mod tests;

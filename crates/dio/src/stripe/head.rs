@@ -55,6 +55,11 @@ impl Head {
                 && agree(self.volume == found.volume, self.volume != 0 && found.volume != 0)
     }
 
+    /// Whether `found` is this one beyond doubt: all that is known of one is known of the other, and the same.
+    pub(super) fn is_surely(&self, found: &Head) -> bool {
+        self.inode != 0 && self == found
+    }
+
     pub(super) fn parse(text: &str) -> Option<Head> {
         let mut parts = text.split(' ');
         let head = Head {

@@ -3,16 +3,23 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
-use super::device::length_of;
+use super::device::{BOOT, length_of};
 use super::format::{Descriptor, HEADER_LEN};
 use super::head::Head;
-use super::open::{descriptor_of, judge_header, object_flags};
+use super::local::is_local;
+use super::open::{BETWEEN_LOOKS, LOOKS, descriptor_of, judge_header, open_judged};
+use super::session::read_stamp;
+use super::stamp::{Seen, judge};
 use crate::file::{FileError, words};
+
+/// Permissions of others than the owner to read and write.
+const OTHERS: u32 = 0o066;
 
 /// What was found of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +49,12 @@ pub struct ObjectReport {
     pub capacity: Option<u64>,
     /// It belongs to the file, by another descriptor than the one that was looked at.
     pub of_another: bool,
+    /// Others may read or write it who may not read or write the file; of an object that is no device.
+    pub exposed: bool,
+    /// Its stamp and its length.
+    seen: Option<Seen>,
+    /// Of an object that is wrong, the size that its stamp tells.
+    stamped_size: Option<u64>,
 }
 
 /// What a striped file consists of.
@@ -51,10 +64,16 @@ pub struct Report {
     pub descriptor: Descriptor,
     /// What was looked at is a copy of the descriptor, by at least one of the objects.
     pub copy: bool,
-    /// Size of the contents in bytes, as far as the objects that were found tell.
+    /// Size of the contents in bytes, as far as the objects that were found tell; of one that was cut off or made longer,
+    /// its stamp.
     pub size: u64,
     /// The objects, in order.
     pub objects: Vec<ObjectReport>,
+    /// The generation of the objects, raised by each session of writing; 0 for the format without, of which old copies are not
+    /// told from the objects.
+    pub generation: u64,
+    /// Somebody writes to the file, or was interrupted: then less is known of the lengths of its objects.
+    pub open: bool,
 }
 
 impl Report {
@@ -88,26 +107,54 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<Report>, FileError> {
     let stat = rustix::fs::fstat(&head).map_err(|errno| failed(errno.into()))?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Ok(None) };
     let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
-    let objects: Vec<_> = (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head)).collect();
-    Ok(Some(Report::of(descriptor, objects)))
+    let (mut before, mut looks) = (None, 0);
+    loop {
+        looks += 1;
+        let mut objects: Vec<_> =
+            (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();
+        let seen: Vec<Seen> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
+        let (generation, open) = match judge(descriptor.id, &seen, &BOOT) {
+            Ok(standing) => (standing.generation, standing.is_open),
+            Err(faults) if looks == LOOKS || before.as_ref() == Some(&seen) => {
+                let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max();
+                for fault in faults {
+                    let object = &mut objects[fault.index];
+                    object.stamped_size = seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
+                        let stamp = seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
+                        Some(stamp.length_of(seen.length, seen.is_local, &BOOT))
+                    });
+                    object.state = ObjectState::Wrong(fault.what);
+                }
+                (0, false)
+            }
+            Err(_) => {
+                // A writer may just have begun or ended.
+                before = Some(seen);
+                std::thread::sleep(BETWEEN_LOOKS);
+                continue;
+            }
+        };
+        return Ok(Some(Report { generation, open, ..Report::of(descriptor, objects) }));
+    }
 }
 
 impl Report {
     fn of(descriptor: Descriptor, mut objects: Vec<ObjectReport>) -> Report {
         let layout = descriptor.layout;
         let reached = |(index, object): (usize, &ObjectReport)| {
-            (object.state == ObjectState::Sound).then(|| layout.position(index, object.size))
+            let length = if object.state == ObjectState::Sound { Some(object.size) } else { object.stamped_size };
+            length.map(|length| layout.position(index, length))
         };
         let size = objects.iter().enumerate().filter_map(reached).min().unwrap_or(0);
         for (index, object) in objects.iter_mut().enumerate() {
             object.share = layout.share(index, size);
         }
         let copy = objects.iter().any(|object| object.of_another);
-        Report { descriptor, copy, size, objects }
+        Report { descriptor, copy, size, objects, generation: 0, open: false }
     }
 }
 
-pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head) -> ObjectReport {
+pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head, file: &Stat) -> ObjectReport {
     let path = descriptor.object_path(index);
     let mut report = ObjectReport {
         path,
@@ -117,17 +164,23 @@ pub(super) fn look(descriptor: &Descriptor, index: usize, head: &Head) -> Object
         allocated: 0,
         capacity: None,
         of_another: false,
+        exposed: false,
+        seen: None,
+        stamped_size: None,
     };
     let system = |error: &io::Error| words(Errno::from_io_error(error).unwrap_or(Errno::IO));
-    let opened = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(object_flags(descriptor, index).bits().cast_signed())
-        .open(&report.path);
-    match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => report.state = ObjectState::Missing,
-        Err(error) => report.state = ObjectState::Wrong(system(&error)),
-        Ok(file) => {
-            if let Err(what) = report.look_into(&file, descriptor, index, head, &system) {
+    match open_judged(descriptor, index, file.st_uid, OFlags::RDONLY) {
+        Err((Errno::NOENT, _)) => report.state = ObjectState::Missing,
+        Err((errno, "")) => report.state = ObjectState::Wrong(words(errno)),
+        Err((_, what)) => report.state = ObjectState::Wrong(what.to_owned()),
+        Ok(object) => {
+            let looked_into = rustix::fs::fstat(&object).map_err(words).and_then(|found| {
+                report.look_into(&object, descriptor, index, head, &system)?;
+                let wider = found.st_mode & OTHERS & !file.st_mode != 0;
+                report.exposed = wider && !report.of_another && !descriptor.is_device(index);
+                Ok(())
+            });
+            if let Err(what) = looked_into {
                 report.state = ObjectState::Wrong(what);
             }
         }
@@ -147,9 +200,6 @@ impl ObjectReport {
     ) -> Result<(), String> {
         let metadata = file.metadata().map_err(|error| system(&error))?;
         (self.size, self.allocated) = (metadata.len(), metadata.blocks() * 512);
-        if descriptor.is_device(index) && !metadata.file_type().is_block_device() {
-            return Err("is no block device".into());
-        }
         let mut bytes = vec![0; HEADER_LEN as usize];
         file.read_exact_at(&mut bytes, 0).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => "is cut off within its header".to_owned(),
@@ -166,6 +216,13 @@ impl ObjectReport {
                 return Err("is shorter than what it held".into());
             }
         }
+        let stamp = || read_stamp(|bytes, at| rustix::io::pread(file, bytes, at)).map_err(words);
+        let stamp = found.stamped.then(stamp).transpose()?;
+        if !descriptor.is_device(index) {
+            // The stamp may be of a moment after the first look.
+            self.size = file.metadata().map_err(|error| system(&error))?.len();
+        }
+        self.seen = Some(Seen { index, stamp, length: self.size, is_local: is_local(file) });
         Ok(())
     }
 }

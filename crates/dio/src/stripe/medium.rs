@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::device::DeviceObject;
 use super::layout::Layout;
+use super::session::Session;
 use crate::block::Mem;
 use crate::drive::{Composite, Finished, Place};
 use crate::engine::{Kind, Medium, Op, OsMedium, Route};
@@ -27,6 +28,7 @@ use crate::io::Io;
 /// it. What extends the file is in the file when the last of its parts has arrived, and what some of the objects hold
 /// beyond that is not: a crash, or a failed write, ends the file where the first byte is missing.
 pub(crate) struct Striped {
+    name: PathBuf,
     layout: Layout,
     /// Opened as the whole is, each with locks of its own, which only its own housekeeping uses: the locks of the file
     /// are those of the whole.
@@ -37,6 +39,8 @@ pub(crate) struct Striped {
     geometry: Geometry,
     /// The descriptor; `None` for a file of the tests.
     head: Option<OsMedium>,
+    /// Of a writer, where the objects have stamps.
+    pub(super) session: Option<Session>,
     /// Requests that opening needed.
     before: Counters,
     /// When it was opened, and when the descriptor was last given the time of a write, in milliseconds from then; 0 for never.
@@ -53,6 +57,12 @@ impl fmt::Debug for Striped {
     }
 }
 
+impl Drop for Striped {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// Errors of calls that return those of the standard library; the name of the object comes along.
 fn named(error: FileError) -> io::Error {
     io::Error::other(error)
@@ -62,6 +72,7 @@ impl Striped {
     /// # Errors
     /// The alignments of the objects and the layout do not fit together: in words.
     pub(super) fn new(
+        name: &Path,
         layout: Layout,
         objects: Vec<File>,
         devices: Vec<Option<Arc<DeviceObject>>>,
@@ -79,7 +90,9 @@ impl Striped {
             return Err("the stripe size is no multiple of the alignment that a target demands");
         }
         let (before, opened, touched) = (Counters::default(), Instant::now(), AtomicU64::new(0));
-        let mut striped = Striped { layout, objects, devices, io, geometry, head, before, opened, touched };
+        let (name, session) = (name.to_owned(), None);
+        let mut striped =
+            Striped { name, layout, objects, devices, io, geometry, head, session, before, opened, touched };
         striped.before = striped.requests();
         Ok(striped)
     }
@@ -123,6 +136,11 @@ impl Striped {
             // Whoever may write the bytes may do this; where it fails, only a time is old.
             let _ = rustix::fs::futimens(head, &times);
         }
+    }
+
+    /// What the file was opened by.
+    pub(super) fn name(&self) -> &Path {
+        &self.name
     }
 
     pub(crate) fn head(&self) -> Option<BorrowedFd<'_>> {
@@ -216,12 +234,15 @@ impl Medium for Striped {
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
+        self.begin().map_err(named)?;
         self.check_capacity(size)?;
         self.touch();
         let held = self.sizes()?;
         // What is beyond the end now must not come to light when the file grows.
         let keep = self.layout.size(held.iter().copied()).min(size);
+        let lowered = self.lower(|index| self.layout.share(index, keep)).map_err(named)?;
         self.cut(keep, &held)?;
+        drop(lowered);
         let grown = (0..self.objects.len()).try_for_each(|index| {
             let share = self.layout.share(index, size);
             let shorter = held[index].min(self.layout.share(index, keep)) < share;
@@ -234,6 +255,7 @@ impl Medium for Striped {
     }
 
     fn allocate(&self, range: Range<u64>, extend: bool) -> io::Result<()> {
+        self.begin().map_err(named)?;
         // All space is there before any size changes, so that a full target leaves the file as it was.
         for (index, object) in self.objects.iter().enumerate() {
             let slice = self.layout.slice(index, &range);
@@ -245,6 +267,7 @@ impl Medium for Striped {
     }
 
     fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.begin().map_err(named)?;
         self.touch();
         for (index, object) in self.objects.iter().enumerate() {
             let slice = self.layout.slice(index, &range);
@@ -256,6 +279,7 @@ impl Medium for Striped {
     }
 
     fn reach(&self, size: u64) -> io::Result<()> {
+        self.begin().map_err(named)?;
         self.check_capacity(size)?;
         for (index, object) in self.objects.iter().enumerate() {
             let share = self.layout.share(index, size);
@@ -286,6 +310,10 @@ impl Medium for Striped {
 impl Composite for Striped {
     fn files(&self) -> usize {
         self.objects.len()
+    }
+
+    fn before(&self, kind: Kind) -> Result<(), Errno> {
+        if kind == Kind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
     }
 
     fn place(&self, position: u64) -> Place {

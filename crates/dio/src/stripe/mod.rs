@@ -17,7 +17,7 @@
 //!    that holds it. Engines see plain operations on plain files.
 //!
 //! Everything between does not know. Alignments are those of the strictest object ([`Geometry`](crate::geometry::Geometry)),
-//! so the arithmetic of requests, the patching of blocks and the rule for the block of the end of the file are the same; so are
+//! so the arithmetic of requests, the treatment of partial blocks and the rule for the block of the end of the file are the same; so are
 //! modes, locks (one table for all opens of one file, that of its first object), latched errors and counters. What concerns
 //! the page cache is kept by each object, which is a [`File`](crate::File) of its own.
 //!
@@ -28,7 +28,7 @@
 //!
 //! # Size
 //!
-//! No record is kept of the size: it is what all objects reach ([`Layout::size`]). An extending write counts when the last of
+//! No record is kept of the size of the file: it is what all objects reach ([`Layout::size`]). An extending write counts when the last of
 //! its parts has arrived; after a crash the file ends where the first byte is missing, and what some objects hold behind is
 //! cut off by the first who opens the file for writing while nobody else does (`flock(2)` on the first object says so). On network
 //! file systems and those of FUSE such a lock may not be seen on other machines: there only [`repair`] cuts.
@@ -48,6 +48,10 @@
 //! be read by, and removed without the bytes, until it is made the descriptor itself ([`adopt`]). Where the super-user opens a descriptor, the objects must belong to its owner: a descriptor that anyone
 //! can write must not lead to what only others may read.
 //!
+//! An object of another time, restored from a copy, or of another length is known by its stamp (`stamp.rs`): a generation that each
+//! session of writing raises in all objects before it changes anything, and the length of the object when the session ended. A
+//! writer keeps stamps in step (`session.rs`); who opens a file only compares them, and opens nothing that does not fit together.
+//!
 //! # Defaults
 //!
 //! A directory may have a default ([`set_default`]): empty files that are made in it, by name, through
@@ -66,6 +70,7 @@ mod create;
 mod defaults;
 mod depth;
 mod device;
+mod disks;
 mod format;
 mod head;
 mod hold;
@@ -73,13 +78,18 @@ mod inspect;
 mod layout;
 mod local;
 mod medium;
+mod migration;
 mod names;
 mod open;
 mod orphans;
 mod reach;
+mod reasons;
 mod remnants;
 mod remove;
 mod repair;
+mod session;
+mod stamp;
+mod trust;
 
 pub use create::{Plan, create, create_called, has_acl};
 pub use defaults::{
@@ -90,13 +100,15 @@ pub use head::Head;
 pub use hold::{Hold, leads_to};
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
 pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
-pub use open::{Alone, alone, descriptor_of, keep_alone};
+pub use migration::{LeftByMigration, left_by_migrations, migration_name};
+pub use open::{Alone, alone, descriptor_of, keep_alone, may_be_striped};
 pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
 pub use reach::{Way, reach_through};
+pub use reasons::{reasons_were_told, reduced, take_reasons};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
-pub use remove::{Removed, adopt, remove, remove_nameless, remove_objects};
-pub use repair::repair;
+pub use remove::{Removed, adopt, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};
+pub use repair::{repair, take_what_is_there};
+pub use trust::take_unfollowed;
 
 pub(crate) use depth::depth_over;
 pub(crate) use medium::Striped;
-pub(crate) use open::may_be_striped;

@@ -1,11 +1,36 @@
-//! Making durable what names a directory has.
+//! Taking names away, and making durable what names a directory has.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode as Permissions, OFlags, fsync, openat, syncfs};
+use rustix::fs::{AtFlags, CWD, Mode as Permissions, OFlags, Stat, fsync, openat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
+
+use super::create::directory_of;
+
+/// Device and inode of a file.
+pub(super) type Identity = (u64, u64);
+
+/// The identity of a file, by what `fstat(2)` said of it.
+pub(super) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Removes a name of a file that was looked at before, unless it has become something else's: whoever may rename in the directory, or
+/// above it, must not have another file removed.
+///
+/// # Errors
+/// ESTALE when it leads to another file by now; what `unlinkat(2)` answers.
+pub(super) fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory_of(path), flags, Permissions::empty())?;
+    if identity(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?) != looked_at {
+        return Err(Errno::STALE);
+    }
+    unlinkat(&directory, name, AtFlags::empty())
+}
 
 /// A directory in which a name is about to change. It is opened before: who could not make the change durable learns that while
 /// there is nothing to take back.
@@ -53,5 +78,40 @@ impl Names {
             Err(Errno::INVAL) => Ok(()),
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::lstat;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_elsewhere_by_now_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["target", "other"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("object"), name).unwrap();
+        }
+        let object = at("target/object");
+        let looked_at = identity(&lstat(&object).unwrap());
+        // The directory has been swapped.
+        fs::rename(at("target"), at("moved")).unwrap();
+        std::os::unix::fs::symlink("other", at("target")).unwrap();
+        assert_eq!(remove_name_of(&object, looked_at), Err(Errno::STALE));
+        assert_eq!(fs::read_to_string(at("other/object")).unwrap(), "other");
+        // Or the object.
+        let object = at("moved/object");
+        fs::rename(&object, at("kept")).unwrap();
+        assert_eq!(remove_name_of(&object, looked_at), Err(Errno::NOENT));
+        std::os::unix::fs::symlink("../other/object", &object).unwrap();
+        assert_eq!(remove_name_of(&object, looked_at), Err(Errno::STALE));
+        fs::rename(at("kept"), &object).unwrap();
+        assert_eq!(remove_name_of(&object, looked_at), Ok(()));
+        assert!(!object.exists() && at("other/object").exists());
     }
 }

@@ -1,21 +1,25 @@
 //! Recognising a striped file, and opening its objects.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, flock};
 use rustix::io::Errno;
 
-use super::device::{Device, DeviceObject, length_of};
-use super::format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header};
+use super::device::{BOOT, Device, DeviceObject, length_of};
+use super::format::{Descriptor, FormatError, HEADER_LEN, Header, Id, may_be_descriptor};
 use super::head::Head;
 use super::hold::patiently;
 use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
+use super::session::{Session, read_stamp};
+use super::stamp::{Fault, Seen, Stamp, Standing, judge};
+use super::trust::may_lead_to;
 use crate::engine::{Medium, OsMedium, Route};
 use crate::file::{File, FileError, OpenOptions};
 use crate::io::Io;
@@ -24,9 +28,13 @@ use crate::lock::LockTable;
 /// How long whoever opens a file for writing waits for somebody who has it alone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often objects are looked at that do not fit together, and how long between: a writer may just have begun or ended.
+pub(super) const LOOKS: u32 = 20;
+pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
 /// Whether a file can be a descriptor, by what `fstat(2)` said of it.
-pub(crate) fn may_be_striped(stat: &Stat) -> bool {
-    stat.st_size as u64 == DESCRIPTOR_LEN && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+pub fn may_be_striped(stat: &Stat) -> bool {
+    may_be_descriptor(stat.st_size as u64) && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 /// The descriptor in an open file, `None` if it is an ordinary one. `stat` is what `fstat(2)` said of it.
@@ -43,7 +51,7 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     // Opened again: this one may be direct, or for writing only.
     let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let own = rustix::fs::open(again, OFlags::RDONLY | OFlags::CLOEXEC, Permissions::empty()).ok();
-    let mut bytes = vec![0; DESCRIPTOR_LEN as usize];
+    let mut bytes = vec![0; stat.st_size as usize];
     let from = own.as_ref().map_or(fd, AsFd::as_fd);
     let mut filled = 0;
     while filled < bytes.len() {
@@ -67,9 +75,10 @@ pub(super) fn wrong(operation: &'static str, path: &Path, error: &FormatError) -
         FormatError::Version(_) => Errno::PROTONOSUPPORT,
         FormatError::Foreign => Errno::STALE,
         FormatError::TooLong => Errno::NAMETOOLONG,
-        FormatError::Damaged | FormatError::Senseless(_) => Errno::BADMSG,
+        FormatError::Damaged | FormatError::Longer | FormatError::Senseless(_) => Errno::BADMSG,
     };
-    FileError::new(operation, path, errno).with_detail(error.to_string())
+    let failed = FileError::new(operation, path, errno).with_detail(error.to_string());
+    if matches!(error, FormatError::Longer) { failed.with_cure(CURE_LONGER) } else { failed }
 }
 
 /// An error that concerns an object.
@@ -111,9 +120,8 @@ pub(super) fn object_flags(descriptor: &Descriptor, index: usize) -> OFlags {
     if descriptor.is_device(index) { flags } else { flags | OFlags::NOFOLLOW }
 }
 
-/// Whether an open object is what the descriptor says, a file or a device, and, for the super-user, belongs to the user `owner`:
-/// anyone can write a descriptor, and must not be able to point it at what only others may read. Of a device its header says
-/// whose it is.
+/// Whether an open object is what the descriptor says, a file or a device, and belongs to the user `owner`: anyone can write a
+/// descriptor, and must not be able to point it at what only others may read. Of a device its header says whose it is.
 pub(super) fn judge_kind(
     descriptor: &Descriptor,
     index: usize,
@@ -124,9 +132,30 @@ pub(super) fn judge_kind(
     match descriptor.is_device(index) {
         true if kind != FileType::BlockDevice => Err((Errno::STALE, "is no block device")),
         false if kind != FileType::RegularFile => Err((Errno::STALE, "is no regular file")),
-        false if stat.st_uid != owner && rustix::process::geteuid().is_root() => Err((Errno::PERM, FOREIGN)),
+        false if stat.st_uid != owner => Err((Errno::PERM, FOREIGN)),
         _ => Ok(()),
     }
+}
+
+/// Opens an object by a place: what is found is judged before it is opened, since to open a device may do something already.
+///
+/// # Errors
+/// As [`judge_kind`]; what opening it answers.
+pub(super) fn open_judged(
+    descriptor: &Descriptor,
+    index: usize,
+    owner: u32,
+    access: OFlags,
+) -> Result<fs::File, (Errno, &'static str)> {
+    let system = |errno| (errno, "");
+    let flags = object_flags(descriptor, index);
+    let place = descriptor.object_path(index);
+    let place =
+        rustix::fs::open(place, (flags - OFlags::NONBLOCK) | OFlags::PATH, Permissions::empty()).map_err(system)?;
+    judge_kind(descriptor, index, &rustix::fs::fstat(&place).map_err(system)?, owner)?;
+    let again = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(system)
 }
 
 /// As [`judge_kind`], of the header of a device.
@@ -136,13 +165,24 @@ pub(super) fn judge_owner(
     found: &Header,
     owner: u32,
 ) -> Result<(), (Errno, &'static str)> {
-    let foreign = found.owner != Some(owner) && rustix::process::geteuid().is_root();
-    if descriptor.is_device(index) && foreign { Err((Errno::PERM, FOREIGN)) } else { Ok(()) }
+    if descriptor.is_device(index) && found.owner != Some(owner) { Err((Errno::PERM, FOREIGN)) } else { Ok(()) }
 }
 
 const FOREIGN: &str = "belongs to another user than the file";
+const FORGED: &str = "belongs to another file of that owner, and others may write to this one";
+const CURE_FORGED: &str = "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
 const TAKEN: &str = "is taken: somebody else writes to it; files on devices have one writing process at a time";
+const CURE_DAMAGED: &str = "restore it, or take what is left for the file with 'dio stripe check --repair --force'; \
+                            'dio stripe check' shows all that is wrong";
+const CURE_WRONG: &str = "'dio stripe check' shows all that is wrong";
+const CURE_MISSING: &str = "mount its target; 'dio stripe check' shows all that is wrong";
+const UNEVEN: &str = "some objects hold bytes behind its end: a crash left them there, or another object was cut off";
+const CURE_UNEVEN: &str = "see 'dio stripe check'; with --repair it cuts them off";
+const CURE_LONGER: &str = "'truncate -s 8171' takes that off; the bytes of the file are in its objects";
 const CURE_COPY: &str = "only read it, or make it the file's own with 'dio stripe adopt'";
+
+/// An open object: as a device, if it is one; its stamp, if it has one.
+type Opened = (File, Option<Arc<DeviceObject>>, Option<Result<Stamp, FormatError>>);
 
 impl OpenOptions {
     /// Opens the objects of a descriptor, all of them as this was to be.
@@ -156,11 +196,16 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let own = Head::of(head.any()).map_err(|errno| FileError::new("open", name, errno))?;
         let mut objects = Vec::with_capacity(descriptor.targets.len());
-        let mut devices = Vec::new();
+        let (mut devices, mut stamps) = (Vec::new(), Vec::new());
         for index in 0..descriptor.targets.len() {
-            let (object, device) = self.open_object(name, (descriptor, index), stat, &own, &io)?;
+            let (object, device, stamp) = self.open_object(name, (descriptor, index), stat, &own, &io)?;
             objects.push(object);
             devices.push(device);
+            stamps.push(stamp);
+        }
+        let stamped = stamps.iter().all(Option::is_some);
+        if !self.takes_what_is_there() {
+            check_stamps(name, descriptor, &objects, stamps)?;
         }
         if !descriptor.has_devices() {
             devices.clear();
@@ -168,10 +213,14 @@ impl OpenOptions {
         let first = objects[0].descriptor().map(rustix::fs::fstat);
         let first = first.expect("an object is a file of the system");
         let locks = crate::io::lock_table(&first.map_err(|errno| FileError::new("open", name, errno))?);
-        let striped = Striped::new(descriptor.layout, objects, devices, io, Some(head))
+        let mut striped = Striped::new(name, descriptor.layout, objects, devices, io, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
-            check_not_left(&striped).and_then(|()| trim(&striped)).map_err(|error| not_shared(name, &error))?;
+            let session = || Session::new(descriptor.id, !self.is_cached());
+            striped.session = stamped.then(session);
+            check_not_left(&striped)
+                .and_then(|()| trim(&striped, self.takes_what_is_there()))
+                .map_err(|error| not_shared(name, error))?;
         }
         let file = self.over_objects(name, striped, locks);
         if self.truncates() && file.size()? > 0 {
@@ -187,7 +236,7 @@ impl OpenOptions {
         head: &Stat,
         own: &Head,
         io: &Io,
-    ) -> Result<(File, Option<Arc<DeviceObject>>), FileError> {
+    ) -> Result<Opened, FileError> {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("open", name, index, &path, errno, what);
         let is_device = descriptor.is_device(index);
@@ -196,7 +245,7 @@ impl OpenOptions {
             judge_kind(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         }
         let mut object = self.for_object(io, is_device).open_object_at(&path).map_err(|error| match error.errno() {
-            Errno::NOENT => failed(Errno::NOENT, "is missing"),
+            Errno::NOENT => failed(Errno::NOENT, "is missing").with_cure(CURE_MISSING),
             errno => failed(errno, error.detail().unwrap_or("")),
         })?;
         let stat = object.descriptor().map(rustix::fs::fstat).expect("an object is a file of the system");
@@ -205,14 +254,18 @@ impl OpenOptions {
         let mut bytes = vec![0; HEADER_LEN as usize];
         let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
         let found = judge_header(&bytes[..count], &descriptor.header(index, *own));
-        let found = found.map_err(|(errno, what)| failed(errno, &what))?;
+        let found = found.map_err(|(errno, what)| failed(errno, &what).with_cure(CURE_WRONG))?;
         judge_owner(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         if self.writes() && !found.head.may_be(own) {
             let copy = FileError::new("open for writing", name, Errno::PERM);
             return Err(copy.with_detail("it is a copy of the descriptor of a striped file").with_cure(CURE_COPY));
         }
+        if !may_lead_to(head, own, &stat, &found.head) {
+            return Err(failed(Errno::PERM, FORGED).with_cure(CURE_FORGED));
+        }
         let device = is_device.then(|| self.as_device(&mut object, descriptor, &stat)).transpose();
-        Ok((object, device.map_err(|(errno, what)| failed(errno, &what))?))
+        let device = device.map_err(|(errno, what)| failed(errno, &what))?;
+        Ok((object, device, found.stamped.then(|| Stamp::within(&bytes[..count]))))
     }
 
     /// Has an object that is a device answer with the length that it says it has.
@@ -249,9 +302,9 @@ impl OpenOptions {
         let name = name.as_ref();
         let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
         let io = objects.first().ok_or_else(|| failed("there are no objects"))?.io().clone();
-        let striped = Striped::new(layout, objects, Vec::new(), io, None).map_err(failed)?;
+        let striped = Striped::new(name, layout, objects, Vec::new(), io, None).map_err(failed)?;
         if self.writes() {
-            trim(&striped).map_err(|error| not_shared(name, &error))?;
+            trim(&striped, false).map_err(|error| not_shared(name, error))?;
         }
         Ok(self.over_objects(name, striped, LockTable::new()))
     }
@@ -261,14 +314,93 @@ impl OpenOptions {
     }
 }
 
-fn not_shared(name: &Path, error: &io::Error) -> FileError {
+/// Waits until objects fit together that somebody may just begin or end to write, as long as their stamps change; the first that
+/// does not.
+fn check_stamps(
+    name: &Path,
+    descriptor: &Descriptor,
+    objects: &[File],
+    mut stamps: Vec<Option<Result<Stamp, FormatError>>>,
+) -> Result<(), FileError> {
+    let seen = |(index, stamp): (usize, Option<Result<Stamp, FormatError>>)| {
+        let object = &objects[index];
+        let is_local = object.descriptor().is_some_and(is_local);
+        Ok(Seen { index, stamp, length: object.size()?, is_local })
+    };
+    settle_judgement(
+        || {
+            let found = std::mem::take(&mut stamps).into_iter().enumerate().map(seen);
+            let found = found.collect::<Result<Vec<_>, FileError>>()?;
+            let again = |(object, seen): (&File, &Seen)| {
+                let read = |bytes: &mut [u8], at: u64| {
+                    // Direct reads are of whole blocks.
+                    let mut whole = vec![0; HEADER_LEN as usize];
+                    let count = object.read_at(&mut whole, 0)?.saturating_sub(at as usize).min(bytes.len());
+                    bytes[..count].copy_from_slice(&whole[at as usize..at as usize + count]);
+                    Ok::<usize, FileError>(count)
+                };
+                seen.stamp.as_ref().map(|_| read_stamp(read)).transpose()
+            };
+            let judged = judge(descriptor.id, &found, &BOOT);
+            if judged.is_err() {
+                stamps = objects.iter().zip(&found).map(again).collect::<Result<_, _>>()?;
+            }
+            Ok((found, judged))
+        },
+        |faults| damaged(name, &faults[0], &descriptor.object_path(faults[0].index)),
+    )
+}
+
+/// Looks at objects again that do not fit together, until they do, or nothing changes any more.
+///
+/// # Errors
+/// What looking answers; what `failed` makes of what is wrong.
+pub(super) fn settle_judgement<E>(
+    mut look: impl FnMut() -> Result<(Vec<Seen>, Result<Standing, Vec<Fault>>), E>,
+    failed: impl FnOnce(Vec<Fault>) -> E,
+) -> Result<(), E> {
+    let (mut before, mut judged) = look()?;
+    for _ in 1..LOOKS {
+        if judged.is_ok() {
+            break;
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+        let (now, again) = look()?;
+        judged = again;
+        if std::mem::replace(&mut before, now) == before {
+            break;
+        }
+    }
+    judged.map(drop).map_err(failed)
+}
+
+pub(super) fn damaged(name: &Path, fault: &Fault, path: &Path) -> FileError {
+    of_object("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
+}
+
+/// Judges the objects of an open file.
+///
+/// # Errors
+/// The first that is not what it should be; `path_of` has its name.
+pub(super) fn judge_all(
+    id: Id,
+    seen: &[Seen],
+    path_of: impl Fn(usize) -> PathBuf,
+    name: &Path,
+) -> Result<Standing, FileError> {
+    judge(id, seen, &BOOT).map_err(|faults| damaged(name, &faults[0], &path_of(faults[0].index)))
+}
+
+fn not_shared(name: &Path, error: io::Error) -> FileError {
     let failed = |errno| FileError::new("open", name, errno);
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
-        Some(inner) => FileError::new("cut off what a crash left behind the end of", name, inner.errno()).by(inner),
-        None => match Errno::from_io_error(error) {
-            Some(Errno::BUSY) => failed(Errno::BUSY).with_detail("it is being migrated"),
-            Some(Errno::STALE) => failed(Errno::STALE).with_detail("it has just been migrated: open it again"),
-            errno => failed(errno.unwrap_or(Errno::IO)),
+    match Errno::from_io_error(&error) {
+        Some(Errno::BUSY) => failed(Errno::BUSY).with_detail("it is being migrated"),
+        Some(Errno::STALE) => failed(Errno::STALE).with_detail("it has just been migrated: open it again"),
+        Some(errno) => failed(errno),
+        None => match error.downcast::<FileError>() {
+            Ok(inner) if inner.path() == name => inner,
+            Ok(inner) => FileError::new("cut off what a crash left behind the end of", name, inner.errno()).by(&inner),
+            Err(_) => failed(Errno::IO),
         },
     }
 }
@@ -288,22 +420,37 @@ fn check_not_left(striped: &Striped) -> io::Result<()> {
 /// Cuts off what objects hold behind the end, which a crash has left there, unless somebody else is writing: then it may
 /// be about to become part of the file. Whoever writes holds a shared lock of the first object while the file is open. Where other
 /// machines may write without its being seen here, nothing is cut off: see [`super::repair()`].
-fn trim(striped: &Striped) -> io::Result<()> {
-    if let Some(device) = striped.device(0) {
+///
+/// Nothing is cut off either where the objects have no stamps, unless the caller takes `what_is_there`: an object that was cut off
+/// by something else looks the same then, and the others would lose what they hold.
+fn trim(striped: &Striped, what_is_there: bool) -> io::Result<()> {
+    let first = striped.objects()[0].descriptor();
+    let alone = match (striped.device(0), first) {
         // No other process writes, and none is waited for.
-        return if device.first && striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
-    }
-    let Some(first) = striped.objects()[0].descriptor() else {
-        return if striped.has_surplus()? { striped.set_size(striped.size()?) } else { Ok(()) };
+        (Some(device), _) => device.first,
+        (None, Some(first)) => flock(first, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        (None, None) => true,
     };
-    let alone = flock(first, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if alone
-        && striped.has_surplus()?
-        && striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local))
-    {
-        striped.set_size(striped.size()?)?;
+    if alone {
+        let system = striped.head().is_some();
+        let local = || striped.objects().iter().all(|object| object.descriptor().is_some_and(is_local));
+        if what_is_there {
+            striped.stamp_anew().map_err(io::Error::other)?;
+        } else {
+            striped.recover().map_err(io::Error::other)?;
+        }
+        if (striped.has_devices() || !system || local()) && striped.has_surplus()? {
+            if system && striped.session.is_none() && !what_is_there {
+                let error = FileError::new("open for writing", striped.name(), Errno::UCLEAN);
+                return Err(io::Error::other(error.with_detail(UNEVEN).with_cure(CURE_UNEVEN)));
+            }
+            striped.set_size(striped.size()?)?;
+        }
     }
-    share(first)
+    match first.filter(|_| striped.device(0).is_none()) {
+        Some(first) => share(first),
+        None => Ok(()),
+    }
 }
 
 /// Takes a shared lock, waiting as long as somebody may need it alone to cut off what a crash has left. A migration takes

@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use super::claim::header_on;
 use super::create::{directory_of, errno};
 use super::device::{length_of, open_exclusively, wipe};
-use super::format::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
+use super::format::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id, may_be_descriptor};
+use super::names::{identity, remove_name_of};
 use super::open::descriptor_of;
 use super::remnants::is_old_descriptor;
 
@@ -49,7 +50,10 @@ pub fn objects_in(directory: &Path) -> io::Result<Vec<FoundObject>> {
 }
 
 fn object_at(path: &Path) -> Option<FoundObject> {
-    let file = open(path)?;
+    object_in(path, &open(path)?)
+}
+
+fn object_in(path: &Path, file: &fs::File) -> Option<FoundObject> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     file.read_exact_at(&mut bytes, 0).ok()?;
     let header = Header::decode(&bytes).ok()?;
@@ -111,13 +115,14 @@ fn sought(path: &Path) -> io::Result<Option<Descriptor>> {
     let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         // It was removed just now; or it has another length, and is no sound descriptor, of whoever.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !link => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && found.len() != DESCRIPTOR_LEN => {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !may_be_descriptor(found.len()) => {
             return Ok(None);
         }
         other => other.map_err(told)?,
     };
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(file, DESCRIPTOR_LEN + 1), &mut bytes).map_err(told)?;
+    // What is too long or too short to be a sound one may be a damaged one.
     if !Descriptor::is_one(&bytes) {
         return Ok(None);
     }
@@ -245,9 +250,10 @@ impl FoundObject {
             let same = same && self.standing(&[], Duration::ZERO) != Standing::Known;
             return if same { wipe(&device) } else { Err(Errno::STALE.into()) };
         }
-        if object_at(&self.path).is_none_or(|now| now.header != self.header) {
+        let file = open(&self.path).ok_or(Errno::STALE)?;
+        if object_in(&self.path, &file).is_none_or(|now| now.header != self.header) {
             return Err(Errno::STALE.into());
         }
-        fs::remove_file(&self.path)
+        Ok(remove_name_of(&self.path, identity(&fstat(&file)?))?)
     }
 }

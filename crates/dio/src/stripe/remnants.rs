@@ -12,11 +12,12 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
 use super::format::{DESCRIPTOR_LEN, Descriptor, Id};
 use super::layout::{MOST_OBJECTS, MOST_START};
+use super::names::{identity, remove_name_of};
 use super::orphans::open;
 
 /// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
@@ -67,8 +68,8 @@ impl Remnant {
     /// # Errors
     /// ESTALE then; what `unlink(2)` answers.
     pub fn remove(&self) -> io::Result<()> {
-        let Some((_locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
-        fs::remove_file(&self.path)
+        let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
+        Ok(remove_name_of(&self.path, identity(&fstat(&locked)?))?)
     }
 }
 
@@ -126,7 +127,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
 }
 
 /// Whether a file, its name included, has been as it is for so long. What is of the future is young.
-fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
+pub(super) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
     let time = |seconds: i64, nanoseconds: i64| {
         SystemTime::UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
     };

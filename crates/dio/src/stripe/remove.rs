@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode as Permissions, OFlags, fstat, openat};
+use rustix::fs::{Access, AtFlags, CWD, Mode as Permissions, OFlags, accessat, fstat, openat};
 use rustix::io::Errno;
 
 use super::create::{directory_of, errno};
 use super::device::free;
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
-use super::names::Names;
-use super::open::{alone, descriptor_of, judge_header, judge_kind, judge_owner, object_flags, of_object, wrong};
+use super::names::{Identity, Names, identity, remove_name_of};
+use super::open::{alone, descriptor_of, judge_header, judge_owner, of_object, open_judged, wrong};
 use crate::file::FileError;
 
 /// What became of a striped file that was to be removed.
@@ -34,10 +34,36 @@ pub enum Removed {
 /// Removes a striped file: the descriptor, and, when that had no other name, the objects. Of a copy of a descriptor, only that.
 ///
 /// # Errors
-/// EINVAL for what is no striped file; ESTALE, and nothing is removed, after an adoption that was interrupted ([`adopt`]); what
-/// syncing the directory answers: then the objects stay; the first object that could not be removed, after all others were.
+/// EINVAL for what is no striped file; what is wrong with the first object that is missing, is not one of this file or cannot be
+/// removed, and ESTALE after an adoption that was interrupted ([`adopt`]): then nothing is removed. What syncing the directory
+/// answers: then the objects stay; the first object that could not be removed, after all others were.
 pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
-    let path = path.as_ref();
+    remove_as(path.as_ref(), false)
+}
+
+/// As [`remove`], also where objects are missing or cannot be removed: what there is goes, and the others stay, which
+/// [`objects_in`](super::objects_in) finds when their target is there again.
+///
+/// # Errors
+/// As [`remove`], but for those objects; of them the first, after all others were removed.
+pub fn remove_what_is_there(path: impl AsRef<Path>) -> Result<Removed, FileError> {
+    remove_as(path.as_ref(), true)
+}
+
+/// Whether an open file could be removed with all of its objects, should it lose its last name.
+///
+/// # Errors
+/// As [`remove`]. None for what is no striped file.
+pub fn check_removable(file: impl AsFd) -> Result<(), FileError> {
+    let failed = |errno| FileError::new("remove", Path::new(""), errno);
+    let stat = fstat(&file).map_err(failed)?;
+    let Ok(Some(descriptor)) = descriptor_of(&file, &stat, Path::new("")) else { return Ok(()) };
+    let head = Head::of(&file).map_err(failed)?;
+    let found = Found::of(Path::new(""), &descriptor, stat.st_uid, &head)?;
+    found.check(Path::new(""), &descriptor)
+}
+
+fn remove_as(path: &Path, what_is_there: bool) -> Result<Removed, FileError> {
     let failed = |error: io::Error| FileError::new("remove", path, errno(&error));
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let head = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
@@ -49,7 +75,10 @@ pub fn remove(path: impl AsRef<Path>) -> Result<Removed, FileError> {
     let own = Head::of(&head).map_err(|errno| failed(errno.into()))?;
     if before.st_nlink <= 1 {
         // What cannot be removed as a whole keeps its name.
-        Found::of(path, &descriptor, before.st_uid, &own)?;
+        let found = Found::of(path, &descriptor, before.st_uid, &own)?;
+        if !what_is_there {
+            found.check(path, &descriptor)?;
+        }
     }
     let names = Names::of(directory_of(path)).map_err(|errno| failed(errno.into()))?;
     fs::remove_file(path).map_err(failed)?;
@@ -89,15 +118,27 @@ pub fn remove_nameless(path: &Path, file: impl AsFd, dir: impl AsFd) -> Result<(
 pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &Head) -> Result<Removed, FileError> {
     let found = Found::of(path, descriptor, owner, head)?;
     let mut outcome = found.outcome;
+    if let Some((index, object)) = found.missing.first().filter(|_| !found.copy) {
+        // Others are removed; this one has to be told of.
+        let error = of_object("remove", path, *index, object, Errno::NOENT, "is missing");
+        outcome = outcome.and(Err(error.with_cure(CURE_ORPHANS)));
+    }
     // The first one last: who looks for what an interruption leaves asks of it whether somebody writes to the file.
-    for (index, object, file) in found.own.iter().rev() {
+    for (index, object, kept) in found.own.iter().rev() {
         if *index == 0 && outcome.is_err() {
             // By it the others can still be removed.
+            if let (false, Kept::File(identity)) = (found.missing.is_empty(), kept) {
+                // They are as good as gone, and so are its bytes; what cannot be freed stays.
+                let _ = cut_to_header(object, *identity, descriptor.layout.start());
+            }
             break;
         }
-        match file.as_ref().map_or_else(|| fs::remove_file(object), |device| free(device, descriptor.id)) {
+        let (removed, what) = match kept {
+            Kept::File(identity) => (remove_name_of(object, *identity).map_err(io::Error::from), ""),
+            Kept::Device(device) => (free(device, descriptor.id), "cannot be wiped"),
+        };
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let what = if file.is_some() { "cannot be wiped" } else { "" };
                 outcome = outcome.and(Err(of_object("remove", path, *index, object, errno(&error), what)));
             }
             _ => {}
@@ -106,16 +147,40 @@ pub fn remove_objects(path: &Path, descriptor: &Descriptor, owner: u32, head: &H
     outcome.map(|()| if found.copy { Removed::Copy } else { Removed::All })
 }
 
+const CURE_ORPHANS: &str = "when its target is there again, 'dio stripe orphans --rm' removes it";
+const CURE_FORCE: &str =
+    "nothing was removed; 'dio stripe rm --force' removes what is there, and 'dio stripe orphans' finds the rest";
+
+/// Frees what an object holds, but for what says whose it is.
+fn cut_to_header(object: &Path, looked_at: Identity, start: u64) -> io::Result<()> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = fs::OpenOptions::new().write(true).custom_flags(flags).open(object)?;
+    if identity(&fstat(&file)?) != looked_at {
+        return Err(Errno::STALE.into());
+    }
+    file.set_len(start)
+}
+
 const CURE_HALF: &str = "make the one that is to be the file so with 'dio stripe adopt'";
+
+/// What is known of an object, and must still be so when it is removed.
+enum Kept {
+    /// A file.
+    File(Identity),
+    /// A device, open.
+    Device(fs::File),
+}
 
 /// What was found of the objects of a file that is to be removed.
 struct Found {
-    /// Each with what is open of it, if it is a device.
-    own: Vec<(usize, PathBuf, Option<fs::File>)>,
+    /// Each with its name.
+    own: Vec<(usize, PathBuf, Kept)>,
     /// All that were found belong to the file by another descriptor.
     copy: bool,
     /// The first that is not one of the file.
     outcome: Result<(), FileError>,
+    /// Those that are not there.
+    missing: Vec<(usize, PathBuf)>,
 }
 
 impl Found {
@@ -124,12 +189,12 @@ impl Found {
     /// # Errors
     /// ESTALE where some belong to this descriptor and others to another one: an adoption was interrupted.
     fn of(path: &Path, descriptor: &Descriptor, owner: u32, head: &Head) -> Result<Found, FileError> {
-        let mut found = Found { own: Vec::new(), copy: false, outcome: Ok(()) };
+        let mut found = Found { own: Vec::new(), copy: false, outcome: Ok(()), missing: Vec::new() };
         for index in 0..descriptor.targets.len() {
             let object = descriptor.object_path(index);
             match is_own(path, descriptor, index, &object, owner, head) {
-                Ok(Own::Yes(file)) => found.own.push((index, object, file)),
-                Ok(Own::Gone) => {}
+                Ok(Own::Yes(kept)) => found.own.push((index, object, kept)),
+                Ok(Own::Gone) => found.missing.push((index, object)),
                 Ok(Own::Others) => found.copy = true,
                 Err(error) => found.outcome = found.outcome.and(Err(error)),
             }
@@ -140,12 +205,41 @@ impl Found {
         }
         Ok(found)
     }
+
+    /// Whether all objects can be removed; of a copy of the descriptor none is.
+    ///
+    /// # Errors
+    /// The first that is missing, is not one of the file, or is in a directory that cannot be written to.
+    fn check(&self, path: &Path, descriptor: &Descriptor) -> Result<(), FileError> {
+        if self.copy {
+            return Ok(());
+        }
+        if let Err(error) = &self.outcome {
+            return Err(error.clone().with_cure(CURE_FORCE));
+        }
+        if let Some((index, object)) = self.missing.first() {
+            let away = directory_of(object);
+            let what = match away.is_dir() {
+                true => "is missing: nothing may be mounted at its target".to_owned(),
+                false => format!("is missing: its target '{}' is away", away.display()),
+            };
+            return Err(of_object("remove", path, *index, object, Errno::NOENT, &what).with_cure(CURE_FORCE));
+        }
+        for (index, object, _) in self.own.iter().filter(|(index, ..)| !descriptor.is_device(*index)) {
+            let writable = accessat(CWD, directory_of(object), Access::WRITE_OK, AtFlags::EACCESS);
+            // Not every file system can say.
+            if let Err(errno @ (Errno::ROFS | Errno::ACCESS | Errno::PERM)) = writable {
+                return Err(of_object("remove", path, *index, object, errno, "").with_cure(CURE_FORCE));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whose an object is.
 enum Own {
-    /// This file's; a device is open.
-    Yes(Option<fs::File>),
+    /// This file's.
+    Yes(Kept),
     /// It is not there.
     Gone,
     /// It belongs to the file, by another descriptor.
@@ -161,16 +255,15 @@ fn is_own(
     head: &Head,
 ) -> Result<Own, FileError> {
     let failed = |errno, what: &str| of_object("remove", path, index, object, errno, what);
-    let flags = object_flags(descriptor, index).bits().cast_signed();
-    let file = match fs::OpenOptions::new().read(true).custom_flags(flags).open(object) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Own::Gone),
-        other => other.map_err(|error| failed(errno(&error), ""))?,
+    let file = match open_judged(descriptor, index, owner, OFlags::RDONLY) {
+        Err((Errno::NOENT, _)) => return Ok(Own::Gone),
+        other => other.map_err(|(errno, what)| failed(errno, what))?,
     };
     let stat = fstat(&file).map_err(|errno| failed(errno, ""))?;
-    judge_kind(descriptor, index, &stat, owner).map_err(|(errno, what)| failed(errno, what))?;
     let found = header_of(&file, &descriptor.header(index, *head)).map_err(|(errno, what)| failed(errno, &what))?;
     judge_owner(descriptor, index, &found, owner).map_err(|(errno, what)| failed(errno, what))?;
-    Ok(if found.head.may_be(head) { Own::Yes(Some(file).filter(|_| descriptor.is_device(index))) } else { Own::Others })
+    let kept = if descriptor.is_device(index) { Kept::Device(file) } else { Kept::File(identity(&stat)) };
+    Ok(if found.head.may_be(head) { Own::Yes(kept) } else { Own::Others })
 }
 
 /// The header of an object that is the right one.
@@ -199,23 +292,20 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
     let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
     let _alone = alone(path, &descriptor)?;
     let name = fs::canonicalize(path).map_err(failed)?;
-    let open = |index: usize| -> Result<(PathBuf, fs::File), FileError> {
+    let open = |index: usize| -> Result<(PathBuf, fs::File, bool), FileError> {
         let object = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("adopt", path, index, &object, errno, what);
-        let flags = object_flags(&descriptor, index).bits().cast_signed();
-        let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&object);
-        let file = file.map_err(|error| failed(errno(&error), ""))?;
-        let found = fstat(&file).map_err(|errno| failed(errno, ""))?;
-        judge_kind(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        let file = open_judged(&descriptor, index, stat.st_uid, OFlags::RDWR);
+        let file = file.map_err(|(errno, what)| failed(errno, what))?;
         let found = header_of(&file, &descriptor.header(index, head)).map_err(|(errno, what)| failed(errno, &what))?;
         judge_owner(&descriptor, index, &found, stat.st_uid).map_err(|(errno, what)| failed(errno, what))?;
-        Ok((object, file))
+        Ok((object, file, found.stamped))
     };
     // Each of them is looked at before one is changed.
     let objects = (0..descriptor.targets.len()).map(open).collect::<Result<Vec<_>, _>>()?;
-    for (index, (object, file)) in objects.iter().enumerate() {
+    for (index, (object, file, stamped)) in objects.iter().enumerate() {
         let owner = descriptor.is_device(index).then_some(stat.st_uid);
-        let header = Header { name: Some(name.clone()), owner, ..descriptor.header(index, head) };
+        let header = Header { name: Some(name.clone()), owner, stamped: *stamped, ..descriptor.header(index, head) };
         let bytes = header.encode().map_err(|error| wrong("adopt", path, &error))?;
         let written = file.write_all_at(&bytes, 0).and_then(|()| file.sync_data());
         written.map_err(|error| of_object("adopt", path, index, object, errno(&error), ""))?;

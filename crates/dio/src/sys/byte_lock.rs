@@ -14,6 +14,14 @@ pub fn lock_byte(fd: BorrowedFd<'_>, at: i64) -> Result<()> {
     set(fd, libc::F_OFD_SETLKW, libc::F_WRLCK, at)
 }
 
+/// As [`lock_byte`], without waiting.
+///
+/// # Errors
+/// `EAGAIN` or `EACCES` where somebody else has it; otherwise as [`lock_byte`].
+pub fn try_lock_byte(fd: BorrowedFd<'_>, at: i64) -> Result<()> {
+    set(fd, libc::F_OFD_SETLK, libc::F_WRLCK, at)
+}
+
 /// Gives the lock up.
 ///
 /// # Errors
@@ -59,6 +67,8 @@ mod tests {
             sender.send(()).unwrap();
         });
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+        let third = std::fs::File::options().write(true).open(file.path()).unwrap();
+        assert_eq!(try_lock_byte(third.as_fd(), 7), Err(Errno::AGAIN));
         unlock_byte(file.as_file().as_fd(), 7).unwrap();
         receiver.recv_timeout(Duration::from_secs(60)).unwrap();
         waiting.join().unwrap();

@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::fs::{Access, OFlags};
 use rustix::io::{Errno, Result};
+use rustix::ioctl::{Getter, Opcode, Setter, ioctl, opcode};
 
 /// The most bytes of a handle (`MAX_HANDLE_SZ` of `include/linux/exportfs.h`).
 pub const LONGEST_HANDLE: usize = 128;
@@ -132,6 +133,30 @@ fn answer(result: libc::c_long) -> Result<libc::c_long> {
     Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
+/// Bytes of `struct fsxattr` (`include/uapi/linux/fs.h`): flags, hints of extent sizes and the project of an inode.
+pub const EXTENDED_FLAGS_BYTES: usize = 28;
+
+const GET_EXTENDED_FLAGS: Opcode = opcode::read::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 31);
+const SET_EXTENDED_FLAGS: Opcode = opcode::write::<[u8; EXTENDED_FLAGS_BYTES]>(b'X', 32);
+
+/// What `FS_IOC_FSGETXATTR` tells of an open file or directory, a `struct fsxattr`.
+///
+/// # Errors
+/// `ENOTTY` or `EOPNOTSUPP` from file systems that have nothing to tell.
+pub fn extended_flags(fd: BorrowedFd<'_>) -> Result<[u8; EXTENDED_FLAGS_BYTES]> {
+    // SAFETY: the request writes one `struct fsxattr`, which is as long as the output type and may hold any bytes.
+    unsafe { ioctl(fd, Getter::<GET_EXTENDED_FLAGS, [u8; EXTENDED_FLAGS_BYTES]>::new()) }
+}
+
+/// Sets what [`extended_flags`] gave (`FS_IOC_FSSETXATTR`).
+///
+/// # Errors
+/// As there; `EPERM` for who neither owns the inode nor is privileged.
+pub fn set_extended_flags(fd: BorrowedFd<'_>, flags: [u8; EXTENDED_FLAGS_BYTES]) -> Result<()> {
+    // SAFETY: the request reads one `struct fsxattr`, which is as long as the input type, and writes nothing.
+    unsafe { ioctl(fd, Setter::<SET_EXTENDED_FLAGS, [u8; EXTENDED_FLAGS_BYTES]>::new(flags)) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -172,5 +197,17 @@ mod tests {
         });
         assert_eq!(seen.join().unwrap(), 0o22);
         assert_eq!(umask(mine).bits(), 0o22);
+    }
+
+    #[test]
+    fn extended_flags_have_the_numbers_of_the_kernel_and_can_be_set_again() {
+        if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            assert_eq!([GET_EXTENDED_FLAGS, SET_EXTENDED_FLAGS].map(|code| code as u64), [0x801c_581f, 0x401c_5820]);
+        }
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        match extended_flags(file.as_fd()) {
+            Ok(flags) => set_extended_flags(file.as_fd(), flags).unwrap(),
+            Err(errno) => assert!([Errno::NOTTY, Errno::OPNOTSUPP].contains(&errno), "{errno}"),
+        }
     }
 }

@@ -47,7 +47,9 @@ impl ReadAhead {
         ReadAhead { max: suited.max.max(depth * suited.request), ..suited }
     }
 
-    fn suited(optimal: u64, preferred: u64) -> ReadAhead {
+    /// What suits a device whose optimal request has `optimal` bytes (0: it states none) below a file system that prefers
+    /// requests of `preferred` bytes: what [`ReadAhead::for_file`] asks of a file.
+    pub fn suited(optimal: u64, preferred: u64) -> ReadAhead {
         let usual = ReadAhead::default();
         // Sizes that are no multiple of a page, as some USB bridges report (65,535 sectors), are no sizes.
         let likes = [optimal, preferred].into_iter().find(|size| *size > 4096 && size % 4096 == 0);

@@ -4,6 +4,7 @@ use dio_test::{LoopDevice, Rng, Seed, file_systems};
 use proptest::prelude::*;
 
 use super::*;
+use crate::stripe::stamp::{Phase, STAMP_AT, STAMP_LEN, Stamp};
 use crate::stripe::{Descriptor, Plan, create, inspect, remove};
 use crate::{File, Mode, OpenOptions};
 
@@ -86,6 +87,18 @@ impl Rig {
         bytes
     }
 
+    /// The stamps are those of a session of writing that a power cut has ended.
+    fn interrupt_session(&self) {
+        let start = self.descriptor.layout.start();
+        for index in 0..2 {
+            let (device, mut bytes) = (self.device(index), [0; STAMP_LEN as usize]);
+            device.read_exact_at(&mut bytes, STAMP_AT).unwrap();
+            let closed = Stamp::decode(&bytes).unwrap();
+            let open = Stamp { phase: Phase::Open, durable: start, length: start, boot: "another".into(), ..closed };
+            device.write_all_at(&open.encode().unwrap(), STAMP_AT).unwrap();
+        }
+    }
+
     fn contents(&self) -> Vec<u8> {
         let file = File::open(self.path()).unwrap();
         let mut bytes = vec![1; file.size().unwrap() as usize];
@@ -132,6 +145,7 @@ fn after_a_power_cut_the_file_has_what_was_synced() {
     let record = Record { durable: layout.share(1, 100_000), boot: "another".into(), ..rig.record(1) };
     let reached = layout.size([layout.share(0, 300_000), record.durable]) as usize;
     device.write_all_at(&record.encode().unwrap(), RECORD_AT).unwrap();
+    rig.interrupt_session();
     assert!(rig.contents() == bytes[..reached]);
     let report = inspect(rig.path()).unwrap().unwrap();
     assert!(report.is_sound() && report.has_surplus() && report.size == reached as u64);

@@ -1,0 +1,396 @@
+//! Writing sessions: keeping the stamps of all objects in step with what is done to an open file. `stamp.rs` has the rules.
+//!
+//! A session begins with the first change of whoever has the file open for writing, and ends when the last of them closes it. All
+//! writers of a file, in whatever process, share one session. Its costs: one durable write of 512 bytes to each object when it
+//! begins, all at once; two writes to each when it ends, and a sync of the objects that have grown.
+//!
+//! Invariants:
+//! 1. Stamps are changed by whoever holds the lock of a byte of the last object (`fcntl(2)`), and by one thread of that process.
+//! 2. Nothing is changed in an object before all objects have the generation of the session, durably.
+//! 3. No stamp has a `durable` length that exceeds what was synced, or what a cut under way leaves.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::device::BOOT;
+use super::format::Id;
+use super::local::is_local;
+use super::medium::Striped;
+use super::open::judge_all;
+use super::stamp::{Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing};
+use crate::engine::{Medium, Route};
+use crate::file::{File, FileError};
+use crate::sys::{lock_byte, try_lock_byte, unlock_byte};
+
+/// The byte that is locked while stamps change. That before it is the lock of those who append.
+const BYTE: i64 = 1;
+
+/// How long the lock is waited for on file systems where a writer's other locks may stand in its way (NFS).
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often the durable lengths are noted at syncs, at most.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a stamp is read that somebody may just be writing.
+const ATTEMPTS: u32 = 5;
+
+/// Threads that write stamps at a time.
+const WRITERS: usize = 16;
+
+/// The part of a writer in the session.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: Id,
+    /// Whether closing syncs objects that have grown.
+    syncs: bool,
+    begun: AtomicBool,
+    /// When durable lengths were last noted. Held by the thread that changes stamps.
+    noted: Mutex<Instant>,
+}
+
+impl Session {
+    pub(super) fn new(id: Id, syncs: bool) -> Session {
+        Session { id, syncs, begun: AtomicBool::new(false), noted: Mutex::new(Instant::now()) }
+    }
+}
+
+/// The right to change stamps.
+pub(super) struct StampLock<'a> {
+    noted: MutexGuard<'a, Instant>,
+    /// Unlocked at the end; `None` where there are no such locks.
+    locked: Option<BorrowedFd<'a>>,
+}
+
+impl Drop for StampLock<'_> {
+    fn drop(&mut self) {
+        if let Some(fd) = self.locked {
+            // It was locked, so it can be unlocked.
+            let _ = unlock_byte(fd, BYTE);
+        }
+    }
+}
+
+/// The stamp of an object whose header says that it has one; read again where a write of it may be under way.
+///
+/// # Errors
+/// What `read` answers.
+pub(super) fn read_stamp<E>(
+    mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
+) -> Result<Result<Stamp, super::FormatError>, E> {
+    let mut bytes = [0; STAMP_LEN as usize];
+    let mut attempt = || read(&mut bytes, STAMP_AT).map(|count| Stamp::decode(&bytes[..count]));
+    let mut stamp = attempt()?;
+    for _ in 1..ATTEMPTS {
+        if stamp.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        stamp = attempt()?;
+    }
+    Ok(stamp)
+}
+
+fn of(object: &File, operation: &'static str, errno: Errno) -> FileError {
+    FileError::new(operation, object.path(), errno)
+}
+
+fn raw(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Does something with the descriptor of an object that goes through the page cache.
+fn with_descriptor<T>(
+    object: &File,
+    operation: &'static str,
+    work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
+) -> Result<T, FileError> {
+    let os = object.os_medium().ok_or_else(|| of(object, operation, Errno::BADF))?;
+    let fd = os.descriptor(Route::Buffered).map_err(|error| of(object, operation, raw(&error)))?;
+    work(fd).map_err(|errno| of(object, operation, errno))
+}
+
+/// Writes a stamp: `durably`, as the first change of a session; otherwise the file keeps the time of its last change.
+fn write_stamp(object: &File, stamp: &Stamp, durably: bool) -> Result<(), FileError> {
+    let bytes = stamp.encode().map_err(|_| of(object, "stamp", Errno::INVAL))?;
+    with_descriptor(object, "stamp", |fd| {
+        let before = rustix::fs::fstat(fd)?;
+        let (slices, flags) = ([IoSlice::new(&bytes)], ReadWriteFlags::DSYNC);
+        let plain = || rustix::io::pwrite(fd, &bytes, STAMP_AT);
+        let written = match durably.then(|| rustix::io::pwritev2(fd, &slices, STAMP_AT, flags)) {
+            None => plain(),
+            // Not all file systems know the flag.
+            Some(Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+                plain().and_then(|count| rustix::fs::fdatasync(fd).map(|()| count))
+            }
+            Some(other) => other,
+        }?;
+        if written as u64 != STAMP_LEN {
+            return Err(Errno::IO);
+        }
+        let time = |tv_sec, nanoseconds: u64| Timespec { tv_sec, tv_nsec: nanoseconds.cast_signed() };
+        let times = Timestamps {
+            last_access: time(0, rustix::fs::UTIME_OMIT as u64),
+            last_modification: time(before.st_mtime, before.st_mtime_nsec),
+        };
+        // Only its owner may do that; of other writers the file has the time of the stamp.
+        let _ = rustix::fs::futimens(fd, &times);
+        Ok(())
+    })
+}
+
+impl Striped {
+    /// What is found of all objects; the caller holds the lock where it will change them.
+    fn seen(&self) -> Result<Vec<Seen>, FileError> {
+        let one = |(index, object): (usize, &File)| {
+            let read = |bytes: &mut [u8], at| {
+                with_descriptor(object, "read the stamp of", |fd| rustix::io::pread(fd, bytes, at))
+            };
+            let is_local = object.descriptor().is_some_and(is_local);
+            Ok(Seen { index, stamp: Some(read_stamp(read)?), length: object.size()?, is_local })
+        };
+        self.objects().iter().enumerate().map(one).collect()
+    }
+
+    /// What the stamps of all objects say.
+    ///
+    /// # Errors
+    /// The first object that is not what it should be.
+    fn standing(&self, session: &Session) -> Result<(Vec<Seen>, Standing), FileError> {
+        let seen = self.seen()?;
+        let standing = judge_all(session.id, &seen, |index| self.objects()[index].path().to_owned(), self.name())?;
+        Ok((seen, standing))
+    }
+
+    fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
+        let noted = session.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.objects().last().expect("a striped file has an object");
+        let Some(fd) = last.descriptor() else { return Ok(StampLock { noted, locked: None }) };
+        let (start, is_local) = (Instant::now(), is_local(fd));
+        let locked = loop {
+            match if is_local { lock_byte(fd, BYTE) } else { try_lock_byte(fd, BYTE) } {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN | Errno::ACCESS) if start.elapsed() < PATIENCE => {
+                    std::thread::sleep(PATIENCE / 200);
+                }
+                Ok(()) => break Some(fd),
+                Err(Errno::BADF) => return Err(of(last, "lock", Errno::BADF)),
+                // There are no such locks, or (NFS) the one that all writers share stands in the way of this one.
+                Err(_) => break None,
+            }
+        };
+        Ok(StampLock { noted, locked })
+    }
+
+    /// Changes the stamps of all objects, several at once.
+    fn stamp_all(
+        &self,
+        session: &Session,
+        durably: bool,
+        change: impl Fn(usize) -> (u64, Phase, u64, u64) + Sync,
+    ) -> Result<(), FileError> {
+        let one = |index: usize| {
+            let (generation, phase, durable, length) = change(index);
+            let stamp = Stamp { id: session.id, index, generation, phase, durable, length, boot: BOOT.clone() };
+            write_stamp(&self.objects()[index], &stamp, durably)
+        };
+        for_all(self.objects().len(), durably, one)
+    }
+
+    /// Begins the session, or joins it, before the first change.
+    ///
+    /// # Errors
+    /// What is wrong with an object; what writing its stamp answers.
+    pub(super) fn begin(&self) -> Result<(), FileError> {
+        match &self.session {
+            Some(session) if !session.begun.load(Ordering::Acquire) => self.begin_as(session, false),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Striped::begin`]; `alone` says that nobody else writes, so that a session that is open was interrupted.
+    fn begin_as(&self, session: &Session, alone: bool) -> Result<(), FileError> {
+        let _lock = self.lock_stamps(session)?;
+        if session.begun.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (seen, standing) = self.standing(session)?;
+        if !standing.may_join || alone {
+            self.open_generation(session, &seen, standing.next)?;
+        }
+        session.begun.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn open_generation(&self, session: &Session, seen: &[Seen], generation: u64) -> Result<(), FileError> {
+        let start = self.layout().start();
+        let durable = |index: usize| seen[index].stamp().map_or(start, |stamp| stamp.durable).min(seen[index].length);
+        self.stamp_all(session, true, |index| (generation, Phase::Opening, durable(index), durable(index)))?;
+        self.stamp_all(session, false, |index| (generation, Phase::Open, durable(index), durable(index)))
+    }
+
+    /// For the one who has just opened the file for writing and is alone with it: whether a session was interrupted. Then a new
+    /// one has begun.
+    ///
+    /// # Errors
+    /// As [`Striped::begin`].
+    pub(super) fn recover(&self) -> Result<bool, FileError> {
+        let Some(session) = &self.session else { return Ok(false) };
+        let (_, standing) = self.standing(session)?;
+        if standing.is_open {
+            self.begin_as(session, true)?;
+        }
+        Ok(standing.is_open)
+    }
+
+    /// Gives all objects a new generation, whatever their stamps say, with the lengths that they have.
+    ///
+    /// # Errors
+    /// What syncing the objects or writing their stamps answers.
+    pub(super) fn stamp_anew(&self) -> Result<(), FileError> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let _lock = self.lock_stamps(session)?;
+        let seen = self.seen()?;
+        let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max().unwrap_or(0);
+        self.objects().iter().try_for_each(File::sync_all)?;
+        let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
+        for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
+            self.stamp_all(session, durably, |index| (newest + 1, phase, lengths[index], lengths[index]))?;
+        }
+        session.begun.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Before objects are cut off to `shares`: nobody may take that for damage, wherever a crash comes. The cut is over before the
+    /// lock is given up.
+    ///
+    /// # Errors
+    /// What writing a stamp answers.
+    pub(super) fn lower(&self, shares: impl Fn(usize) -> u64) -> Result<Option<StampLock<'_>>, FileError> {
+        let Some(session) = &self.session else { return Ok(None) };
+        let lock = self.lock_stamps(session)?;
+        let seen = self.seen()?;
+        for (index, seen) in seen.iter().enumerate() {
+            let Some(stamp) = seen.stamp().filter(|stamp| stamp.durable > shares(index)) else { continue };
+            let stamp = Stamp { durable: shares(index), length: shares(index), boot: BOOT.clone(), ..stamp.clone() };
+            write_stamp(&self.objects()[index], &stamp, true)?;
+        }
+        Ok(Some(lock))
+    }
+
+    /// Before a sync: the lengths of the objects, if it is time to note them.
+    pub(crate) fn lengths_to_note(&self) -> Option<Vec<u64>> {
+        let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
+        // Somebody else who has it is noting them.
+        let due = session.noted.try_lock().is_ok_and(|noted| noted.elapsed() >= NOTE_EVERY);
+        due.then(|| self.objects().iter().map(|object| object.size().ok()).collect())?
+    }
+
+    /// After a sync: notes that so much of each object is durable. What cannot be noted is only known later.
+    pub(crate) fn note_durable(&self, synced: &[u64]) {
+        let Some(session) = &self.session else { return };
+        let Ok(mut lock) = self.lock_stamps(session) else { return };
+        *lock.noted = Instant::now();
+        let Ok(seen) = self.seen() else { return };
+        for ((object, seen), synced) in self.objects().iter().zip(&seen).zip(synced) {
+            let durable = seen.length.min(*synced);
+            let Some(stamp) = seen.stamp().filter(|stamp| stamp.phase == Phase::Open && stamp.durable < durable) else {
+                continue;
+            };
+            let _ =
+                write_stamp(object, &Stamp { durable, length: durable, boot: BOOT.clone(), ..stamp.clone() }, false);
+        }
+    }
+
+    /// The end of this writer. The last one closes the session. Nobody is left to be told of an error; a file that stays open is
+    /// only known less exactly.
+    pub(super) fn end(&self) {
+        let Some(session) = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire)) else {
+            return;
+        };
+        // Before the others are kept out, who wait for that only so long.
+        let Ok(synced) = self.sync_grown(session, None) else { return };
+        if !self.is_last_writer() {
+            return;
+        }
+        let Ok(_lock) = self.lock_stamps(session) else { return };
+        let Ok(synced) = self.sync_grown(session, Some(synced)) else { return };
+        let Ok((seen, standing)) = self.standing(session) else { return };
+        let change = |index: usize, phase| {
+            let length = seen[index].length;
+            (standing.generation, phase, synced[index].min(length), length)
+        };
+        if standing.may_join || !standing.is_open {
+            let _ = self
+                .stamp_all(session, false, |index| change(index, Phase::Closing))
+                .and_then(|()| self.stamp_all(session, false, |index| change(index, Phase::Closed)));
+        }
+    }
+
+    /// Syncs the objects that are longer than what is durable of them; how much of each is durable then.
+    fn sync_grown(&self, session: &Session, before: Option<Vec<u64>>) -> Result<Vec<u64>, FileError> {
+        let durable = match before {
+            Some(durable) => durable,
+            None => {
+                let durable = |seen: &Seen| seen.stamp().map_or(0, |stamp| stamp.durable);
+                self.seen()?.iter().map(durable).collect()
+            }
+        };
+        let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
+        let grown: Vec<usize> = (0..lengths.len()).filter(|index| lengths[*index] > durable[*index]).collect();
+        if !session.syncs {
+            return Ok(durable);
+        }
+        for_all(grown.len(), true, |number| self.objects()[grown[number]].sync_data())?;
+        Ok(durable.iter().zip(&lengths).map(|(durable, length)| *length.max(durable)).collect())
+    }
+
+    /// Whether nobody else has the file open for writing; then nobody opens it so as long as this lives.
+    fn is_last_writer(&self) -> bool {
+        if let Some(device) = self.device(0) {
+            return device.is_last_writer();
+        }
+        let Some(first) = self.objects()[0].descriptor() else { return false };
+        let alone = || flock(first, FlockOperation::NonBlockingLockExclusive);
+        // A child process of another thread may have the descriptor for a moment.
+        alone().is_ok() || {
+            std::thread::sleep(Duration::from_millis(1));
+            alone().is_ok()
+        }
+    }
+}
+
+/// Does something for each of so many objects, at once where it waits for disks; the first error of any.
+fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileError> + Sync) -> Result<(), FileError> {
+    if !at_once || count < 2 {
+        return (0..count).try_for_each(work);
+    }
+    let work = &work;
+    let all: Vec<usize> = (0..count).collect();
+    let mut outcome = Ok(());
+    for some in all.chunks(WRITERS) {
+        std::thread::scope(|scope| {
+            let spawn = |index: &usize| {
+                let index = *index;
+                std::thread::Builder::new().spawn_scoped(scope, move || work(index)).map_err(|_| index)
+            };
+            let (first, others) = some.split_first().expect("a chunk is not empty");
+            let threads: Vec<_> = others.iter().map(spawn).collect();
+            outcome = std::mem::replace(&mut outcome, Ok(())).and(work(*first));
+            for thread in threads {
+                let one = match thread {
+                    Ok(thread) => thread.join().expect("writing a stamp does not panic"),
+                    // There are no more threads to be had.
+                    Err(index) => work(index),
+                };
+                outcome = std::mem::replace(&mut outcome, Ok(())).and(one);
+            }
+        });
+    }
+    outcome
+}
