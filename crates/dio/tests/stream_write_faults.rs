@@ -15,19 +15,31 @@ use dio_test::Seed;
 
 const BLOCK: usize = 4096;
 
-fn writer(seed: u64, (memory, align): (usize, usize), mode: Mode, faults: Faults) -> (SimMedium, Writer) {
+fn writer(seed: u64, align: (usize, usize), mode: Mode, faults: Faults) -> (SimMedium, Writer) {
+    writer_over(&[0xEE; 5000], seed, align, mode, faults)
+}
+
+/// A writer of a file that holds something.
+fn writer_over(
+    old: &[u8],
+    seed: u64,
+    (memory, align): (usize, usize),
+    mode: Mode,
+    faults: Faults,
+) -> (SimMedium, Writer) {
     let clock = SimClock::new();
     let model = SimDiskModel {
         mem_align: memory,
         offset_align: align,
-        channels: 3,
+        // One at a time, so that those that wait are taken in any order.
+        channels: 1,
         reorder: true,
         scribble: true,
         dontcache: seed.is_multiple_of(2),
         ..SimDiskModel::default()
     };
     let disk = SimDisk::new(&clock, model, seed);
-    let medium = disk.file(&[0xEE; 5000]);
+    let medium = disk.file(old);
     disk.set_faults(faults);
     let limits = Limits { depth: 3, request: 4096, bounce_block: 4096, bounce_blocks: 4, idle_engines: 1 };
     let io = Io::with_engine(limits, "sim", move |depth| Box::new(SimEngine::new(&clock, depth, seed))).unwrap();
@@ -138,4 +150,27 @@ fn a_sync_after_the_end_makes_everything_durable() {
         writer.file().sync_data().unwrap();
         assert!(medium.power_cut_with(round).contents() == bytes, "round {round}: {seed:?}");
     }
+}
+
+/// Blocks inside a file are under way together, and the last of them may fail first.
+#[test]
+fn what_is_before_a_failure_is_in_the_file() {
+    let seed = Seed::new();
+    let mut met = 0;
+    for round in 0..200 {
+        let mut random = seed.stream(round);
+        let first = random.range(1..20);
+        let faults = (first..first + 3).fold(Faults::none(), |faults, number| faults.at(number, Fault::Io));
+        let mut bytes = vec![0; 100_000];
+        let (medium, mut writer) =
+            writer_over(&vec![0xEE; bytes.len()], seed.value() ^ round, (512, 512), Mode::Direct, faults);
+        fill(&mut bytes, round, 0);
+        let outcome = bytes.chunks(777).try_for_each(|piece| writer.write_all(piece)).and_then(|()| writer.finish());
+        let Err(error) = outcome else { continue };
+        met += 1;
+        let place = error.get_ref().and_then(|error| error.downcast_ref::<dio::FileError>()).and_then(|at| at.offset());
+        let place = place.expect("a failed write has a place") as usize;
+        assert!(medium.contents()[..place] == bytes[..place], "round {round}, error at {place}: {seed:?}");
+    }
+    assert!(met > 50, "only {met} rounds met their fault");
 }

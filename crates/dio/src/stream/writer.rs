@@ -206,9 +206,12 @@ impl Writer {
         self.error.clone().map_or(Ok(()), |error| Err(error.into()))
     }
 
+    /// Keeps an error, unless one of bytes before it is known: what is told does not depend on which request ended first.
     fn latch(&mut self, error: FileError) -> io::Error {
         self.room = 0;
-        self.error.get_or_insert(error).clone().into()
+        let before = |known: &FileError| known.offset().zip(error.offset()).is_none_or(|(known, new)| known <= new);
+        let known = self.error.take().filter(before);
+        self.error.insert(known.unwrap_or(error)).clone().into()
     }
 
     /// The block to fill, waiting for a free one.
@@ -327,7 +330,21 @@ impl Writer {
 
     /// Takes what has been written, waiting for at least `min` requests, and starts what may follow.
     fn collect(&mut self, min: usize) -> io::Result<()> {
-        let Some(driver) = &mut self.driver else { return self.check() };
+        self.take_finished(min);
+        if self.error.is_some() {
+            // What was queued behind a failed write is not written: the file keeps an end that is true. What is under way
+            // may fail too, at bytes before.
+            self.forget_queue();
+            while self.in_flight > 0 {
+                self.take_finished(1);
+            }
+        }
+        self.start();
+        self.check()
+    }
+
+    fn take_finished(&mut self, min: usize) {
+        let Some(driver) = &mut self.driver else { return };
         if driver.wait(min, &mut self.finished).is_err() {
             // The engine itself failed. Dropping it waits for what it still has.
             self.driver = None;
@@ -349,12 +366,6 @@ impl Writer {
         if self.in_flight == 0 {
             self.lane = Lane::Idle;
         }
-        if self.error.is_some() {
-            // What was queued behind a failed write is not written: the file keeps an end that is true.
-            self.forget_queue();
-        }
-        self.start();
-        self.check()
     }
 
     /// Waits for everything queued.
