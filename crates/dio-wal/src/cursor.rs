@@ -70,6 +70,8 @@ pub enum Fault {
     /// What fills the record up is not zeros: the block of its end was lost, and something else stands there that happens to
     /// begin with the same bytes.
     Filling,
+    /// The log goes on: it is being written to.
+    Beyond,
     /// The record is whole and does not follow the one before it.
     Chain {
         /// Checksum of the record before, by its header.
@@ -91,6 +93,7 @@ impl std::fmt::Display for Fault {
                 write!(f, "a record whose checksum is {computed:08x} and should be {stored:08x}")
             }
             Fault::Filling => write!(f, "a record that is followed by the bytes of another block"),
+            Fault::Beyond => write!(f, "a record that was appended meanwhile"),
             Fault::Chain { stored, expected } => {
                 write!(f, "a record that follows one of checksum {stored:08x}, and the one before has {expected:08x}")
             }

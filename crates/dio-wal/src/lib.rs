@@ -92,7 +92,7 @@ pub use error::{HeaderFault, WalError};
 pub use format::{Identity, Layout, Lsn};
 pub use log::Log;
 pub use options::{Options, Preallocate, TornWrites};
-pub use reader::{Entry, Reader, Record};
+pub use reader::{Bounds, Entry, Reader, Record};
 pub use recovery::Recovery;
 pub use salvage::{Gap, Salvage, salvage};
 pub use segments::{BadHeader, Unreadable};

@@ -56,6 +56,21 @@ pub struct Reader {
     from: u64,
     /// The highest place of which a mark says that the log was durable up to it.
     known: u64,
+    /// Where the last segment ends that was there when this was opened.
+    listed: u64,
+    /// Where the log itself could be read from on: 0, or the first mark of its first segment.
+    begins: u64,
+}
+
+/// How far a log reaches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Records below were truncated, as far as the marks say that could be read.
+    pub start: Lsn,
+    /// Where the last record ends.
+    pub end: Lsn,
+    /// Up to here the log says that it was durable.
+    pub known_durable: Lsn,
 }
 
 impl Reader {
@@ -73,7 +88,15 @@ impl Reader {
         let mark = cursor.find_mark_before(from.0.min(durable), mark, durable)?.unwrap_or(mark);
         // In a log without records there is no mark at 0 yet, and the chain begins with 0.
         cursor.seek(mark, if mark == 0 { Some(0) } else { None });
-        Ok(Reader { cursor, segments, live: Some(Arc::clone(shared)), from: from.0, known: 0 })
+        Ok(Reader {
+            cursor,
+            segments,
+            live: Some(Arc::clone(shared)),
+            from: from.0,
+            known: 0,
+            listed: u64::MAX,
+            begins: 0,
+        })
     }
 
     /// Opens the log in a directory for reading, whether somebody writes to it or not. Records from `from` on are returned;
@@ -114,13 +137,15 @@ impl Reader {
         let last = *listing.segments.last().ok_or_else(none)?;
         let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
         begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
+        let begins = cursor.position();
         let within = from.0.min(segments.layout.first(last + 1) - 1);
-        if let Some(mark) = cursor.find_mark_before(within, cursor.position(), 0)? {
+        if let Some(mark) = cursor.find_mark_before(within, begins, 0)? {
             cursor.seek(mark, None);
         } else {
             begin(&mut cursor, &segments, listing.first_of_run().ok_or_else(none)?)?;
         }
-        Ok(Reader { cursor, segments, live: None, from: from.0, known: 0 })
+        let listed = segments.layout.first(last + 1);
+        Ok(Reader { cursor, segments, live: None, from: from.0, known: 0, listed, begins })
     }
 
     /// As [`Reader::open_damaged_on`], of a log whose first segment holds no mark, of which that says that one before it is
@@ -129,8 +154,9 @@ impl Reader {
         let listing = Listing::of(&*storage)?;
         let (segments, listing) = lenient(storage, listing)?;
         let first = segments.layout.first(listing.first_of_run().ok_or_else(none)?);
+        let listed = segments.layout.first(listing.segments.last().ok_or_else(none)? + 1);
         let cursor = Cursor::new(&segments, first, None, REACH)?;
-        Ok(Reader { cursor, segments, live: None, from: 0, known: 0 })
+        Ok(Reader { cursor, segments, live: None, from: 0, known: 0, listed, begins: first })
     }
 
     /// Who the log is.
@@ -146,6 +172,43 @@ impl Reader {
     /// Where the next record is looked for.
     pub fn position(&self) -> Lsn {
         Lsn(self.cursor.position())
+    }
+
+    /// Where the last segment ended that the log had when this reader was opened from another process than the writer's. A
+    /// reader that stops there comes to an end even if the writer is faster.
+    pub fn listed_end(&self) -> Lsn {
+        Lsn(self.listed)
+    }
+
+    /// How far the log reaches now, of which a writer may be writing more: from the last mark on, which is near the end, to no
+    /// further than the last segment that is there at first.
+    ///
+    /// # Errors
+    /// As [`Reader::open_on`].
+    pub fn bounds(&self) -> Result<Bounds, WalError> {
+        let listing = Listing::of(&*self.segments.storage)?.within(&self.segments.layout);
+        let mut last = Reader::begin(Arc::clone(&self.segments), &listing, Lsn(u64::MAX))?;
+        let mut bounds = Bounds { end: last.position(), ..Bounds::default() };
+        while let Some(read) = last.cursor.next()?.filter(|read| read.header.lsn < last.listed) {
+            bounds.end = Lsn(read.header.end());
+            let (start, durable) = read.mark.map_or((0, 0), |mark| (mark.start, mark.durable));
+            bounds.start = bounds.start.max(Lsn(start));
+            bounds.known_durable = bounds.known_durable.max(Lsn(durable));
+        }
+        Ok(bounds)
+    }
+
+    /// What is missing of the log before the place where it can be read from on: the marks do not say that it was truncated.
+    /// It is no part of what [`Reader::check_end`] looks at.
+    ///
+    /// # Errors
+    /// As [`Reader::bounds`].
+    pub fn lost_beginning(&self) -> Result<Option<Gap>, WalError> {
+        if self.begins == 0 {
+            return Ok(None);
+        }
+        let start = self.bounds()?.start.0;
+        Ok((start < self.begins).then(|| Gap::new(&self.segments.layout, start, self.begins)))
     }
 
     /// Up to here the marks that were read say that the log was durable. From another process than the writer's this is all
@@ -275,5 +338,7 @@ fn none() -> WalError {
 /// The segments of the log that most of them belong to, whatever the headers of the others say.
 fn lenient(storage: Arc<dyn Storage>, listing: Listing) -> Result<(Arc<Segments>, Listing), WalError> {
     let header = identify_most(&*storage, &listing)?;
-    Ok((Arc::new(Segments::lenient(storage, &header)), listing.within(&header.layout)))
+    let segments = Segments::lenient(storage, &header);
+    segments.pass_over_impossible(&listing);
+    Ok((Arc::new(segments), listing.within(&header.layout)))
 }

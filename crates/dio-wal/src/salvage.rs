@@ -47,6 +47,8 @@ pub struct Salvage {
     pub known_durable: Lsn,
     /// What is missing in between, and before, from the start on.
     pub gaps: Vec<Gap>,
+    /// What cannot be read below the start. Nothing of the log is lost with it, but a log that is damaged there does not open.
+    pub below_start: Vec<Gap>,
     /// What the disk could not read and was passed over. It need not have held any record, and behind the last one that was
     /// read nobody knows.
     pub unreadable: Vec<Unreadable>,
@@ -70,8 +72,10 @@ pub fn salvage<E: From<WalError>>(
     let listing = Listing::of(&*storage)?;
     let header = identify_most(&*storage, &listing)?;
     let segments = Arc::new(Segments::patient(storage, &header));
+    segments.pass_over_impossible(&listing);
     let listing = listing.within(&segments.layout);
     let Some(first) = listing.segments.first().copied() else { return Ok(found) };
+    let limit = listing.segments.last().map_or(0, |last| segments.layout.first(last + 1));
     let mut cursor = Cursor::new(&segments, 0, None, REACH)?;
     let mut at = segments.layout.first(first);
     found.from = Lsn(at);
@@ -80,8 +84,12 @@ pub fn salvage<E: From<WalError>>(
     } else {
         cursor.seek(at, None);
     }
-    loop {
+    'log: loop {
         while let Some(read) = cursor.next()? {
+            if read.header.lsn >= limit {
+                // A writer goes on meanwhile, perhaps faster than this reads.
+                break 'log;
+            }
             at = read.header.end();
             if let Some(mark) = read.mark {
                 found.start = found.start.max(Lsn(mark.start));
@@ -99,11 +107,21 @@ pub fn salvage<E: From<WalError>>(
     found.to = Lsn(at);
     found.unreadable = segments.unreadable();
     found.headers = segments.bad_headers();
+    // What lies before missing segments was truncated, or else the gap is told.
+    let run = segments.layout.first(listing.first_of_run().unwrap_or(0));
+    found.headers.retain(|bad| bad.first.0 >= run);
+    if at < run {
+        // Segments behind the missing ones hold nothing that says what was in those.
+        found.gaps.push(Gap::new(&segments.layout, at, run));
+    }
     // What lies before the first mark of a truncated log was given up with the segments before it.
     let start = found.start;
     if start < found.from {
         found.gaps.insert(0, Gap::new(&segments.layout, start.0, found.from.0));
     }
+    // A log that was truncated begins within a record, or behind segments that are gone: that is no damage.
+    let damaged = |gap: &&Gap| gap.to <= start && gap.from > found.from && gap.from.0 >= run;
+    found.below_start = found.gaps.iter().filter(damaged).cloned().collect();
     found.gaps.retain(|gap| gap.to > start);
     for gap in found.gaps.iter_mut().filter(|gap| gap.from < start) {
         *gap = Gap::new(&segments.layout, start.0, gap.to.0);

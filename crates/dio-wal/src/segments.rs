@@ -21,6 +21,11 @@ const MOST_OPEN: usize = 16;
 /// No log reaches this far: places stay below 2^62, so that sums of them never wrap.
 const FARTHEST: u64 = 1 << 62;
 
+/// Whether a log can reach a segment of this number.
+fn is_possible(number: u64, layout: &Layout) -> bool {
+    number < FARTHEST / layout.data()
+}
+
 /// The segments of one log.
 pub(crate) struct Segments {
     pub(crate) storage: Arc<dyn Storage>,
@@ -63,13 +68,22 @@ impl Segments {
         Segments { unreadable: Some(Mutex::default()), ..Segments::lenient(storage, header) }
     }
 
+    /// Writes down segments of a directory whose numbers no log with this layout can reach.
+    pub(crate) fn pass_over_impossible(&self, listing: &Listing) {
+        let Some(headers) = &self.headers else { return };
+        let mut headers = headers.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in listing.segments.iter().filter(|number| !is_possible(**number, &self.layout)) {
+            headers.insert(*number, HeaderFault::Place);
+        }
+    }
+
     /// Headers that were passed over so far, in order.
     pub(crate) fn bad_headers(&self) -> Vec<BadHeader> {
         let Some(headers) = &self.headers else { return Vec::new() };
         let headers = headers.lock().unwrap_or_else(PoisonError::into_inner);
         let each = headers.iter().map(|(number, fault)| BadHeader {
             segment: segment_name(*number),
-            first: Lsn(self.layout.first(*number)),
+            first: Lsn(number.saturating_mul(self.layout.data())),
             fault: fault.clone(),
         });
         each.collect()
@@ -151,13 +165,6 @@ impl Segments {
                 None => return Err(WalError::Header { segment: name, fault }),
             }
         }
-        if self.write {
-            // Written space is what commits rely on; no power cut leaves a segment without it.
-            let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
-            if size != self.layout.segment() {
-                return Err(WalError::Header { segment: name, fault: HeaderFault::Length(size) });
-            }
-        }
         let mut open = self.lock();
         let file = Arc::clone(open.entry(number).or_insert(file));
         while open.len() > MOST_OPEN {
@@ -179,10 +186,14 @@ impl Segments {
             Err(WalError::Header { fault, .. }) => return Ok(Some(fault)),
             header => header?,
         };
+        // A segment has its whole size before it gets its name.
+        let name = segment_name(number);
+        let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
         Ok(match header {
             SegmentHeader { identity, .. } if identity != self.identity => Some(HeaderFault::Foreign(identity)),
             SegmentHeader { layout, .. } if layout != self.layout => Some(HeaderFault::Differs),
             SegmentHeader { number: other, .. } if other != number => Some(HeaderFault::Number(other)),
+            _ if size != self.layout.segment() => Some(HeaderFault::Length(size)),
             _ => None,
         })
     }
@@ -288,7 +299,7 @@ impl Listing {
 
     /// Leaves out what no log with this layout can have.
     pub(crate) fn within(mut self, layout: &Layout) -> Listing {
-        self.segments.retain(|number| *number < FARTHEST / layout.data());
+        self.segments.retain(|number| is_possible(*number, layout));
         self
     }
 

@@ -48,7 +48,7 @@ pub struct Verdict {
     pub damage: Option<WalError>,
 }
 
-/// Reads a whole log, somebody may be writing to it.
+/// Reads a whole log, somebody may be writing to it: then up to the end of the last segment that is there at first.
 ///
 /// # Errors
 /// What keeps it from being looked at: the storage's; [`std::io::ErrorKind::NotFound`] when there are no segments;
@@ -109,7 +109,12 @@ fn is_of(error: &WalError, name: &str) -> bool {
 fn follow(reader: &mut Reader, verdict: &mut Verdict) -> Result<(), WalError> {
     let (mut incarnation, read) = (None, &mut verdict.read);
     (read.end, read.ended) = (reader.position(), reader.position() == Lsn(0));
+    let limit = reader.listed_end();
     while let Some(entry) = reader.next_entry()? {
+        if entry.lsn >= limit {
+            verdict.at_end = Fault::Beyond;
+            return Ok(());
+        }
         match entry.mark {
             Some(mark) => {
                 verdict.marks += 1;

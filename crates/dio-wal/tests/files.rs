@@ -93,13 +93,20 @@ fn direct_segments_leave_no_pages_behind() {
         while reader.next().unwrap().is_some() {}
         log.close().unwrap();
         let probe = dio::File::open(dir.path().join("0000000000000000.wal")).unwrap();
-        if probe.read_class().0 != dio::Class::Direct || fs.name == "btrfs" {
+        if probe.read_class().0 != dio::Class::Direct {
             continue;
         }
         judged += 1;
-        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-        let resident: u64 = names.map(|path| dio_test::resident_pages(&path)).sum();
-        assert_eq!(resident, 0, "{}", fs.name);
+        let resident = || -> u64 {
+            let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+            names.map(|path| dio_test::resident_pages(&path)).sum()
+        };
+        // Where the kernel does not say what is direct, what passed through the cache is dropped at the next sync or close.
+        if probe.geometry().directness() == dio::geometry::Directness::Reported {
+            assert_eq!(resident(), 0, "{}", fs.name);
+        }
+        drop(reader);
+        assert_eq!(resident(), 0, "{}", fs.name);
     }
     if judged == 0 {
         dio_test::skip!("no file system here has direct I/O");

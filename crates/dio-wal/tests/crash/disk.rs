@@ -113,6 +113,8 @@ struct World {
     moves: u64,
     /// Bytes read so far.
     read: u64,
+    /// Panics so far.
+    panics: usize,
     locked: bool,
 }
 
@@ -168,6 +170,7 @@ impl Disk {
             allocations: 0,
             moves: 0,
             read: 0,
+            panics: 0,
             locked: false,
         };
         Disk { world: Arc::new(Mutex::new(world)), method, block, untorn, sets_aside: seed % 4 != 0 }
@@ -189,6 +192,11 @@ impl Disk {
     /// Bytes that were asked for by reads.
     pub(crate) fn read(&self) -> u64 {
         self.lock().read
+    }
+
+    /// How many panics there were that faults asked for.
+    pub(crate) fn panics(&self) -> usize {
+        self.lock().panics
     }
 
     /// What is there while the power is on.
@@ -312,8 +320,13 @@ impl Storage for Directory {
 
 impl File {
     fn panic_if_asked(&self, what: &str) {
-        let asked = self.disk.lock().faults.panics;
-        assert!(asked != Some(what), "a {what} that panics, as it was asked to");
+        let asked = {
+            let mut world = self.disk.lock();
+            let asked = world.faults.panics == Some(what);
+            world.panics += usize::from(asked);
+            asked
+        };
+        assert!(!asked, "a {what} that panics, as it was asked to");
     }
 
     fn sync_file(&self) -> io::Result<()> {

@@ -43,7 +43,10 @@ fn a_panic_amidst_io_fails_every_commit() {
             let outcomes: Vec<Option<WalError>> =
                 (0..6).map(|_| ends.recv_timeout(EVER).unwrap_or_else(|_| std::process::abort())).collect();
             let failed = outcomes.iter().flatten().filter(|error| matches!(error, WalError::Failed { .. })).count();
-            assert!(failed >= 5 && failed == outcomes.iter().flatten().count(), "{what} {background}: {outcomes:?}");
+            // Those whose own I/O panicked; a group and a new segment may be under way at the same time.
+            let (panicked, panics) = (outcomes.iter().filter(|outcome| outcome.is_none()).count(), disk.panics());
+            assert!(panicked <= panics.min(2) && panics > 0, "{what} {background}: {panics} panics, {outcomes:?}");
+            assert_eq!(failed, outcomes.iter().flatten().count(), "{what} {background}: {outcomes:?}");
         });
         let (told, tells) = channel();
         // What is appended in memory is not durable any more.

@@ -9,7 +9,7 @@ use dio::block::Pool;
 use dio_bench::units::size;
 use dio_wal::format::{SEGMENT_HEADER, SegmentHeader, segment_name, segment_number};
 use dio_wal::storage::Storage;
-use dio_wal::{Identity, Layout, Lsn, Reader, WalError};
+use dio_wal::{HeaderFault, Identity, Layout, Lsn, Reader, WalError};
 use serde_json::json;
 
 use super::overlay::Overlay;
@@ -58,27 +58,21 @@ pub(super) fn run(args: &ArchiveArgs) -> Result<u8, CommandError> {
     let mut reader = Reader::open_on(Arc::clone(&log), Lsn(u64::MAX)).map_err(args.source.failed())?;
     let mut archive = Archive::new(args, log, copies, &reader)?;
     loop {
-        let read = read_on(&mut reader);
-        if let Err(error @ (WalError::Truncated { .. } | WalError::Damaged { .. })) = &read
-            && !args.follow
-        {
-            return Err(args.source.failed()(error.clone()));
-        }
-        if read.is_err() {
-            reader = Reader::open_on(Arc::clone(&archive.log), Lsn(u64::MAX)).map_err(args.source.failed())?;
-            read_on(&mut reader).map_err(args.source.failed())?;
-        }
-        archive.copy_up_to(reader.known_durable())?;
+        // Taken once for each round: a writer may be faster than this reads.
+        let bounds = match reader.bounds() {
+            Ok(bounds) => bounds,
+            Err(error) if !args.follow => return Err(args.source.failed()(error)),
+            Err(_) => {
+                reader = Reader::open_on(Arc::clone(&archive.log), Lsn(u64::MAX)).map_err(args.source.failed())?;
+                reader.bounds().map_err(args.source.failed())?
+            }
+        };
+        archive.copy_up_to(bounds.known_durable)?;
         if !args.follow {
             return archive.finish();
         }
         std::thread::sleep(Duration::from_secs(1) / args.rate);
     }
-}
-
-fn read_on(reader: &mut Reader) -> Result<(), WalError> {
-    while reader.next_entry()?.is_some() {}
-    Ok(())
 }
 
 /// One run of the command.
@@ -115,7 +109,19 @@ impl<'a> Archive<'a> {
             }
             None => {
                 let numbers = numbers(&*archive.log).map_err(CommandError::system("read", &args.source.directory))?;
-                numbers.first().copied().unwrap_or(0)
+                let first = numbers.first().copied().unwrap_or(0);
+                if let Some(gap) = reader.lost_beginning().map_err(args.source.failed())? {
+                    // No mark says that they were truncated. The first and the last one stand for all of them.
+                    let missing = [layout.locate(gap.from.0).0, first.saturating_sub(1)];
+                    archive.missed.extend(missing);
+                    archive.missed.dedup();
+                    eprintln!(
+                        "dio: the segments '{}' to '{}' are missing",
+                        segment_name(missing[0]),
+                        segment_name(missing[1])
+                    );
+                }
+                first
             }
         };
         Ok(archive)
@@ -188,7 +194,8 @@ impl<'a> Archive<'a> {
             let bytes = &mut memory.bytes_mut()[..count];
             let read = source.read_at(bytes, at).map_err(CommandError::system("read", &from))?;
             if read < count {
-                return Err(CommandError::Other(format!("'{}' ends at byte {}", from.display(), at + read as u64)));
+                let fault = HeaderFault::Length(at + read as u64);
+                return Err(self.args.source.failed()(WalError::Header { segment: name, fault }));
             }
             target.write_at(bytes, at, false).map_err(CommandError::system("write", &to))?;
             at += count as u64;
@@ -382,14 +389,14 @@ mod tests {
         append(&log, 500 << 10);
         let source = Source { directory: from.clone(), cached: false };
         let args = ArchiveArgs { source, destination: to.clone(), follow: false, rate: 5, json: true };
-        let mut reader = Reader::open_on(args.source.storage().unwrap(), Lsn(u64::MAX)).unwrap();
-        read_on(&mut reader).unwrap();
+        let reader = Reader::open_on(args.source.storage().unwrap(), Lsn(u64::MAX)).unwrap();
+        let durable = reader.bounds().unwrap().known_durable;
         let own = Arc::clone(&log);
         let hook: Box<dyn FnOnce() + Send> = Box::new(move || happens(&own));
         let hooked =
             Hooked { log: args.source.storage().unwrap(), name: segment_name(2), hook: Mutex::new(Some(hook)) };
         let mut archive = Archive::new(&args, Arc::new(hooked), open(&to, true).unwrap(), &reader).unwrap();
-        archive.copy_up_to(reader.known_durable()).unwrap();
+        archive.copy_up_to(durable).unwrap();
         let there = numbers(&*archive.copies).unwrap();
         assert!(std::fs::read_dir(&to).unwrap().all(|entry| entry.unwrap().path().extension().unwrap() == "wal"));
         (there, archive.missed)

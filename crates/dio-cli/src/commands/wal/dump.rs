@@ -7,8 +7,8 @@ use super::{CommandError, DAMAGED, SOUND, Source, explain, is_damage, parse_lsn}
 
 /// Print the records of a log: place, length, checksum
 ///
-/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next record would be; a
-/// program that writes to the log may append more meanwhile.
+/// Where the log is damaged that is printed, and what is sound behind it. The end is where the next record would be; of what
+/// a program appends meanwhile no more is printed than fits into the segments that are there at first.
 #[derive(Debug, clap::Args)]
 pub(super) struct DumpArgs {
     #[command(flatten)]
@@ -41,11 +41,21 @@ pub(super) fn run(args: &DumpArgs) -> Result<u8, CommandError> {
     let mut printer = Printer::new(args.form, reader.layout());
     let mut headers = Headers::new(&args.source);
     let (mut left, mut status) = (args.count.unwrap_or(u64::MAX), SOUND);
+    if args.from < reader.position()
+        && let Some(gap) = reader.lost_beginning().map_err(&failed)?
+    {
+        let error = WalError::Missing { segment: gap.segment.clone(), offset: gap.offset, lsn: gap.from };
+        printer.gap(&gap, "the beginning of the log is missing")?;
+        printer.flush()?;
+        eprintln!("dio: {}", explain(&args.source.directory, &error));
+        status = DAMAGED;
+    }
+    let limit = args.to.map_or(reader.listed_end(), |to| to.min(reader.listed_end()));
     while left > 0 {
         // What is read ahead is told in its place.
         headers.tell(&reader, &mut printer, reader.position())?;
         match reader.next_entry().map_err(&failed)? {
-            Some(entry) if args.to.is_some_and(|to| entry.lsn >= to) => break,
+            Some(entry) if entry.lsn >= limit => break,
             Some(entry) => {
                 if entry.mark.is_none() || args.marks {
                     printer.entry(&entry)?;

@@ -55,7 +55,8 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     };
     if !matches!(taken, Taken::Nothing) {
         let take = |record: Record<'_>| {
-            if record.lsn < found.start {
+            // What was appended since the first time is not told of.
+            if record.lsn < found.start || record.lsn >= found.to {
                 return Ok(());
             }
             taken.take(record).map_err(Failure::Own)
@@ -67,7 +68,8 @@ pub(super) fn run(args: &SalvageArgs) -> Result<u8, CommandError> {
     }
     taken.finish()?;
     report(args, &found)?;
-    let sound = found.gaps.is_empty() && found.unreadable.is_empty() && found.headers.is_empty();
+    let whole = found.unreadable.is_empty() && found.headers.is_empty();
+    let sound = whole && found.gaps.is_empty() && found.below_start.is_empty();
     Ok(if sound { SOUND } else { DAMAGED })
 }
 
@@ -179,7 +181,7 @@ fn sync_directory_of(path: &Path) -> Result<(), CommandError> {
 }
 
 fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
-    let Salvage { start, records, bytes, to, gaps, unreadable, headers, .. } = found;
+    let Salvage { start, records, bytes, to, gaps, below_start, unreadable, headers, .. } = found;
     for BadHeader { segment, fault, .. } in headers {
         let path = args.source.directory.join(segment);
         eprintln!("dio: header passed over: '{}': {fault}", path.display());
@@ -192,11 +194,18 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
         let path = args.source.directory.join(segment);
         eprintln!("dio: lost: LSN {from} to {to}, from byte {offset} of '{}' on", path.display());
     }
+    for Gap { from, to, segment, offset } in below_start {
+        let path = args.source.directory.join(segment);
+        eprintln!("dio: damaged, and truncated: LSN {from} to {to}, from byte {offset} of '{}' on", path.display());
+    }
     let text = match (args.raw, args.json) {
         (true, _) => return Ok(()),
         (_, true) => format!("{:#}\n", to_json(found)),
         _ => {
             let lost = match (gaps.len(), unreadable.is_empty() && headers.is_empty()) {
+                (0, true) if !below_start.is_empty() => {
+                    "nothing is lost, but the log is damaged below its start".to_owned()
+                }
                 (0, true) => "nothing is lost".to_owned(),
                 (0, false) => format!("nothing before LSN {to} is lost, what was behind it may be"),
                 (gaps, _) => format!("{gaps} gaps"),
@@ -209,11 +218,11 @@ fn report(args: &SalvageArgs, found: &Salvage) -> Result<(), CommandError> {
 
 fn to_json(found: &Salvage) -> Value {
     let lsn = |Lsn(lsn): Lsn| lsn;
-    let gaps: Vec<Value> = found
-        .gaps
-        .iter()
-        .map(|gap| json!({"from": lsn(gap.from), "to": lsn(gap.to), "segment": gap.segment, "offset": gap.offset}))
-        .collect();
+    let told = |gaps: &[Gap]| -> Vec<Value> {
+        let each = gaps.iter();
+        each.map(|gap| json!({"from": lsn(gap.from), "to": lsn(gap.to), "segment": gap.segment, "offset": gap.offset}))
+            .collect()
+    };
     let unreadable: Vec<Value> = found
         .unreadable
         .iter()
@@ -230,7 +239,8 @@ fn to_json(found: &Salvage) -> Value {
         "start": lsn(found.start),
         "end": lsn(found.to),
         "known_durable": lsn(found.known_durable),
-        "lost": gaps,
+        "lost": told(&found.gaps),
+        "damaged_below_start": told(&found.below_start),
         "unreadable": unreadable,
         "headers": headers,
     })

@@ -47,13 +47,17 @@ pub(super) struct TailArgs {
 pub(super) fn run(args: &TailArgs) -> Result<u8, CommandError> {
     let failed = args.source.failed();
     let storage = args.source.storage()?;
+    // Taken once: a writer may be faster than this reads.
+    let last = Reader::open_damaged_on(Arc::clone(&storage), Lsn(u64::MAX)).map_err(&failed)?;
+    let now = last.bounds().map_err(&failed)?.end;
     let from = match args.from {
         Some(from) => from,
-        None => last_records(&storage, args.count).map_err(&failed)?,
+        None => last_records(&storage, args.count, now).map_err(&failed)?,
     };
     let mut reader = Reader::open_damaged_on(Arc::clone(&storage), from).map_err(&failed)?;
     let mut out = Out { printer: Printer::new(args.form, reader.layout()), headers: Headers::new(&args.source) };
-    print(&mut reader, &mut out).map_err(|error| error.told(args))?;
+    let upto = if args.follow { Lsn(u64::MAX) } else { now };
+    print(&mut reader, upto, &mut out).map_err(|error| error.told(args))?;
     if !args.follow {
         let status = end(args, &mut reader)?;
         out.headers.tell(&reader, &mut out.printer, Lsn(u64::MAX))?;
@@ -96,12 +100,17 @@ struct Out<'a> {
     headers: Headers<'a>,
 }
 
-/// Prints what is there; whether anything was.
-fn print(reader: &mut Reader, out: &mut Out<'_>) -> Result<bool, Trouble> {
+/// Prints what is there and begins below `upto`; whether anything was.
+fn print(reader: &mut Reader, upto: Lsn, out: &mut Out<'_>) -> Result<bool, Trouble> {
     let Out { printer, headers } = out;
     let mut any = false;
-    while let Some(entry) = reader.next_entry().map_err(Trouble::Log)? {
+    while reader.position() < upto
+        && let Some(entry) = reader.next_entry().map_err(Trouble::Log)?
+    {
         any = true;
+        if entry.lsn >= upto {
+            break;
+        }
         if entry.mark.is_none() {
             printer.entry(&entry).map_err(Trouble::Output)?;
         }
@@ -114,7 +123,7 @@ fn print(reader: &mut Reader, out: &mut Out<'_>) -> Result<bool, Trouble> {
 fn follow(args: &TailArgs, reader: &mut Reader, out: &mut Out<'_>) -> Result<(), Trouble> {
     let (mut quiet, mut doubt) = (Instant::now(), DOUBT);
     loop {
-        if print(reader, out)? {
+        if print(reader, Lsn(u64::MAX), out)? {
             (quiet, doubt) = (Instant::now(), DOUBT);
         } else if quiet.elapsed() > doubt {
             // It reads what is behind, so it is done seldom.
@@ -134,11 +143,8 @@ fn end(args: &TailArgs, reader: &mut Reader) -> Result<u8, CommandError> {
     }
 }
 
-/// Where the last so many records begin.
-fn last_records(storage: &Arc<dyn Storage>, count: u64) -> Result<Lsn, WalError> {
-    let mut reader = Reader::open_damaged_on(Arc::clone(storage), Lsn(u64::MAX))?;
-    while reader.next()?.is_some() {}
-    let end = reader.position();
+/// Where the last so many records before `end` begin.
+fn last_records(storage: &Arc<dyn Storage>, count: u64, end: Lsn) -> Result<Lsn, WalError> {
     if count == 0 {
         return Ok(end);
     }
