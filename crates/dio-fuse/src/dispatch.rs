@@ -12,9 +12,10 @@ use crate::interrupts::Interrupts;
 use crate::operation::Operation;
 use crate::reply::{
     Reply, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 use crate::request::{Malformed, Message, Request};
+use crate::serving;
 use crate::types::{INodeNo, RequestId};
 
 /// One thread's share of a connection.
@@ -50,6 +51,10 @@ impl<F: Filesystem> Desk<F> {
         };
         if let Operation::Interrupt { unique } = operation {
             return self.interrupt(unique);
+        }
+        serving::answers();
+        if serving::is_answering(header.pid) && operation.is_asked() {
+            return Reply::new(&self.channel, header.unique).error(Errno::DEADLK);
         }
         let request = message.request(self.interrupts.begin(self.thread, header.unique));
         // The file system is behind shared references all the time; what its locks guard after a panic, they poison.
@@ -172,6 +177,7 @@ impl<F: Filesystem> Desk<F> {
             Operation::Lseek { fh, offset, whence } => {
                 fs.lseek(request, inode, fh, offset, whence, ReplyLseek(reply));
             }
+            Operation::Ioctl(ioctl) => fs.ioctl(request, inode, &ioctl, ReplyIoctl(reply)),
             Operation::CopyFileRange(copy) => fs.copy_file_range(
                 request,
                 inode,

@@ -10,10 +10,10 @@ use crate::config::KernelConfig;
 use crate::flags::{AccessFlags, CopyFileRangeFlags, FopenFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags};
 use crate::reply::{
     ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 use crate::request::Request;
-use crate::types::{Changes, FileHandle, INodeNo, LockOwner, OpenFlags, RequestId};
+use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId};
 
 /// A file system. Its methods are called from several threads; each gets the right to answer, which may be passed on to
 /// another thread. Parameters that are not explained are those of the system call that has the method's name.
@@ -345,6 +345,12 @@ pub trait Filesystem: Send + Sync + 'static {
         reply: ReplyEmpty,
     ) {
         let _ = (request, inode, fh, offset, length, mode);
+        reply.error(Errno::NOSYS);
+    }
+
+    /// `ioctl(2)`; `ENOSYS` becomes `ENOTTY`.
+    fn ioctl(&self, request: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
+        let _ = (request, inode, ioctl);
         reply.error(Errno::NOSYS);
     }
 

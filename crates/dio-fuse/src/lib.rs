@@ -25,6 +25,7 @@ mod passthrough;
 mod reply;
 mod request;
 mod ring;
+mod serving;
 mod session;
 mod testing;
 mod types;
@@ -40,13 +41,13 @@ pub use notify::Notifier;
 pub use passthrough::BackingId;
 pub use reply::{
     ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr,
 };
 pub use request::Request;
 pub use ring::{leave_processor, rings_are_possible};
 pub use rustix::io::Errno;
 pub use session::{BackgroundSession, Config, Session};
 pub use types::{
-    Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, LockOwner, OpenFlags, RequestId, Statx,
+    Changes, Entry, FileAttr, FileHandle, FileType, Generation, INodeNo, Ioctl, LockOwner, OpenFlags, RequestId, Statx,
     TimeOrNow, Version, decode_device, encode_device,
 };

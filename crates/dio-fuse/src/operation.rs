@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::abi::{self, fattr, opcode};
 use crate::flags::{AccessFlags, CopyFileRangeFlags, RenameFlags, SetxattrFlags, StatxMask, WriteFlags};
 use crate::request::{Body, TooShort};
-use crate::types::{Changes, FileHandle, INodeNo, LockOwner, OpenFlags, TimeOrNow, system_time};
+use crate::types::{Changes, FileHandle, INodeNo, Ioctl, LockOwner, OpenFlags, TimeOrNow, system_time};
 
 /// Makes `Option<LockOwner>` of an owner that is told only where a flag says so.
 fn owner(told: bool, owner: u64) -> Option<LockOwner> {
@@ -97,12 +97,27 @@ pub(crate) enum Operation<'a> {
     NotifyReply,
     Fallocate { fh: FileHandle, offset: u64, length: u64, mode: i32 },
     Lseek { fh: FileHandle, offset: i64, whence: i32 },
+    Ioctl(Ioctl<'a>),
     CopyFileRange(CopyRange),
     Syncfs,
     Unknown,
 }
 
 impl<'a> Operation<'a> {
+    /// Whether the caller waits for the answer, and needs none for what it has already.
+    pub(crate) fn is_asked(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Forget { .. }
+                | Operation::BatchForget { .. }
+                | Operation::Interrupt { .. }
+                | Operation::NotifyReply
+                | Operation::Release(_)
+                | Operation::Releasedir(_)
+                | Operation::Destroy
+        )
+    }
+
     /// Takes the body apart. `setxattr_ext`: whether `FUSE_SETXATTR_EXT` was agreed on.
     pub(crate) fn parse(code: u32, mut body: Body<'a>, setxattr_ext: bool) -> Result<Operation<'a>, TooShort> {
         let body = &mut body;
@@ -143,6 +158,7 @@ impl<'a> Operation<'a> {
             opcode::NOTIFY_REPLY => Operation::NotifyReply,
             opcode::FALLOCATE => fallocate(body)?,
             opcode::LSEEK => lseek(body)?,
+            opcode::IOCTL => Operation::Ioctl(ioctl(body)?),
             opcode::COPY_FILE_RANGE => Operation::CopyFileRange(copy_range(body, false)?),
             opcode::COPY_FILE_RANGE_64 => Operation::CopyFileRange(copy_range(body, true)?),
             opcode::SYNCFS => syncfs(body)?,
@@ -333,6 +349,17 @@ fn fallocate<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
 fn lseek<'a>(body: &mut Body<'a>) -> Result<Operation<'a>, TooShort> {
     let head: abi::LseekIn = body.take()?;
     Ok(Operation::Lseek { fh: FileHandle(head.fh), offset: head.offset, whence: head.whence })
+}
+
+fn ioctl<'a>(body: &mut Body<'a>) -> Result<Ioctl<'a>, TooShort> {
+    let head: abi::IoctlIn = body.take()?;
+    Ok(Ioctl {
+        fh: FileHandle(head.fh),
+        command: head.cmd,
+        address: head.arg,
+        data: body.bytes(head.in_size)?,
+        answer_bytes: head.out_size as usize,
+    })
 }
 
 fn copy_range(body: &mut Body<'_>, wide: bool) -> Result<CopyRange, TooShort> {

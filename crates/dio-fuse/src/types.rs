@@ -32,6 +32,22 @@ pub struct LockOwner(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
+/// A request of `ioctl(2)`, in the restricted form: what it reads and writes is one piece of memory, whose size its number
+/// tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ioctl<'a> {
+    /// The open file or directory.
+    pub fh: FileHandle,
+    /// The number of the request.
+    pub command: u32,
+    /// Where the memory is in the program; 0 if the kernel asks by itself, on behalf of a program that it has checked.
+    pub address: u64,
+    /// What the memory holds, if the request reads it.
+    pub data: &'a [u8],
+    /// How many bytes are answered.
+    pub answer_bytes: usize,
+}
+
 /// Flags of `open(2)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenFlags(pub i32);

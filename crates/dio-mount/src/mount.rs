@@ -1,20 +1,23 @@
 //! The rooms of a mount, put together and served.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use dio::stripe::{Way, reach_through};
 use dio_fuse::{INodeNo, Notifier};
-use rustix::fs::{Dev, major, makedev, minor};
+use rustix::fs::{Dev, fstat, major, makedev, minor};
 use rustix::thread::CapabilitySet;
 
+use crate::control;
 use crate::file::Files;
 use crate::names::{How, Names};
 use crate::options::{Live, Options, Rings};
 use crate::run::{Owner, Request};
 use crate::serve::Mount;
 use crate::serve::rings;
+use crate::session::table;
 use crate::session::{MountError, Place, Serving, Session};
 use crate::stats::{Gauge, Stats};
 
@@ -39,6 +42,9 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
     let failed = |errno| MountError::Source { path: place.source_path().to_path_buf(), errno };
     let source = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
     let below = rustix::io::fcntl_dupfd_cloexec(&place.source, 0).map_err(failed)?;
+    if !options.read_only {
+        refuse_second(place, identity_of(&source).map_err(failed)?)?;
+    }
     let objects = reach_through(place.mountpoint(), below);
     let rooms = Rooms::new(source, options).map_err(failed)?;
     rooms.describe(place.source_path(), place.mountpoint(), options);
@@ -74,6 +80,31 @@ pub fn serve(request: Request, options: &Options) -> Result<Mounted<Serving>, Mo
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
 }
 
+/// By what a server tells others which directory it serves, whatever it is called: device and inode.
+const IDENTITY: &str = "source_identity";
+
+fn identity_of(source: &OwnedFd) -> rustix::io::Result<String> {
+    let stat = fstat(source)?;
+    Ok(format!("{}:{}:{}", major(stat.st_dev), minor(stat.st_dev), stat.st_ino))
+}
+
+/// Refuses to write to a directory that another mount of dio writes to: what each of both holds back, the other does not
+/// see. Asks the servers of all mounts that can be seen here; those that are not to be asked, or are gone, do not count.
+fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
+    let mut asked = HashSet::new();
+    for mount in table::mounts().unwrap_or_default() {
+        if mount.kind != table::KIND || mount.is_read_only() || !asked.insert(mount.device) {
+            continue;
+        }
+        let told = control::connect(&mount.at).and_then(|mut server| server.snapshot());
+        if told.is_ok_and(|told| told.about.get(IDENTITY) == Some(&identity)) {
+            let path = place.source_path().to_path_buf();
+            return Err(MountError::Second { path, at: mount.at, wanted: place.mountpoint().to_path_buf() });
+        }
+    }
+    Ok(())
+}
+
 /// The shortest slice that the scheduler gives, in nanoseconds. Programs wait for nearly all that the server does, and what it
 /// does takes less than that: on busy processors it is run sooner for it.
 const SLICE: u64 = 100_000;
@@ -89,9 +120,11 @@ struct Rooms {
 
 impl Rooms {
     fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
+        let identity = identity_of(&source)?;
         // Before there is any thread. Where that cannot be, requests are served as the scheduler sees fit.
         let _ = dio::sys::ask_for_slices(SLICE);
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
+        stats.describe(IDENTITY, identity);
         let privileged = is_privileged();
         let how = How { act_as_callers: privileged, settings: live.clone() };
         let names = Arc::new(Names::new(source, how)?);

@@ -127,6 +127,10 @@ pub struct Options {
     pub rings: Rings,
     /// How long the kernel may believe names and attributes without asking.
     pub remember: Duration,
+    /// Set-user-ID programs and device files work unless `flags` turn them off, as on any file
+    /// system that root mounts by `mount(8)`; without this, they work only if `flags` turn them on.
+    /// Users cannot have either.
+    pub suid_and_dev: bool,
     /// Further options of `mount(8)` for the kernel: `nosuid`, `nodev`, `noexec`, `noatime`, `dirsync`, …
     pub flags: Vec<String>,
     /// The source as the table of mounts shows it.

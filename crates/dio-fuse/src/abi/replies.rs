@@ -130,6 +130,7 @@ reply! {
     }
 }
 reply! { GetxattrOut = 8 { size: u32, padding: u32, } }
+reply! { IoctlOut = 16 { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, } }
 reply! { LseekOut = 8 { offset: i64, } }
 reply! {
     /// `struct fuse_dirent` without its name, which follows and is padded to 8 bytes.

@@ -77,6 +77,7 @@ request! { GetxattrIn = 8 { size: u32, padding: u32, } }
 request! { AccessIn = 8 { mask: u32, padding: u32, } }
 request! { InterruptIn = 8 { unique: u64, } }
 request! { FallocateIn = 32 { fh: u64, offset: u64, length: u64, mode: i32, padding: u32, } }
+request! { IoctlIn = 32 { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, } }
 request! { LseekIn = 24 { fh: u64, offset: i64, whence: i32, padding: u32, } }
 request! {
     CopyFileRangeIn = 56 {

@@ -117,6 +117,10 @@ impl Filesystem for Recorder {
         note!(self, "statx {} {fh:?} {flags:x} {:x}", inode.0, mask.bits());
         reply.error(Errno::IO);
     }
+    fn ioctl(&self, _: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
+        note!(self, "ioctl {} {ioctl:?}", inode.0);
+        if ioctl.command == 7 { reply.done(&[1, 2, 3, 4]) } else { reply.error(Errno::NOSYS) }
+    }
     fn syncfs(&self, _: &Request<'_>, inode: INodeNo, reply: ReplyEmpty) {
         note!(self, "syncfs {}", inode.0);
         reply.ok();
@@ -188,6 +192,19 @@ fn requests_about_data_arrive_whole() {
     let mask = [words(&[1, 0]), longs(&[6]), words(&[0x2000, 0xfff])];
     assert_eq!(called(opcode::STATX, &mask), "statx 5 Some(FileHandle(6)) 2000 fff");
     assert_eq!(called(opcode::SYNCFS, &[longs(&[0])]), "syncfs 5");
+}
+
+/// As Linux 6.18 asks for the flags of an inode, and sets them, by itself (`fuse_priv_ioctl`).
+#[test]
+fn an_ioctl_arrives_whole_and_is_answered_in_two_parts() {
+    let scene = Scene::new();
+    let flags = [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[4, 4]), b"data".to_vec()].concat();
+    let (called, answer) = scene.call(opcode::IOCTL, &flags);
+    let told = Ioctl { fh: FileHandle(3), command: 7, address: 0, data: b"data", answer_bytes: 4 };
+    assert_eq!(called, format!("ioctl 5 {told:?}"));
+    assert_eq!(answer.body, [words(&[0, 0, 0, 0]), vec![1, 2, 3, 4]].concat());
+    let short = [longs(&[3]), words(&[0, 7]), longs(&[0]), words(&[5, 0]), b"data".to_vec()].concat();
+    assert_eq!(scene.call(opcode::IOCTL, &short).1.error, -5);
 }
 
 #[test]

@@ -103,6 +103,8 @@ replies! {
     ReplyXattr;
     /// Answers with a position.
     ReplyLseek;
+    /// Answers with what `ioctl(2)` gives back.
+    ReplyIoctl;
 }
 
 impl ReplyEmpty {
@@ -274,6 +276,13 @@ impl ReplyXattr {
     /// The value, or the names, each ended by a zero byte.
     pub fn data(self, bytes: &[u8]) {
         self.0.send(&[bytes]);
+    }
+}
+
+impl ReplyIoctl {
+    /// Success, with as many bytes as were asked for.
+    pub fn done(self, bytes: &[u8]) {
+        self.0.send(&[abi::IoctlOut::default().as_bytes(), bytes]);
     }
 }
 

@@ -1,13 +1,16 @@
 //! Statistics in the text format of Prometheus: in a file that is written every ten seconds, and on a socket.
 
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use rustix::fs::{FileType, Mode, OFlags, chmod, fstat, open};
 
 use super::StartError;
 use super::listen::{Listener, Service};
@@ -65,10 +68,19 @@ fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
         std::fs::remove_file(path)?;
     }
     let socket = UnixListener::bind(path)?;
-    // Whatever mask the process has.
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+    allow_everybody(path)?;
     let stats = Arc::clone(stats);
     Listener::start(socket, path.to_owned(), Service::Text(Box::new(move || prometheus::render(&stats.snapshot()))))
+}
+
+/// Lets everybody connect, whatever mask the process has. Only a socket gets that: who may write to the directory can have put
+/// something else in its place.
+fn allow_everybody(path: &Path) -> io::Result<()> {
+    let place = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::Socket {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    Ok(chmod(format!("/proc/self/fd/{}", place.as_raw_fd()), Mode::from_raw_mode(0o666))?)
 }
 
 /// The thread that writes the file.

@@ -2,7 +2,8 @@
 //!
 //! A handle has a few streams, told apart by where each has come to. What is worth reading ahead of a stream is twice what it
 //! has read, between the bounds of the settings, so what is read in vain stays in proportion to what was useful. The bytes
-//! are used only while nothing of their range changes through this mount, and for no longer than [`FRESH`].
+//! are used only while nothing of their range changes through this mount and no attributes show that the source has changed.
+//! A change beside the mount for which nobody asks for attributes shows after [`FRESH`].
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,12 +12,16 @@ use std::time::{Duration, Instant};
 
 use dio::File;
 
+use super::behind::Target;
 use super::changes::Watch;
+use super::descriptors::Descriptors;
+use super::freshness::Signature;
 use super::memory::{Chunk, LARGE, SIZES};
 use super::shared::Shared;
 use crate::stats::{Event, FileStats};
 
-/// How old bytes may be that were read ahead, so that changes made beside the mount show.
+/// How old bytes may be that were read ahead, from when their reading began, so that changes made beside the mount show. What
+/// a slow disk takes longer for may be used for as long after it has come, if the attributes are those of before.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Streams of a handle that are told apart.
@@ -62,6 +67,7 @@ impl Stream {
 pub(super) struct Piece {
     range: Range<u64>,
     watch: Watch,
+    descriptors: Arc<Descriptors>,
     figures: Arc<FileStats>,
     memory: Mutex<Option<Chunk>>,
     /// `None` where reading failed: whoever wants the bytes reads them again and gets the error.
@@ -75,7 +81,18 @@ pub(super) struct Piece {
 struct Fetched {
     chunk: Chunk,
     len: usize,
-    at: Instant,
+    /// When reading began and when it was over.
+    began: Instant,
+    ended: Instant,
+    /// What the source was like before.
+    before: Option<Signature>,
+}
+
+impl Fetched {
+    /// Whether the bytes are not too old, as far as it can be said without asking for attributes.
+    fn may_be_fresh(&self) -> bool {
+        self.ended.elapsed() <= FRESH
+    }
 }
 
 impl Piece {
@@ -85,8 +102,9 @@ impl Piece {
         let wanted = Arc::strong_count(self) > 1;
         let fetched = chunk.filter(|_| wanted).and_then(|mut chunk| {
             let len = (self.range.end - self.range.start) as usize;
+            let (began, before) = (Instant::now(), self.signature());
             let len = file.read_at(&mut chunk.bytes_mut()[..len], self.range.start).ok()?;
-            Some(Fetched { chunk, len, at: Instant::now() })
+            Some(Fetched { chunk, len, began, ended: Instant::now(), before })
         });
         self.figures.count(Event::ReadAhead, fetched.as_ref().map_or(0, |fetched| fetched.len as u64));
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +130,7 @@ impl Piece {
     /// not those of the file any more, or there are none.
     pub(super) fn get(&self, range: &Range<u64>) -> Option<(&[u8], bool)> {
         let fetched = self.wait()?;
-        if fetched.at.elapsed() > FRESH || self.watch.has_changed(&self.range) {
+        if !self.holds(fetched) || self.watch.has_changed(&self.range) {
             return None;
         }
         let end = self.range.start + fetched.len as u64;
@@ -126,12 +144,22 @@ impl Piece {
         Some((bytes, upto < range.end && end < self.range.end))
     }
 
+    fn signature(&self) -> Option<Signature> {
+        Signature::now(self.descriptors.base()).ok()
+    }
+
+    /// Whether the bytes are still those of the file, as far as changes beside the mount go.
+    fn holds(&self, fetched: &Fetched) -> bool {
+        let young = fetched.began.elapsed() <= FRESH;
+        young || fetched.may_be_fresh() && fetched.before.is_some() && fetched.before == self.signature()
+    }
+
     /// Whether it may still be of use.
     fn is_fresh(&self) -> bool {
         match self.fetched.get() {
             None => true,
             Some(None) => false,
-            Some(Some(fetched)) => fetched.at.elapsed() <= FRESH,
+            Some(Some(fetched)) => fetched.may_be_fresh(),
         }
     }
 
@@ -217,7 +245,8 @@ impl Ahead {
 
     /// What is held of the range a program reads, in order and without a gap from its start; and starts to read what it will
     /// read next. What is missing of the range the caller reads, unless this thread has just done so.
-    pub(super) fn pieces(&self, shared: &Arc<Shared>, file: &Arc<File>, range: &Range<u64>) -> Vec<Arc<Piece>> {
+    pub(super) fn pieces(&self, shared: &Arc<Shared>, from: &Target, range: &Range<u64>) -> Vec<Arc<Piece>> {
+        let file = &from.file;
         let limits = shared.common.live.get().read_ahead;
         let mut state = self.state();
         let window = state.note(range, limits);
@@ -238,14 +267,20 @@ impl Ahead {
         let mut at = reached - reached % unit;
         if at < range.end && range.end - at < request && at < end {
             // This thread waits for it, so it reads it, and a little more.
-            mine = shared.piece(at..boundary(at, request).max(range.end.next_multiple_of(unit)).min(end), &mut at);
+            mine = shared.piece(
+                &from.descriptors,
+                at..boundary(at, request).max(range.end.next_multiple_of(unit)).min(end),
+                &mut at,
+            );
             state.pieces.extend(mine.clone());
         } else {
             at = at.max(range.end - range.end % unit);
         }
         let target = range.end.saturating_add(window).min(end);
         while at < target {
-            let Some(piece) = shared.piece(at..boundary(at, request).min(end), &mut at) else { break };
+            let Some(piece) = shared.piece(&from.descriptors, at..boundary(at, request).min(end), &mut at) else {
+                break;
+            };
             let (fetching, file) = (Arc::clone(&piece), Arc::clone(file));
             if !shared.common.crew.run(false, move || fetching.fetch(&file)) {
                 break;
@@ -275,7 +310,7 @@ fn boundary(at: u64, request: u64) -> u64 {
 
 impl Shared {
     /// A piece to be read, if there is memory for it; moves `at` to its end.
-    fn piece(&self, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
+    fn piece(&self, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
         let range = range.start..range.end.min(range.start + REQUEST.1);
         let chunk = self.common.memory.take((range.end - range.start) as usize)?;
         self.common.janitor.stir();
@@ -283,6 +318,7 @@ impl Shared {
         Some(Arc::new(Piece {
             range,
             watch: self.changes.watch(),
+            descriptors: Arc::clone(descriptors),
             figures: Arc::clone(&self.about.figures),
             memory: Mutex::new(Some(chunk)),
             fetched: OnceLock::new(),

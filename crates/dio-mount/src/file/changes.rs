@@ -22,6 +22,8 @@ struct Log {
     /// The latest notes, the last of which has the number `count - 1`. Invariant: empty while nobody watches.
     ranges: VecDeque<Range<u64>>,
     watchers: usize,
+    /// Notes of what was changed beside the mount.
+    beside: u64,
 }
 
 /// A change under way; over when dropped.
@@ -45,7 +47,10 @@ impl Changes {
 
     /// Notes that a range is about to be changed, or has been.
     pub(super) fn note(&self, range: Range<u64>) {
-        let mut log = self.log();
+        self.add(self.log(), range);
+    }
+
+    fn add(&self, mut log: MutexGuard<'_, Log>, range: Range<u64>) {
         self.count.fetch_add(1, Ordering::Release);
         if log.watchers > 0 {
             log.ranges.push_back(range);
@@ -53,6 +58,19 @@ impl Changes {
                 log.ranges.pop_front();
             }
         }
+    }
+
+    /// Notes that something was changed beside the mount, wherever in the file.
+    pub(super) fn note_beside(&self) {
+        let mut log = self.log();
+        log.beside += 1;
+        self.add(log, 0..u64::MAX);
+    }
+
+    /// Counts the notes of changes through this mount.
+    pub(super) fn own(&self) -> u64 {
+        let log = self.log();
+        self.count.load(Ordering::Relaxed) - log.beside
     }
 
     /// A change of a range begins.
@@ -114,6 +132,17 @@ mod tests {
         assert!(!watch.has_changed(&(0..10)));
         assert!(watch.has_changed(&(0..11)));
         assert!(!changes.watch().has_changed(&(0..100)));
+    }
+
+    #[test]
+    fn changes_beside_the_mount_count_for_readers_alone() {
+        let changes = Arc::new(Changes::default());
+        let watch = changes.watch();
+        drop(changes.begin(5..6));
+        assert_eq!(changes.own(), 2);
+        changes.note_beside();
+        assert_eq!(changes.own(), 2);
+        assert!(watch.has_changed(&(700..701)));
     }
 
     #[test]

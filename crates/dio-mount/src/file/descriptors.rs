@@ -77,6 +77,8 @@ pub(super) struct Descriptors {
     base: OwnedFd,
     readable: bool,
     writable: bool,
+    /// Opened for appending, since nothing else is allowed (`chattr +a`): no write may name an offset.
+    append_only: bool,
     /// Of a striped file: its bytes are not behind the descriptor.
     objects: Option<Objects>,
     about: About,
@@ -92,11 +94,12 @@ impl Descriptors {
     /// # Errors
     /// That of `fcntl(2)`; of a striped file, those of opening its objects.
     pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
-        let access = rustix::fs::fcntl_getfl(&base)? & OFlags::RWMODE;
+        let flags = rustix::fs::fcntl_getfl(&base)?;
+        let (access, append_only) = (flags & OFlags::RWMODE, flags.contains(OFlags::APPEND));
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
         let objects = Objects::of(base.as_fd())?;
         let (slots, given_up) = (Default::default(), false.into());
-        Ok(Arc::new(Descriptors { base, readable, writable, objects, about, slots, given_up }))
+        Ok(Arc::new(Descriptors { base, readable, writable, append_only, objects, about, slots, given_up }))
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -105,6 +108,10 @@ impl Descriptors {
 
     pub(super) fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    pub(super) fn is_append_only(&self) -> bool {
+        self.append_only
     }
 
     pub(super) fn is_striped(&self) -> bool {
@@ -160,6 +167,7 @@ impl Descriptors {
             .mode(manner.mode)
             .sync_method(manner.sync)
             .lock_policy(self.about.policy)
+            .append_only(self.append_only)
             .adopt(self.another()?, &self.about.path);
         file.map(Arc::new).map_err(|error| error.errno())
     }
@@ -171,7 +179,8 @@ impl Descriptors {
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
-        match reopen(self.base.as_fd(), access) {
+        let append = if self.append_only { OFlags::APPEND } else { OFlags::empty() };
+        match reopen(self.base.as_fd(), access | append) {
             // Permissions have changed since, or there is no /proc: an open file stays open all the same.
             Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::ROFS | Errno::TXTBSY) => {
                 rustix::io::fcntl_dupfd_cloexec(&self.base, 0)
@@ -181,8 +190,9 @@ impl Descriptors {
     }
 
     /// Writes all of a file that is empty, and that no [`File`] is open for, through the page cache, which drops it once it is
-    /// written (`RWF_DONTCACHE`, `pwritev2(2)`). `None` where that cannot be, and nothing is written.
-    pub(super) fn write_new(&self, bytes: &[IoSlice<'_>]) -> Option<Result<()>> {
+    /// written (`RWF_DONTCACHE`, `pwritev2(2)`). With `append`, behind what others may put there meanwhile. `None` where that
+    /// cannot be, and nothing is written.
+    pub(super) fn write_new(&self, bytes: &[IoSlice<'_>], append: bool) -> Option<Result<()>> {
         // While they are held, nobody else reads or writes: each does so through one of them.
         let slots: Vec<_> = self.slots.iter().map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
         let is_new = rustix::fs::fstat(&self.base).is_ok_and(|stat| stat.st_size == 0);
@@ -191,7 +201,8 @@ impl Descriptors {
         }
         // A sync asks this descriptor too: one that it opens itself would not hear of an error that others were told before.
         self.given_up.store(true, Ordering::Release);
-        let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE);
+        let append = if append { ReadWriteFlags::APPEND } else { ReadWriteFlags::empty() };
+        let written = write_all(self.base.as_fd(), bytes, 0, RWF_DONTCACHE | append);
         if let Err(Errno::OPNOTSUPP | Errno::INVAL) = written {
             return None;
         }
@@ -209,6 +220,14 @@ impl Descriptors {
     /// Those of `pwrite(2)`.
     pub(super) fn write_plainly(&self, bytes: &[IoSlice<'_>], offset: u64) -> Result<()> {
         write_all(self.base.as_fd(), bytes, offset, ReadWriteFlags::empty())
+    }
+
+    /// Appends through the page cache without an open of its own.
+    ///
+    /// # Errors
+    /// Those of `pwritev2(2)`.
+    pub(super) fn append_plainly(&self, bytes: &[IoSlice<'_>]) -> Result<()> {
+        write_all(self.base.as_fd(), bytes, 0, ReadWriteFlags::APPEND)
     }
 
     /// What to answer after a failed write or sync. A [`dio::File`] fails for good then; a program is told once and may go
@@ -295,11 +314,16 @@ pub(super) fn access(flags: OFlags) -> OFlags {
     if flags & OFlags::RWMODE == OFlags::RDONLY { OFlags::RDONLY } else { OFlags::RDWR }
 }
 
-/// Opens an inode for a program: with more than it asks for where that is allowed.
+/// Opens an inode for a program: with more than it asks for where that is allowed; for appending only where nothing else is
+/// (`chattr +a`).
 pub(super) fn open_for(opener: &dyn Fn(OFlags) -> Result<OwnedFd>, flags: OFlags) -> Result<OwnedFd> {
     let wanted = flags & OFlags::RWMODE;
-    match opener(access(flags)) {
-        Err(Errno::ACCESS) if wanted == OFlags::WRONLY => opener(OFlags::WRONLY),
+    let open = |access: OFlags| match opener(access) {
+        Err(Errno::PERM) if flags.contains(OFlags::APPEND) => opener(access | OFlags::APPEND),
+        other => other,
+    };
+    match open(access(flags)) {
+        Err(Errno::ACCESS) if wanted == OFlags::WRONLY => open(OFlags::WRONLY),
         other => other,
     }
 }

@@ -1,17 +1,22 @@
 //! Looks after what lies idle: bytes pending that nothing follows, bytes read ahead that nobody wants, memory not in use.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// How often it looks while there is anything.
-const EVERY: Duration = Duration::from_millis(100);
+/// How often it looks while there is anything to tidy up.
+pub(super) const EVERY: Duration = Duration::from_millis(100);
+
+/// What a janitor is doing: nothing until it is woken, looking now and then, or looking every [`EVERY`].
+const IDLE: u8 = 0;
+const WATCHING: u8 = 1;
+const BUSY: u8 = 2;
 
 /// Wakes the janitor.
 #[derive(Debug, Default)]
 pub(super) struct Janitor {
-    busy: AtomicBool,
+    doing: AtomicU8,
     thread: OnceLock<Thread>,
 }
 
@@ -20,14 +25,14 @@ pub(super) trait Place: Send + Sync + 'static {
     /// Where its janitor is woken.
     fn janitor(&self) -> &Janitor;
 
-    /// Tidies up; false when there is nothing left to do.
-    fn tidy(&self) -> bool;
+    /// Tidies up; returns when to look again, `None` when there is nothing left to do.
+    fn tidy(&self) -> Option<Duration>;
 }
 
 impl Janitor {
     /// There is something to look after.
     pub(super) fn stir(&self) {
-        if !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::AcqRel) {
+        if self.doing.load(Ordering::Relaxed) != BUSY && self.doing.swap(BUSY, Ordering::AcqRel) != BUSY {
             self.wake();
         }
     }
@@ -53,16 +58,31 @@ pub(super) fn employ<P: Place>(place: &std::sync::Arc<P>) {
 fn work<P: Place>(place: &Weak<P>) {
     loop {
         let Some(here) = place.upgrade() else { return };
-        let busy = &here.janitor().busy;
-        if busy.load(Ordering::Acquire) && !here.tidy() {
-            busy.store(false, Ordering::Release);
-            // What came in between is seen in the next round.
-            if here.tidy() {
-                busy.store(true, Ordering::Release);
-            }
-        }
-        let busy = busy.load(Ordering::Acquire);
+        let rest = look(&*here);
         drop(here);
-        if busy { thread::park_timeout(EVERY) } else { thread::park() }
+        match rest {
+            Some(rest) => thread::park_timeout(rest),
+            None => thread::park(),
+        }
     }
+}
+
+/// Tidies up where there is anything to tidy; returns how long to rest.
+fn look(place: &impl Place) -> Option<Duration> {
+    let doing = &place.janitor().doing;
+    if doing.load(Ordering::Acquire) == IDLE {
+        return None;
+    }
+    let left = place.tidy();
+    if left.is_some_and(|rest| rest <= EVERY) {
+        return left;
+    }
+    doing.store(if left.is_some() { WATCHING } else { IDLE }, Ordering::Release);
+    // What came in between is seen in the second round; whoever comes after it wakes this thread.
+    let left = place.tidy();
+    match left {
+        Some(rest) => doing.fetch_max(if rest <= EVERY { BUSY } else { WATCHING }, Ordering::AcqRel),
+        None => return None,
+    };
+    left
 }

@@ -6,19 +6,22 @@
 //! | `modes` | what the kernel is told of a handle, by mode and by what else is open |
 //! | `shared` | an inode with open handles; its change between direct and cached |
 //! | `descriptors` | the server's own opens of an inode |
-//! | `requests`, `operations` | reads, writes and syncs; everything else |
+//! | `requests`, `appends`, `operations` | reads, writes and syncs; appends; everything else |
 //! | `ahead`, `behind` | read-ahead and write-behind, with `changes` to know what is stale and `errors` to tell |
+//! | `freshness` | whether the source is changed beside the mount |
 //! | `turns` | writers of a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice for one request |
 //! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
 mod ahead;
+mod appends;
 mod behind;
 mod changes;
 mod commits;
 mod crew;
 mod descriptors;
 mod errors;
+mod freshness;
 mod habits;
 mod janitor;
 mod memory;
@@ -40,7 +43,7 @@ use std::sync::{Arc, PoisonError};
 
 use dio::lock::LockPolicy;
 use dio_fuse::{BackingId, FopenFlags};
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Result;
 
 use crate::names::{InodeId, Objects};
@@ -48,6 +51,7 @@ use crate::options::{Live, Mode};
 use crate::stats::{Gauge, Stats};
 use behind::Writer;
 use crew::Crew;
+use freshness::Signature;
 use janitor::Janitor;
 use memory::Memory;
 use open::{Inner, hand_over};
@@ -236,9 +240,18 @@ impl Files {
         }
     }
 
+    /// Attributes of an inode of the source are about to be answered: what was read before them and has changed since is
+    /// not given out any more.
+    pub fn saw(&self, ino: InodeId, stat: &Stat) {
+        if let Some(shared) = self.0.find(ino) {
+            shared.saw(Signature::of(stat));
+        }
+    }
+
     /// Where the file ends at least, if more has been acknowledged than is written.
     pub fn size_of(&self, ino: InodeId) -> Option<u64> {
-        self.0.find(ino)?.ordered.end()
+        let shared = self.0.find(ino)?;
+        shared.ordered.expected_end().max(shared.appended.end())
     }
 
     /// Keeps the objects of a striped file that has lost its last name until nobody has it open any more, and removes them then.

@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use dio::geometry::{Directness, Geometry};
 use dio::lock::LockPolicy;
@@ -16,7 +17,8 @@ use super::ahead::Ahead;
 use super::commits::Commits;
 use super::descriptors::{About, Descriptors};
 use super::errors::Waiting;
-use super::janitor::{Janitor, Place};
+use super::freshness::{self, Signature};
+use super::janitor::{self, Janitor, Place};
 use super::modes::{Company, Way, Wish};
 use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
 use super::{MakeBacking, Opened};
@@ -26,14 +28,6 @@ use crate::set_id;
 use crate::stats::{Event, Stats};
 
 pub(super) type MakeAnyBacking<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<Backing>;
-
-/// By what a change of an inode shows that the kernel was not told of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Signature {
-    size: i64,
-    modified: (i64, u64),
-    changed: (i64, u64),
-}
 
 /// When an inode was born: tells apart those that have had the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +102,11 @@ impl Inner {
         self.inodes().values().cloned().collect()
     }
 
+    /// Those that there is something to look after.
+    fn restless(&self) -> Vec<Arc<Shared>> {
+        self.inodes().values().filter(|shared| shared.is_restless()).cloned().collect()
+    }
+
     pub(super) fn handle(&self, handle: u64) -> Result<Arc<Handle>> {
         let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
         handles.get(&handle).cloned().ok_or(Errno::BADF)
@@ -122,7 +121,7 @@ impl Inner {
         wish: Wish,
         make: MakeAnyBacking<'_>,
     ) -> Result<Opened> {
-        let now = signature(&fd);
+        let now = Signature::now(&fd).ok();
         let shared = {
             let mut inodes = self.inodes();
             let shared = inodes.entry(ino).or_insert_with(|| {
@@ -152,8 +151,8 @@ impl Inner {
         };
         let unchanged = way == Way::Cache && now.is_some() && self.signatures().get(&ino).copied() == now;
         let flags = wish.flags(way, unchanged);
-        if way == Way::Cache && wish.mode != Mode::Cached {
-            shared.fillers.fetch_add(1, Ordering::Relaxed);
+        if way == Way::Cache {
+            shared.begins_to_fill(wish);
         }
         let told = shared.errors.begin();
         let (ahead, run, filled) = (Ahead::default(), Run::default(), (way == Way::Cache).into());
@@ -241,11 +240,15 @@ impl Inner {
         let shared = &handle.shared;
         shared.settle();
         let filled = handle.filled.load(Ordering::Relaxed);
-        if filled && !handle.is_cached() {
-            shared.fillers.fetch_sub(1, Ordering::Relaxed);
-        }
         if handle.is_cached() && handle.way == Way::Cache {
             self.remember(shared);
+            if !shared.freshness.is_settled() {
+                // Nobody looks at it any more who would do so later.
+                shared.drop_read();
+            }
+        }
+        if filled {
+            shared.ends_to_fill(handle.wish);
         }
         shared.book().leave(handle.way, handle.wish);
         if shared.book().handles == 1 {
@@ -291,7 +294,7 @@ impl Inner {
     }
 
     fn remember(&self, shared: &Shared) {
-        let now = shared.routes().any().ok().and_then(|descriptors| signature(descriptors.base()));
+        let now = shared.routes().any().ok().and_then(|descriptors| Signature::now(descriptors.base()).ok());
         let mut signatures = self.signatures();
         if signatures.len() >= MOST_SIGNATURES {
             signatures.clear();
@@ -307,26 +310,32 @@ impl Place for Inner {
         &self.common.janitor
     }
 
-    fn tidy(&self) -> bool {
-        let mut left = false;
-        for shared in self.all() {
-            if shared.ordered.is_due() {
+    fn tidy(&self) -> Option<Duration> {
+        let (mut left, mut watched) = (false, 0);
+        for shared in self.restless() {
+            watched += usize::from(shared.is_watched());
+            shared.look(watched > freshness::WATCHED_MAX);
+            if shared.is_due() {
                 let idle = Arc::clone(&shared);
                 self.common.crew.run(true, move || idle.settle());
             }
-            left |= shared.ordered.bytes() > 0;
+            left |= shared.ordered.bytes() + shared.appended.bytes() > 0;
             if shared.book().streams > 0 {
                 left = true;
                 shared.drop_streamed_soon();
             }
         }
-        let handles: Vec<Arc<Handle>> =
-            self.handles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        for handle in handles {
-            left |= handle.ahead.tidy();
+        // Without memory nothing is read ahead.
+        if self.common.memory.bytes() > 0 {
+            let handles: Vec<Arc<Handle>> =
+                self.handles.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+            for handle in handles {
+                left |= handle.ahead.tidy();
+            }
         }
         self.common.memory.trim();
-        left || self.common.memory.bytes() > 0
+        left |= self.common.memory.bytes() > 0;
+        left.then_some(janitor::EVERY).or((watched > 0).then_some(freshness::LOOK))
     }
 }
 
@@ -356,13 +365,4 @@ fn reports_alignment(descriptors: &Descriptors) -> bool {
 /// Hands a file to the kernel, which is to keep nothing by what it writes that a caller could not.
 pub(super) fn hand_over(fd: BorrowedFd<'_>, backing: MakeBacking<'_>) -> io::Result<Backing> {
     set_id::unable_to_keep(|| backing(fd)).map(|number| Backing(Some(Arc::new(number))))
-}
-
-fn signature(fd: impl std::os::fd::AsFd) -> Option<Signature> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    Some(Signature {
-        size: stat.st_size,
-        modified: (stat.st_mtime, stat.st_mtime_nsec),
-        changed: (stat.st_ctime, stat.st_ctime_nsec),
-    })
 }

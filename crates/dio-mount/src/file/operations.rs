@@ -36,6 +36,7 @@ impl Shared {
         let file = file_of(descriptors, alone_manner(&routes), OFlags::empty())?;
         file.set_size(size).map_err(|error| descriptors.failed(&file, &error))?;
         self.known_end.store(size, Ordering::Relaxed);
+        self.own_end.store(size, Ordering::Release);
         if size > old {
             self.about.figures.count(Event::Extend, size - old);
         }
@@ -86,11 +87,14 @@ impl Handle {
         } else {
             shared.known_end.store(0, Ordering::Relaxed);
             let changed = offset..if moves { i64::MAX as u64 } else { end };
+            // Whatever the file ends with then is known here.
+            shared.own_end.store(u64::MAX, Ordering::Release);
             return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
                 patiently(|| rustix::fs::fallocate(fd, flags, offset, length))
             });
         };
         shared.known_end.store(0, Ordering::Relaxed);
+        shared.own_end.fetch_max(end, Ordering::AcqRel);
         outcome.map_err(|error| descriptors.failed(&file, &error))
     }
 
@@ -104,8 +108,9 @@ impl Handle {
         let routes = self.shared.routes();
         self.shared.settle();
         let descriptors = routes.any()?;
-        if descriptors.is_striped() {
-            // All of it counts as data.
+        if descriptors.is_striped() || self.shared.may_be_dirty() {
+            // All of it counts as data: nobody knows of a striped file, nor where a mapping has written into a hole. The
+            // kernel does not write such pages back before it asks, and could not do so while this thread waits for it.
             let size = descriptors.size()?;
             let place = if whence == SEEK_DATA { offset } else { size };
             return if offset < size { Ok(place) } else { Err(Errno::NXIO) };
@@ -171,6 +176,7 @@ fn copy(
     }
     let _change = to.shared.changes.begin(at..at.saturating_add(length));
     to.shared.known_end.store(0, Ordering::Relaxed);
+    to.shared.own_end.fetch_max(at.saturating_add(length), Ordering::AcqRel);
     with_pages_dropped(from_shared, from_routes, reading, from..from.saturating_add(length), |input| {
         with_pages_dropped(&to.shared, target, writing, at..at.saturating_add(length), |output| {
             let (mut from, mut at) = (from, at);

@@ -10,6 +10,7 @@ use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
+use super::appends::appends;
 use super::behind::{Aim, SMALL, Target};
 use super::descriptors::Descriptors;
 use super::habits::through_cache;
@@ -64,7 +65,14 @@ impl Handle {
     pub(super) fn read(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let fills = cache && !self.is_cached();
         let watch = fills.then(|| self.shared.changes.watch());
+        if cache {
+            self.shared.fills();
+        }
         self.read_and_give(offset, size, cache, give);
+        if cache {
+            // The kernel has the bytes only now; somebody may have looked meanwhile.
+            self.shared.fills();
+        }
         let range = offset..offset.saturating_add(u64::from(size));
         if watch.is_some_and(|watch| watch.has_changed(&range)) {
             // The kernel may have got what was there before, and keeps it.
@@ -75,8 +83,8 @@ impl Handle {
     fn read_and_give(&self, offset: u64, size: u32, cache: bool, give: impl FnOnce(Result<&[u8]>)) {
         let shared = &self.shared;
         let answer = Answer { figures: &shared.about.figures, began: Instant::now(), locked: waited_here(), give };
-        if cache && !self.filled.swap(true, Ordering::Relaxed) && !self.is_cached() {
-            shared.fillers.fetch_add(1, Ordering::Relaxed);
+        if cache && !self.filled.swap(true, Ordering::Relaxed) {
+            shared.begins_to_fill(self.wish);
             shared.about.figures.count(Event::BecameCached, 0);
         }
         let range = offset.min(i64::MAX as u64)..offset.saturating_add(u64::from(size)).min(i64::MAX as u64);
@@ -108,7 +116,7 @@ impl Handle {
     }
 
     /// How a request is done, and why, where that is counted.
-    fn manner(&self, routes: &Routes, descriptors: &Descriptors, range: &Range<u64>, write: bool) -> Manner {
+    pub(super) fn manner(&self, routes: &Routes, descriptors: &Descriptors, range: &Range<u64>, write: bool) -> Manner {
         let (manner, event) = if routes.is_cached() {
             (Manner::Cached, Some(Event::HybridShared))
         } else if self.wish.mode == Mode::Auto && self.wish.is_buffered() {
@@ -131,7 +139,7 @@ impl Handle {
 
     fn read_with_ahead(&self, from: &Target, range: &Range<u64>, answer: Answer<'_, impl FnOnce(Result<&[u8]>)>) {
         let (len, file) = (range.end - range.start, &from.file);
-        let pieces = self.ahead.pieces(&self.shared, file, range);
+        let pieces = self.ahead.pieces(&self.shared, from, range);
         let Some(first) = pieces.first() else { return read_straight(from, range, answer) };
         if let Some((bytes, last)) = first.get(range)
             && (bytes.len() as u64 == len || last && ends_by(file, range.start + bytes.len() as u64))
@@ -165,6 +173,9 @@ impl Handle {
         match self.write_by(offset, bytes, how) {
             Ok((class, waited)) => {
                 let took = began.elapsed();
+                if self.way == Way::Cache {
+                    self.shared.fills();
+                }
                 figures.written(class, bytes.len() as u64, blocked + took);
                 self.drop_replaced(offset, bytes, how);
                 if waited {
@@ -202,10 +213,15 @@ impl Handle {
         if how.kill_privileges {
             clear_set_id(descriptors)?;
         }
-        if descriptors.is_striped() && appends(how) {
-            return self.append_at_once(&routes, descriptors, offset, bytes, how);
+        if appends(how) {
+            return self.append(&routes, descriptors, offset, bytes, how);
         }
-        let offset = self.place(descriptors, offset, how)?;
+        if descriptors.is_append_only() {
+            // The program has taken back its O_APPEND, or a mapping has changed a page.
+            return Err(Errno::PERM);
+        }
+        // In the order in which they were acknowledged.
+        shared.settle_appended();
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
@@ -238,54 +254,13 @@ impl Handle {
         shared.settle_ordered();
         shared.scattered.wait_for(&(offset..end));
         let file = file_of(descriptors, mode, how.flags)?;
+        shared.own_end.fetch_max(end, Ordering::AcqRel);
         let _change = shared.changes.begin(from..end);
         file.write_at(bytes, offset).map_err(|error| descriptors.failed(&file, &error))?;
         Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
     }
 
-    /// Appends to a striped file, of which the server finds the end: nobody else may be about to write there, below the mount or
-    /// beside it, so the bytes are there when this returns.
-    fn append_at_once(
-        &self,
-        routes: &Routes,
-        descriptors: &Descriptors,
-        offset: u64,
-        bytes: &[u8],
-        how: How,
-    ) -> Result<(Class, bool)> {
-        let (shared, len) = (&self.shared, bytes.len() as u64);
-        shared.settle_ordered();
-        let mode = self.manner(routes, descriptors, &(offset..offset.saturating_add(len)), true);
-        let file = file_of(descriptors, mode, how.flags)?;
-        let _lock = file.lock_end().map_err(|error| error.errno())?;
-        let offset = self.place(descriptors, offset, how)?;
-        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
-        self.run.continues(offset, end);
-        let from = shared.note_end(descriptors, offset, end);
-        shared.scattered.wait_for(&(offset..end));
-        let _change = shared.changes.begin(from..end);
-        file.write_at(bytes, offset).map_err(|error| {
-            // What only some objects hold must not come to light behind what others append.
-            let _ = file.cut_off(u64::MAX);
-            descriptors.failed(&file, &error)
-        })?;
-        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
-    }
-
-    /// Where a write goes. What is appended goes to the end as it is now, which the kernel does not know where the file has
-    /// grown beside the mount; what it has cached is wrong then.
-    fn place(&self, descriptors: &Descriptors, offset: u64, how: How) -> Result<u64> {
-        if !appends(how) {
-            return Ok(offset);
-        }
-        let end = self.shared.end(descriptors)?;
-        if end != offset {
-            self.shared.common.kernel.drop_pages(self.shared.ino, 0..0);
-        }
-        Ok(end)
-    }
-
-    fn may_be_behind(&self, routes: &Routes) -> bool {
+    pub(super) fn may_be_behind(&self, routes: &Routes) -> bool {
         let durable = OFlags::DSYNC;
         self.wish.is_buffered() && !self.wish.flags.intersects(durable) && routes.may_hold_back()
     }
@@ -346,20 +321,20 @@ fn sync_through(routes: &Routes, manner: Manner, data_only: bool) -> Result<()> 
 
 impl Shared {
     /// Where the file ends, pending bytes included.
-    fn end(&self, descriptors: &Descriptors) -> Result<u64> {
+    pub(super) fn end(&self, descriptors: &Descriptors) -> Result<u64> {
         // In this order: what is pending at first and then written is in the size.
-        let pending = self.ordered.end().unwrap_or(0);
+        let pending = self.ordered.expected_end().max(self.appended.end()).unwrap_or(0);
         Ok(descriptors.size()?.max(pending))
     }
 
     /// Counts what a write makes the file longer by. Returns from where on it changes the file: from its old end, where that
     /// is before the write.
-    fn note_end(&self, descriptors: &Descriptors, start: u64, end: u64) -> u64 {
+    pub(super) fn note_end(&self, descriptors: &Descriptors, start: u64, end: u64) -> u64 {
         if end <= self.known_end.load(Ordering::Relaxed) {
             return start;
         }
         // Not what is known: the file may be shorter by now, cut off beside the mount.
-        let pending = self.ordered.end().filter(|pending| *pending == start);
+        let pending = self.ordered.expected_end().filter(|pending| *pending == start);
         let old = pending.or_else(|| self.end(descriptors).ok()).unwrap_or(0);
         self.known_end.fetch_max(end.max(old), Ordering::Relaxed);
         if end > old {
@@ -367,11 +342,6 @@ impl Shared {
         }
         start.min(old)
     }
-}
-
-/// Whether the bytes go to the end of the file, wherever that is.
-fn appends(how: How) -> bool {
-    !how.cache && how.flags.contains(OFlags::APPEND)
 }
 
 /// Clears the set-id bits, which the kernel does not do for what a privileged server writes.

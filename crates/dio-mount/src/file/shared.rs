@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use dio::residency::{Picture, length_of, write_back};
@@ -12,12 +12,13 @@ use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
 use super::ahead::Ahead;
-use super::behind::{Ordered, Scattered, Writer};
+use super::behind::{Appended, Ordered, Scattered, Writer};
 use super::changes::Changes;
 use super::commits::Commits;
 use super::crew::Crew;
 use super::descriptors::{About, Descriptors, Manner};
 use super::errors::{Errors, Told};
+use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
 use super::janitor::Janitor;
 use super::memory::Memory;
@@ -31,6 +32,12 @@ use crate::stats::Event;
 /// Bytes of the kernel's cache that are dropped at a time behind a reader, and that are left to it.
 const DROPPED: u64 = 8 << 20;
 const KEPT: u64 = 2 << 20;
+
+/// What the kernel's cache of the mount may have of an inode: nothing, something, or something that it has read or written
+/// since the attributes of the source were last compared.
+const NO_PAGES: u8 = 0;
+const OLD_PAGES: u8 = 1;
+const NEW_PAGES: u8 = 2;
 
 /// What all inodes have in common.
 #[derive(Debug)]
@@ -146,7 +153,9 @@ pub(super) struct Shared {
     gate: RwLock<Routes>,
     pub(super) book: Mutex<Book>,
     pub(super) changes: Arc<Changes>,
+    pub(super) freshness: Freshness,
     pub(super) ordered: Ordered,
+    pub(super) appended: Appended,
     pub(super) scattered: Scattered,
     pub(super) errors: Errors,
     pub(super) turns: Turns,
@@ -157,8 +166,18 @@ pub(super) struct Shared {
     dropping: Mutex<()>,
     /// Handles through which the kernel has filled its cache of the mount, though they are not cached.
     pub(super) fillers: AtomicU32,
+    /// The same and cached handles: while there are any, the kernel may fill its cache of the mount with pages of the inode.
+    cachers: AtomicU32,
+    /// What it has there: one of [`NO_PAGES`], [`OLD_PAGES`], [`NEW_PAGES`].
+    pages: AtomicU8,
+    /// Those of them that may write: mappings may have made pages dirty of which the server does not know.
+    dirtiers: AtomicU32,
     /// The end of the file as far as writes through this mount are known to have moved it.
     pub(super) known_end: AtomicU64,
+    /// Up to where this server has written, resized or allocated the source. What is behind it was put there by others.
+    pub(super) own_end: AtomicU64,
+    /// How far the end of the file is behind where the kernel last appended.
+    pub(super) displaced: AtomicU64,
     /// The objects of a striped file that has lost its last name; they go with the last handle.
     pub(super) nameless: OnceLock<Objects>,
 }
@@ -172,7 +191,9 @@ impl Shared {
             gate: RwLock::default(),
             book: Mutex::default(),
             changes: Arc::default(),
+            freshness: Freshness::default(),
             ordered: Ordered::default(),
+            appended: Appended::default(),
             scattered: Scattered::default(),
             errors: Errors::default(),
             turns: Turns::default(),
@@ -180,14 +201,24 @@ impl Shared {
             to_drop: AtomicBool::new(false),
             dropping: Mutex::default(),
             fillers: AtomicU32::new(0),
+            cachers: AtomicU32::new(0),
+            pages: AtomicU8::new(NO_PAGES),
+            dirtiers: AtomicU32::new(0),
             known_end: AtomicU64::new(0),
+            own_end: AtomicU64::new(0),
+            displaced: AtomicU64::new(0),
             nameless: OnceLock::new(),
         }
     }
 
     /// Bytes acknowledged and not yet written.
     pub(super) fn pending(&self) -> u64 {
-        self.ordered.bytes() + self.scattered.bytes()
+        self.ordered.bytes() + self.appended.bytes() + self.scattered.bytes()
+    }
+
+    /// Whether it is time to write what is pending although nobody asks.
+    pub(super) fn is_due(&self) -> bool {
+        self.ordered.is_due() || self.appended.is_due()
     }
 
     /// The routes, for the time of a request.
@@ -211,14 +242,98 @@ impl Shared {
         self.habits.get_or_init(Habits::default)
     }
 
+    /// The kernel begins to fill its cache of the mount through a handle.
+    pub(super) fn begins_to_fill(&self, wish: Wish) {
+        self.cachers.fetch_add(1, Ordering::Relaxed);
+        self.fillers.fetch_add(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
+        self.dirtiers.fetch_add(u32::from(wish.writes()), Ordering::Relaxed);
+        self.fills();
+    }
+
+    /// The kernel fills its cache of the mount, or has just done so.
+    pub(super) fn fills(&self) {
+        if self.pages.swap(NEW_PAGES, Ordering::AcqRel) == NO_PAGES {
+            self.common.janitor.stir();
+        }
+    }
+
+    /// A handle goes through which the kernel has filled its cache of the mount.
+    pub(super) fn ends_to_fill(&self, wish: Wish) {
+        self.cachers.fetch_sub(1, Ordering::Relaxed);
+        self.fillers.fetch_sub(u32::from(wish.mode != Mode::Cached), Ordering::Relaxed);
+        self.dirtiers.fetch_sub(u32::from(wish.writes()), Ordering::Relaxed);
+    }
+
+    /// Whether mappings may have dirty pages, which the kernel writes here when it sees fit.
+    pub(super) fn may_be_dirty(&self) -> bool {
+        self.dirtiers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the kernel may have pages of the inode in its cache of the mount.
+    pub(super) fn is_kept(&self) -> bool {
+        self.cachers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Attributes of the source are about to be answered. If they show a change, what was read before them does not count
+    /// any more; so they must be those of a moment before this call.
+    pub(super) fn saw(&self, now: Signature) {
+        match self.freshness.compare(now, self.changes.own()) {
+            Found::Same => {}
+            Found::Changed { shown: false } => self.drop_read(),
+            Found::Changed { shown: true } | Found::Explained => self.changes.note_beside(),
+        }
+    }
+
+    /// Whether changes beside the mount matter although nobody asks: the kernel may have pages.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_kept() && self.pages.load(Ordering::Acquire) != NO_PAGES
+    }
+
+    /// Whether there is anything to look after.
+    pub(super) fn is_restless(&self) -> bool {
+        self.is_watched() || self.ordered.bytes() + self.appended.bytes() > 0 || self.book().streams > 0
+    }
+
+    /// Looks whether the source was changed beside the mount, if the kernel may have pages and it is time to. With `too_many`
+    /// watched inodes, one for which the kernel has not come since the last time loses its pages instead.
+    pub(super) fn look(&self, too_many: bool) {
+        if !self.is_watched() || !self.freshness.is_due() {
+            return;
+        }
+        let exchange = |from, to| self.pages.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if too_many && exchange(OLD_PAGES, NO_PAGES) {
+            self.drop_read();
+            return;
+        }
+        exchange(NEW_PAGES, OLD_PAGES);
+        // Whoever is alone with the inode does not keep the janitor from the others; there is a next time.
+        let Ok(routes) = self.gate.try_read() else { return };
+        let Ok(now) = routes.any().and_then(|descriptors| Signature::now(descriptors.base())) else { return };
+        drop(routes);
+        let found = self.freshness.compare(now, self.changes.own());
+        if matches!(found, Found::Changed { .. }) || self.freshness.is_doubtful() {
+            self.drop_read();
+        }
+    }
+
+    /// Drops what was read of the source: by the server ahead of programs, and by the kernel.
+    pub(super) fn drop_read(&self) {
+        // In this order: what the kernel reads after it has dropped its pages is not what was read ahead.
+        self.changes.note_beside();
+        if self.is_kept() {
+            self.common.kernel.drop_pages(self.ino, 0..0);
+        }
+    }
+
     /// Takes over an open of the inode, where it allows more than those that are there.
     pub(super) fn offer(&self, fd: OwnedFd) -> Result<()> {
         let new = Descriptors::new(fd, self.about.clone())?;
-        let better = |old: &Option<Arc<Descriptors>>, may: bool, more: fn(&Descriptors) -> bool| {
-            may && old.as_ref().is_none_or(|old| !more(old) && more(&new))
+        let better = |old: &Option<Arc<Descriptors>>, may: bool, worth: fn(&Descriptors) -> (bool, bool)| {
+            may && old.as_ref().is_none_or(|old| worth(old) < worth(&new))
         };
-        let reads = |routes: &Routes| better(&routes.reading, new.is_readable(), Descriptors::is_writable);
-        let writes = |routes: &Routes| better(&routes.writing, new.is_writable(), Descriptors::is_readable);
+        let reads = |routes: &Routes| better(&routes.reading, new.is_readable(), |each| (each.is_writable(), true));
+        let anywhere = |each: &Descriptors| (!each.is_append_only(), each.is_readable());
+        let writes = |routes: &Routes| better(&routes.writing, new.is_writable(), anywhere);
         let routes = self.routes();
         if !reads(&routes) && !writes(&routes) {
             return Ok(());

@@ -81,6 +81,11 @@ impl State {
         }
     }
 
+    /// Whether the last known name of an inode went, or never was, by a request.
+    pub(super) fn has_lost_its_name(&self, inode: InodeId) -> bool {
+        self.nameless.contains(&inode)
+    }
+
     /// The inode was found by a name.
     pub(super) fn named_again(&mut self, inode: InodeId) {
         if self.nameless.remove(&inode) {

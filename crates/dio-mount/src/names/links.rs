@@ -24,6 +24,16 @@ struct Watched {
     striped: bool,
 }
 
+impl Watched {
+    /// Whether all objects can go with the name, if they are to: otherwise it stays.
+    fn check_removable(&self) -> Result<()> {
+        if !self.striped || fstat(&*self.place)?.st_nlink > 1 {
+            return Ok(());
+        }
+        dio::stripe::check_removable(&*self.place).map_err(|error| error.errno())
+    }
+}
+
 /// The objects of a striped file that has lost its last name.
 #[derive(Debug)]
 pub struct Objects {
@@ -101,7 +111,10 @@ impl Names {
         check(name)?;
         let directory = self.descriptor(parent)?;
         let watched = self.watch(&directory, parent, name);
-        let removed = unlinkat(&*directory, name, flags);
+        let removed = match watched.as_ref().map_or(Ok(()), Watched::check_removable) {
+            Ok(()) => unlinkat(&*directory, name, flags),
+            refused => refused,
+        };
         if let Some(watched) = watched {
             self.unwatch(watched, removed.is_ok().then_some((parent, name)));
         }
@@ -125,10 +138,14 @@ impl Names {
         let (from, to) = (self.descriptor(parent)?, self.descriptor(new_parent)?);
         let moved = self.watch(&from, parent, name);
         let other = self.watch(&to, new_parent, new_name);
-        self.renames.fetch_add(1, Ordering::SeqCst);
-        let renamed = renameat_with(&*from, name, &*to, new_name, flags);
         // Two names of one inode: nothing happens.
         let same = moved.as_ref().zip(other.as_ref()).is_some_and(|(a, b)| a.inode == b.inode);
+        let replaces = !same && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
+        self.renames.fetch_add(1, Ordering::SeqCst);
+        let renamed = match other.as_ref().filter(|_| replaces).map_or(Ok(()), Watched::check_removable) {
+            Ok(()) => renameat_with(&*from, name, &*to, new_name, flags),
+            refused => refused,
+        };
         if renamed.is_ok() && !same {
             if let Some(moved) = &moved {
                 self.moved(moved.inode, new_parent, new_name);

@@ -10,6 +10,7 @@ mod create;
 mod credentials;
 mod descriptors;
 mod directories;
+mod flags;
 mod forgetting;
 mod inodes;
 mod links;
@@ -295,6 +296,21 @@ impl Names {
         }
         let place = self.descriptor(inode)?;
         self.or_with_fewer_descriptors(|| self.reopen_place(&place, flags))
+    }
+
+    /// As [`Names::open`], for a program, which may have come by a name that the kernel still believes although the file was
+    /// removed or replaced beside the mount: what it would write to a file without a name would be lost. The kernel looks the
+    /// name up again then (`do_filp_open`, fs/namei.c). A file that has lost its last name below the mount, or never had one,
+    /// has none to be found by, so it is meant.
+    ///
+    /// # Errors
+    /// As [`Names::open`]; `ESTALE` also for a file that was removed beside the mount.
+    pub fn open_for_program(&self, inode: InodeId, flags: OFlags) -> Result<OwnedFd> {
+        let fd = self.open(inode, flags)?;
+        if fstat(&fd)?.st_nlink == 0 && !self.shared.lock().has_lost_its_name(inode) {
+            return Err(Errno::STALE);
+        }
+        Ok(fd)
     }
 
     /// What was found is in the table, looked up once more.

@@ -366,7 +366,7 @@ impl Names {
 
     /// Opens a place anew.
     pub(super) fn reopen_place(&self, place: &OwnedFd, flags: OFlags) -> Result<OwnedFd> {
-        let left_out = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::APPEND | OFlags::NOCTTY;
+        let left_out = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::NOCTTY;
         reopen(&self.process, place, flags.difference(left_out))
     }
 

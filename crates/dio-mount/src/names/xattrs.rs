@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{OFlags, XattrFlags, fsetxattr, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{OFlags, XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::{Errno, Result};
 
 use super::attributes::path_of;
@@ -16,6 +16,10 @@ const TRUSTED: &[u8] = b"trusted.";
 
 /// The longest value and the longest list (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX` of `include/uapi/linux/limits.h`).
 const LONGEST: usize = 64 << 10;
+
+/// Attributes by which file systems show what they keep themselves. Who may set them only they know: the kernel lets everybody
+/// through to us (`xattr_permission` of `fs/xattr.c`), but for ACLs.
+const SYSTEM: &[u8] = b"system.";
 
 /// How the names of ACLs begin (`acl(5)`).
 const ACL: &[u8] = b"system.posix_acl_";
@@ -34,8 +38,9 @@ impl Names {
         growing(|value| getxattr(&path, name, spare_capacity(value)))
     }
 
-    /// Sets an attribute; an ACL (`system.posix_acl_access`, `system.posix_acl_default`) as the caller, who owns the inode: of
-    /// somebody outside its group the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
+    /// Sets an attribute. Those of the file system (`system.*`) are set as the caller, since the kernel has not checked who may.
+    /// ACLs (`system.posix_acl_access`, `system.posix_acl_default`), which it has checked, are among them for another reason: of a
+    /// caller outside the group of the inode the file system below then takes the set-group-id bit (`posix_acl_update_mode` of
     /// `fs/posix_acl.c`), which it would leave to the server.
     ///
     /// # Errors
@@ -48,11 +53,12 @@ impl Names {
         value: &[u8],
         flags: XattrFlags,
     ) -> Result<()> {
-        if name.as_encoded_bytes().starts_with(ACL) {
+        if name.as_encoded_bytes().starts_with(SYSTEM) {
             // A place can be named in /proc by the server alone. Pipes and devices, which are not opened, have no such bit
             // that would mean anything.
             match self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK) {
-                Err(Errno::INVAL) => {}
+                Err(Errno::INVAL) if name.as_encoded_bytes().starts_with(ACL) => {}
+                Err(Errno::INVAL) => return Err(Errno::OPNOTSUPP),
                 file => {
                     let file = file?;
                     return self.as_caller_in_full(caller, || fsetxattr(&file, name, value, flags));
@@ -77,11 +83,17 @@ impl Names {
         Ok(list)
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute; one of the file system's, unless it is an ACL, as the caller.
     ///
     /// # Errors
-    /// `ENODATA` if there is none of that name, `ESTALE` if the inode is gone, those of `removexattr(2)`.
-    pub fn remove_xattr(&self, inode: InodeId, name: &OsStr) -> Result<()> {
+    /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `removexattr(2)`.
+    pub fn remove_xattr(&self, caller: Caller, inode: InodeId, name: &OsStr) -> Result<()> {
+        let bytes = name.as_encoded_bytes();
+        if bytes.starts_with(SYSTEM) && !bytes.starts_with(ACL) {
+            let file = self.open(inode, OFlags::RDONLY | OFlags::NONBLOCK);
+            let file = file.map_err(|errno| if errno == Errno::INVAL { Errno::OPNOTSUPP } else { errno })?;
+            return self.as_caller_in_full(caller, || fremovexattr(&file, name));
+        }
         let place = self.descriptor(inode)?;
         removexattr(path_of(&place), name)
     }

@@ -1,6 +1,7 @@
 //! Requests of the kernel, translated into calls of the rooms below; nothing is decided here.
 
 mod attributes;
+mod flags;
 pub(crate) mod rings;
 
 use std::ffi::OsStr;
@@ -11,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dio_fuse::{
-    AccessFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite, ReplyXattr, Request, SetxattrFlags, Statx,
-    StatxMask, WriteFlags,
+    AccessFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, Ioctl,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCopy, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyStatx, ReplyWrite,
+    ReplyXattr, Request, SetxattrFlags, Statx, StatxMask, WriteFlags,
 };
 use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
@@ -69,6 +70,7 @@ impl Mount {
         // In this order: what is pending at first and then written is in the attributes.
         let pending = self.files.size_of(inode);
         let mut stat = self.names.stat(inode)?;
+        self.files.saw(inode, &stat);
         if let Some(size) = pending {
             stat.st_size = stat.st_size.max(size as i64);
         }
@@ -88,6 +90,7 @@ impl Mount {
 
     /// What the kernel is told of an inode that was looked up since the files' epoch was `before`.
     fn entry(&self, found: &Entry, before: u64) -> dio_fuse::Entry {
+        self.files.saw(found.inode, &found.stat);
         // Bytes that were pending when it was looked up are pending still, or else something has been written since.
         let stale = self.files.size_of(found.inode).is_some() || self.files.epoch() != before;
         let stat = if stale { self.stat(found.inode).unwrap_or(found.stat) } else { found.stat };
@@ -305,7 +308,7 @@ impl Filesystem for Mount {
 
     fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Open);
-        let open = |flags| self.names.open(inode.0, flags);
+        let open = |flags| self.names.open_for_program(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
         let (path, mode) = self.path_and_mode(inode.0);
         let cleared = if kill { self.names.clear_set_id(inode.0) } else { Ok(()) };
@@ -484,9 +487,9 @@ impl Filesystem for Mount {
         sized(timer, reply, size, self.names.list_xattr(caller(by), inode.0));
     }
 
-    fn removexattr(&self, _: &Request<'_>, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&self, by: &Request<'_>, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Setxattr);
-        empty(timer, reply, self.names.remove_xattr(inode.0, name));
+        empty(timer, reply, self.names.remove_xattr(caller(by), inode.0, name));
     }
 
     fn access(&self, by: &Request<'_>, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
@@ -507,6 +510,10 @@ impl Filesystem for Mount {
         let timer = self.stats.begin(Operation::Fallocate);
         let cleared = self.clear_set_id(by, inode);
         empty(timer, reply, cleared.and_then(|()| self.files.allocate(handle.0, mode, offset, length)));
+    }
+
+    fn ioctl(&self, by: &Request<'_>, inode: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
+        self.answer_ioctl(by, inode, ioctl, reply);
     }
 
     fn lseek(&self, _: &Request<'_>, _: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

@@ -48,6 +48,16 @@ pub enum MountError {
         /// The source as the table of mounts shows it.
         source_name: String,
     },
+    /// Another server of dio's writes to this source.
+    #[error("{}: already served, and written to, at {}", .path.display(), .at.display())]
+    Second {
+        /// The source.
+        path: PathBuf,
+        /// Where it is mounted.
+        at: PathBuf,
+        /// Where it was to be mounted.
+        wanted: PathBuf,
+    },
     /// The device through which the kernel hands over requests cannot be opened.
     #[error("/dev/fuse: {}", words(*.errno))]
     Device {
@@ -168,6 +178,11 @@ impl MountError {
                 format!("end what uses it (fuser -vm {0}), or detach it: dio umount -l {0}", path.display())
             }
             MountError::NotOurs { path, .. } => format!("use umount {}", path.display()),
+            MountError::Second { at, wanted, .. } => format!(
+                "show that mount here too: mount --bind {} {}; give files modes of their own by rules; or mount with -o ro",
+                at.display(),
+                wanted.display()
+            ),
             _ => return None,
         };
         Some(text)

@@ -36,6 +36,12 @@ const FLAGS: &[(&str, MountFlags, bool)] = &[
     ("loud", MountFlags::SILENT, false),
 ];
 
+/// Flags that a complete list of options names exactly where they are set. Not those of access
+/// times, for which a list without them leaves the choice to the kernel, nor those of the file
+/// system, which are no flags of the mount.
+const GIVEN_IN_FULL: MountFlags =
+    MountFlags::RDONLY.union(MountFlags::NOSUID).union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
 /// Labels of security modules, which the kernel takes with the options of the file system (`mount(8)`, `context=`).
 const LABELS: &[&str] = &["context=", "fscontext=", "defcontext=", "rootcontext="];
 
@@ -48,9 +54,11 @@ pub fn is_kernel_option(option: &str) -> bool {
     FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
 }
 
-/// The flags of `mount(2)`. Nothing that only root could do comes true through a mount unless root asks for it by name.
+/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them,
+/// by name or by `mount(8)`.
 pub(super) fn of(options: &Options) -> MountFlags {
-    added(MountFlags::NOSUID | MountFlags::NODEV, options)
+    let careful = MountFlags::NOSUID | MountFlags::NODEV;
+    added(if options.suid_and_dev { MountFlags::empty() } else { careful }, options)
 }
 
 /// `flags` as the options change them.
@@ -76,14 +84,17 @@ fn present(mount: &Entry) -> MountFlags {
     changed(MountFlags::empty(), own.split(',').chain(of_all.split(',').filter(|option| *option != "rw")))
 }
 
-/// Changes the flags of a mount by the words among `options` (`MS_REMOUNT`, `mount(2)`); what they name already is left alone.
+/// Changes the flags of a mount by the words among `options` (`MS_REMOUNT`, `mount(2)`). Unless
+/// they are `all` options of the mount, flags that they do not name stay; a mount that has these
+/// flags already is left alone.
 ///
 /// # Errors
 /// [`MountError::Busy`] if a file is open for writing and nothing may be written any more; [`MountError::Mount`], with `EPERM`
 /// for users.
-pub fn change_flags(mount: &Entry, options: &[String]) -> Result<(), MountError> {
+pub fn change_flags(mount: &Entry, options: &[String], all: bool) -> Result<(), MountError> {
     let before = present(mount);
-    let flags = changed(before, options.iter().map(String::as_str));
+    let from = if all { before.difference(GIVEN_IN_FULL) } else { before };
+    let flags = changed(from, options.iter().map(String::as_str));
     if flags == before {
         return Ok(());
     }
@@ -142,6 +153,10 @@ mod tests {
         let careful = MountFlags::NOSUID | MountFlags::NODEV;
         assert_eq!(of(&with(&[])), careful);
         assert_eq!(of(&with(&["suid", "dev"])), MountFlags::empty());
+        let by_mount = |words: &[&str]| of(&Options { suid_and_dev: true, ..with(words) });
+        assert_eq!(by_mount(&[]), MountFlags::empty());
+        assert_eq!(by_mount(&["nodev"]), MountFlags::NODEV);
+        assert!(!for_users(&Options { suid_and_dev: true, ..options() }).unwrap().contains("suid"));
         assert_eq!(
             of(&with(&["suid", "nosuid", "noexec", "noatime"])),
             careful | MountFlags::NOEXEC | MountFlags::NOATIME

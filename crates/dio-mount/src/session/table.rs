@@ -29,6 +29,13 @@ pub struct Entry {
     pub(super) options: [String; 2],
 }
 
+impl Entry {
+    /// Whether nothing can be changed through this mount.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.options.iter().any(|options| options.split(',').any(|option| option == "ro"))
+    }
+}
+
 /// All mounts that this process can see.
 ///
 /// # Errors

@@ -40,6 +40,7 @@ pub(super) fn options() -> Options {
         rings: Rings::default(),
         remember: Duration::ZERO,
         flags: Vec::new(),
+        suid_and_dev: false,
         source_name: "/some,where".to_owned(),
     }
 }

@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub started: u64,
     /// How long the server had run, in nanoseconds.
     pub nanos: u64,
-    /// What the server says of itself: `mountpoint`, `source`, `mode`.
+    /// What the server says of itself: `mountpoint`, `source`, `source_identity` (device and inode), `mode`.
     pub about: BTreeMap<String, String>,
     /// Requests of the kernel by [`Operation`](super::Operation); those that were never used are left out.
     pub operations: BTreeMap<String, Latency>,

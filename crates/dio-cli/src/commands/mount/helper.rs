@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -72,7 +73,7 @@ fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<Os
     let mut operands = Vec::new();
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        let bytes = arg.as_encoded_bytes();
+        let bytes = arg.as_bytes();
         if bytes == b"--" {
             operands.extend(args.cloned());
             break;
@@ -86,10 +87,9 @@ fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<Os
                 option(*letter, None);
                 continue;
             }
-            let attached = arg.to_str().and_then(|arg| arg.get(at + 1..)).filter(|value| !value.is_empty());
-            match attached {
-                Some(value) => option(*letter, Some(value.as_ref())),
-                None => option(*letter, args.next().map(OsString::as_os_str)),
+            match &arg.as_bytes()[at + 1..] {
+                [] => option(*letter, args.next().map(OsString::as_os_str)),
+                attached => option(*letter, Some(OsStr::from_bytes(attached))),
             }
             break;
         }
@@ -117,6 +117,15 @@ mod tests {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let joined = |args: Vec<OsString>| args.join(OsStr::new(" ")).into_string().unwrap();
         translated(&args).map(joined)
+    }
+
+    #[test]
+    fn values_need_not_be_text() {
+        let args =
+            [&b"mount.fuse.dio"[..], b"-ofsname=\xff", b"/a", b"/b"].map(|arg| OsStr::from_bytes(arg).to_owned());
+        let found = translated(&args).unwrap();
+        assert!(found.iter().any(|arg| arg.as_bytes() == b"fsname=\xff"), "{found:?}");
+        assert_eq!(found[found.len() - 3..], ["--", "/a", "/b"]);
     }
 
     #[test]

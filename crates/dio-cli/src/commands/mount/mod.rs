@@ -167,5 +167,6 @@ fn remount(args: &MountArgs) -> Result<(), Failure> {
             eprintln!("{}: {}: {settings}", args.name(), mount.at.display());
         }
     }
-    Ok(session::change_flags(&mount, &flags)?)
+    // libmount gives all options of the mount, and among them neither `suid` nor `dev` nor `exec`.
+    Ok(session::change_flags(&mount, &flags, args.by_mount)?)
 }

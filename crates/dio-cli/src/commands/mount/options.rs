@@ -175,7 +175,9 @@ const IGNORED_BEGINNINGS: &[&str] = &[
 pub enum Origin {
     /// A user of dio.
     User,
-    /// `mount(8)`, for which `auto` is a matter of fstab; libmount removes it, other implementations may not.
+    /// `mount(8)`. `auto` is an option of fstab there; libmount removes it, other implementations may not. Options that are
+    /// on for every file system unless they are turned off (`suid`, `dev`, `exec`) do not reach a helper: their absence means
+    /// that they are on.
     Mount {
         /// Unknown options are passed over (`mount -s`).
         sloppy: bool,
@@ -231,6 +233,7 @@ pub fn defaults() -> Options {
         rings: Rings::default(),
         remember: Duration::from_secs(1),
         flags: Vec::new(),
+        suid_and_dev: false,
         source_name: "dio".to_owned(),
     }
 }
@@ -249,7 +252,8 @@ pub fn parse(text: &str) -> Result<Options, OptionError> {
 /// # Errors
 /// [`OptionError`] names the first option that is wrong.
 pub fn read(texts: &[String], from: Origin) -> Result<Given, OptionError> {
-    let mut given = Given { options: defaults(), remount: false, exports: Exports::default(), named: false };
+    let options = Options { suid_and_dev: matches!(from, Origin::Mount { .. }), ..defaults() };
+    let mut given = Given { options, remount: false, exports: Exports::default(), named: false };
     let mut change = list::Changes::default();
     for option in texts.iter().flat_map(|text| list::split(text)) {
         let (name, value) = list::parts(option);

@@ -2,10 +2,14 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `appended` | what is appended, which has no offset before it is in the source |
 //! | `ordered` | what a program writes in order, gathered into large blocks, and small files |
+//! | `queue` | what both have in common: taking in, and writing in order |
 //! | `scatter` | small writes anywhere in a file, many in flight at a time |
 
+mod appended;
 mod ordered;
+mod queue;
 mod scatter;
 
 use std::ops::Range;
@@ -18,6 +22,7 @@ use rustix::io::{Errno, Result};
 use super::descriptors::Descriptors;
 use super::shared::{Shared, file_of};
 
+pub(super) use appended::Appended;
 pub(super) use ordered::{Ordered, SMALL};
 pub(super) use scatter::{Scattered, Writer};
 
@@ -64,6 +69,7 @@ impl Shared {
     /// Waits until everything that has been taken in by now is written. An error is kept for the writers.
     pub(super) fn settle(&self) {
         self.settle_ordered();
+        self.settle_appended();
         self.scattered.settle();
     }
 
@@ -71,6 +77,9 @@ impl Shared {
     pub(super) fn make_way(&self, range: &Range<u64>) {
         if self.ordered.overlaps(range) {
             self.settle_ordered();
+        }
+        if self.appended.reaches_below(range.end) {
+            self.settle_appended();
         }
         self.scattered.wait_for(range);
     }

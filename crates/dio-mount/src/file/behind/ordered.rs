@@ -4,19 +4,18 @@
 //! A new file that stays small goes through the page cache, which drops it when it is written: with direct I/O its few bytes
 //! would take the device twice, for whole blocks and for the end within a block, and its close would wait for both.
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use rustix::io::Result;
+use rustix::fs::SeekFrom;
+use rustix::io::{Errno, Result};
 
 use super::super::memory::{Chunk, LARGE, SIZES};
 use super::super::shared::Shared;
+use super::queue::{Part, Queue};
 use super::{Aim, told_later};
-use crate::stats::{Event, Wait};
 
 /// Bytes of a block; blocks start at multiples of it in the file.
 const BLOCK: u64 = SIZES[LARGE] as u64;
@@ -24,39 +23,12 @@ const BLOCK: u64 = SIZES[LARGE] as u64;
 /// The most that is in a small file.
 pub(in crate::file) const SMALL: u64 = 64 << 10;
 
-/// Most blocks of one write to the source.
-const MOST_JOINED: usize = 8;
-
-/// What has not grown for so long is written although its last block is not full.
-const IDLE: Duration = Duration::from_millis(300);
-
-/// Acknowledged bytes of an inode that are not yet written.
-#[derive(Debug, Default)]
-pub(in crate::file) struct Ordered {
-    /// Their number, for those who only want to know whether there are any. Changes under the lock.
-    bytes: AtomicU64,
-    state: Mutex<State>,
-    written: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Invariant: consecutive, and behind what is being written.
-    pieces: VecDeque<Piece>,
-    writing: Option<Range<u64>>,
-    /// Invariant: set while there is anything.
-    target: Option<Aim>,
-    /// A thread of the background will come.
-    scheduled: bool,
-    /// Bytes taken in and written since the beginning: who waits, waits for what was taken in before.
-    taken: u64,
-    done: u64,
-    latest: Option<Instant>,
-}
+/// What was written in order.
+pub(in crate::file) type Ordered = Queue<Piece>;
 
 /// A part of a block.
 #[derive(Debug)]
-struct Piece {
+pub(in crate::file) struct Piece {
     start: u64,
     len: usize,
     chunk: Chunk,
@@ -71,53 +43,43 @@ impl Piece {
         self.start + self.len as u64
     }
 
-    fn is_full(&self) -> bool {
-        self.len > 0 && self.end() % BLOCK == 0
-    }
-}
-
-impl State {
-    fn range(&self) -> Option<Range<u64>> {
-        let start = self.writing.as_ref().map(|range| range.start).or(self.pieces.front().map(|piece| piece.start))?;
-        let end = self.pieces.back().map(Piece::end).or(self.writing.as_ref().map(|range| range.end))?;
-        Some(start..end)
-    }
-
-    /// Appends what fits into the last block.
+    /// Appends what fits into the block; returns how much that is.
     fn fill(&mut self, bytes: &[u8]) -> usize {
-        let Some(piece) = self.pieces.back_mut().filter(|piece| !piece.is_full()) else { return 0 };
-        let from = piece.place() + piece.len;
+        let from = self.place() + self.len;
         let count = bytes.len().min(BLOCK as usize - from);
-        piece.chunk.bytes_mut()[from..from + count].copy_from_slice(&bytes[..count]);
-        piece.len += count;
+        self.chunk.bytes_mut()[from..from + count].copy_from_slice(&bytes[..count]);
+        self.len += count;
         count
     }
 }
 
+impl Part for Piece {
+    fn queue(shared: &Shared) -> &Ordered {
+        &shared.ordered
+    }
+
+    fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.len > 0 && self.end() % BLOCK == 0
+    }
+
+    fn write(shared: &Shared, target: &Aim, parts: &[Piece], reach: u64) -> Result<()> {
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return Ok(()) };
+        let range = first.start..last.end();
+        let outcome = shared.write_around(target, parts, &range, reach);
+        shared.changes.note(range);
+        outcome
+    }
+}
+
 impl Ordered {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes pending.
-    pub(in crate::file) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Acquire)
-    }
-
-    /// Where the file will end at least when everything is written.
-    pub(in crate::file) fn end(&self) -> Option<u64> {
-        if self.bytes() == 0 { None } else { self.state().range().map(|range| range.end) }
-    }
-
     /// Whether any byte of the range is pending.
     pub(in crate::file) fn overlaps(&self, range: &Range<u64>) -> bool {
         let overlaps = |pending: Range<u64>| pending.start < range.end && range.start < pending.end;
-        self.bytes() > 0 && self.state().range().is_some_and(overlaps)
-    }
-
-    /// Whether it is time to write although nobody asks.
-    pub(in crate::file) fn is_due(&self) -> bool {
-        self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
+        self.bytes() > 0 && self.range(&self.state()).is_some_and(overlaps)
     }
 }
 
@@ -129,41 +91,31 @@ impl Shared {
         if len > most || bytes.is_empty() {
             return false;
         }
-        let mut state = self.ordered.state();
-        while state.range().is_some() && self.ordered.bytes() + len > most {
-            let since = Instant::now();
-            let partial = !state.pieces.front().is_some_and(Piece::is_full);
-            state = self.write_some(state, partial);
-            self.about.figures.waited(Wait::Room, since.elapsed());
-        }
+        let mut state = self.with_room::<Piece>(len, most);
         // Nothing pending begins behind the end of the source, so what is before it can be read there.
-        let follows = match state.range() {
+        let follows = match self.ordered.range(&state) {
             Some(pending) => pending.end == offset,
-            None => target.descriptors.size().is_ok_and(|size| offset <= size),
+            None => target.descriptors.size().is_ok_and(|size| {
+                (state.reach, state.end) = (size, offset);
+                offset <= size
+            }),
         };
-        if !follows || state.range().is_some() && !state.target.as_ref().is_some_and(|known| known.is(target)) {
+        if !follows || !state.takes(target) {
             return false;
         }
-        let room = state.pieces.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
+        let room = state.parts.back().map_or(0, |piece| piece.end().next_multiple_of(BLOCK) - piece.end());
         let Some(mut chunks) = self.chunks(target, offset + room.min(len), len - room.min(len)) else { return false };
         // Before the bytes can be seen here: what was read ahead of them no longer counts.
         self.changes.note(offset..offset + len);
-        let mut done = state.fill(bytes);
+        let mut done = 0;
         while done < bytes.len() {
-            let chunk = chunks.pop().expect("there is a chunk for every block that is begun");
-            state.pieces.push_back(Piece { start: offset + done as u64, len: 0, chunk });
-            done += state.fill(&bytes[done..]);
+            if state.parts.back().is_none_or(Piece::is_full) {
+                let chunk = chunks.pop().expect("there is a chunk for every block that is begun");
+                state.parts.push_back(Piece { start: offset + done as u64, len: 0, chunk });
+            }
+            done += state.parts.back_mut().map_or(0, |piece| piece.fill(&bytes[done..]));
         }
-        state.target = Some(target.clone());
-        state.latest = Some(Instant::now());
-        state.taken += len;
-        self.ordered.bytes.fetch_add(len, Ordering::AcqRel);
-        self.about.figures.count(Event::WriteBehind, len);
-        self.common.janitor.stir();
-        if !state.scheduled && state.writing.is_none() && state.pieces.front().is_some_and(Piece::is_full) {
-            let shared = Arc::clone(self);
-            state.scheduled = self.common.crew.run(true, move || shared.write_full());
-        }
+        self.added(state, target, len);
         true
     }
 
@@ -179,70 +131,83 @@ impl Shared {
         (0..count).map(|_| self.common.memory.take(BLOCK as usize)).collect()
     }
 
-    /// Writes full blocks while there are any.
-    fn write_full(&self) {
-        let mut state = self.ordered.state();
-        state.scheduled = false;
-        while state.pieces.front().is_some_and(Piece::is_full) {
-            state = self.write_some(state, false);
-        }
-    }
-
-    /// The same as [`Shared::settle`] of what was written in order, in this thread unless another does so.
+    /// The same as [`Shared::settle`] of what was written in order.
     pub(in crate::file) fn settle_ordered(&self) {
-        if self.ordered.bytes() == 0 {
-            return;
-        }
-        let mut state = self.ordered.state();
-        let mark = state.taken;
-        while state.done < mark {
-            state = self.write_some(state, true);
-        }
+        self.settle_queue::<Piece>();
     }
 
-    /// Writes the first blocks, or waits for the thread that does. Without `partial`, only full ones.
-    fn write_some<'a>(&'a self, mut state: MutexGuard<'a, State>, partial: bool) -> MutexGuard<'a, State> {
-        if state.writing.is_some() {
-            return self.ordered.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+    /// Writes what is pending, but for what others have put beside the mount where the source ended before: that may be
+    /// synced, and this is not. They could not know of it, since the source does not show it, so it is this that fails.
+    fn write_around(&self, target: &Aim, pieces: &[Piece], range: &Range<u64>, reach: u64) -> Result<()> {
+        let theirs = self.grown_beside(target, range, reach);
+        self.own_end.fetch_max(range.end, Ordering::AcqRel);
+        let Some(theirs) = theirs else { return write(target, pieces, range) };
+        let before = write(target, pieces, &(range.start..theirs.start));
+        let behind = write(target, pieces, &(theirs.end..range.end));
+        before.and(behind).and(Err(Errno::IO))
+    }
+
+    /// The part of the range that others have filled with data by making the source longer than it was.
+    fn grown_beside(&self, target: &Aim, range: &Range<u64>, reach: u64) -> Option<Range<u64>> {
+        if target.descriptors.is_striped() {
+            return None;
         }
-        let count = state.pieces.iter().take(MOST_JOINED).take_while(|piece| partial || piece.is_full()).count();
-        let pieces: Vec<Piece> = state.pieces.drain(..count).collect();
-        let (Some(first), Some(last), Some(target)) = (pieces.first(), pieces.last(), state.target.clone()) else {
-            return state;
+        let known = reach.max(self.own_end.load(Ordering::Acquire));
+        let size = target.descriptors.size().ok()?;
+        let theirs = known.max(range.start)..size.min(range.end);
+        if theirs.is_empty() {
+            return None;
+        }
+        let data = match rustix::fs::seek(target.descriptors.base(), SeekFrom::Data(theirs.start)) {
+            Ok(data) if data < theirs.end => data..theirs.end,
+            Ok(_) | Err(Errno::NXIO) => return None,
+            Err(_) => theirs,
         };
-        let range = first.start..last.end();
-        let len = range.end - range.start;
-        state.writing = Some(range.clone());
-        drop(state);
-        let outcome = write(&target, &pieces);
-        self.about.figures.count(Event::WriteBehindWritten, len);
-        if let Err(errno) = outcome {
-            self.errors.record(errno);
-        }
-        self.changes.note(range);
-        drop(pieces);
-        let mut state = self.ordered.state();
-        state.writing = None;
-        state.done += len;
-        if state.pieces.is_empty() {
-            state.target = None;
-        }
-        self.common.epoch.fetch_add(1, Ordering::AcqRel);
-        self.ordered.bytes.fetch_sub(len, Ordering::AcqRel);
-        self.ordered.written.notify_all();
-        state
+        filled(target, data)
     }
 }
 
-fn write(target: &Aim, pieces: &[Piece]) -> Result<()> {
-    let slices: Vec<IoSlice<'_>> = pieces
-        .iter()
-        .map(|piece| IoSlice::new(&piece.chunk.bytes()[piece.place()..piece.place() + piece.len]))
-        .collect();
-    let (start, end) = (pieces[0].start, pieces[pieces.len() - 1].end());
+/// The part of a range that holds more than zeros: those may be nobody's, in the block of the old end. All of it where it
+/// cannot be read.
+fn filled(target: &Aim, range: Range<u64>) -> Option<Range<u64>> {
+    let mut buffer = vec![0; 64 << 10];
+    let (mut at, mut found) = (range.start, None);
+    while at < range.end {
+        let len = buffer.len().min((range.end - at) as usize);
+        match rustix::io::pread(target.descriptors.base(), &mut buffer[..len], at) {
+            Ok(0) => break,
+            Ok(count) => {
+                let read = &buffer[..count];
+                let first = read.iter().position(|byte| *byte != 0).map(|index| at + index as u64);
+                let last = read.iter().rposition(|byte| *byte != 0).map(|index| at + index as u64);
+                if let (Some(first), Some(last)) = (first, last) {
+                    found = Some(found.map_or(first, |known: Range<u64>| known.start)..last + 1);
+                }
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return Some(range),
+        }
+    }
+    found
+}
+
+/// Writes the part of the pieces that lies in the range.
+fn write(target: &Aim, pieces: &[Piece], range: &Range<u64>) -> Result<()> {
+    let within = |piece: &Piece| {
+        let (start, end) = (range.start.max(piece.start), range.end.min(piece.end()));
+        let at = |offset: u64| piece.place() + (offset - piece.start) as usize;
+        (start < end).then(|| at(start)..at(end))
+    };
+    let parts = pieces.iter().filter_map(|piece| Some(IoSlice::new(&piece.chunk.bytes()[within(piece)?])));
+    let slices: Vec<IoSlice<'_>> = parts.collect();
+    let Range { start, end } = *range;
+    if slices.is_empty() {
+        return Ok(());
+    }
     if start == 0
         && end <= SMALL
-        && let Some(written) = target.descriptors.write_new(&slices)
+        && let Some(written) = target.descriptors.write_new(&slices, false)
     {
         return written.map_err(told_later);
     }

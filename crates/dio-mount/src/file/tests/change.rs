@@ -1,5 +1,7 @@
 //! Between direct and cached: nobody sees anything stale, and no page stays behind.
 
+use std::collections::HashSet;
+
 use dio_test::{file_systems, resident_pages};
 
 use super::*;
@@ -123,6 +125,87 @@ fn the_kernel_keeps_its_cache_only_of_what_has_not_changed() {
     let third = open(&bench);
     assert!(!keeps(&third));
     bench.files.release(third.handle);
+}
+
+#[test]
+fn what_was_read_ahead_goes_when_attributes_show_a_change_beside_the_mount() {
+    for fs in file_systems() {
+        let directory = fs.dir();
+        let bench = Bench::new(directory.path(), settings(), LockPolicy::Range, false);
+        let look = || bench.files.saw(1, &rustix::fs::stat(bench.path(1)).unwrap());
+        for mode in Mode::ALL {
+            std::fs::write(bench.path(1), vec![1; SIZE]).unwrap();
+            let handle = bench.open(1, OFlags::RDONLY, mode).unwrap();
+            look();
+            assert_eq!(bench.read(handle, 1, 0, 4096).unwrap(), [1; 4096]);
+            let beside = std::fs::File::options().write(true).open(bench.path(1)).unwrap();
+            beside.write_all_at(&vec![2; SIZE], 0).unwrap();
+            look();
+            for page in 0..SIZE as u64 / 4096 {
+                let found = bench.read(handle, 1, page * 4096, 4096).unwrap();
+                assert_eq!(found, [2; 4096], "{mode:?} on {}: page {page}", fs.name);
+            }
+            bench.files.release(handle);
+        }
+        assert!(bench.events(Event::ReadAhead) > 0);
+    }
+}
+
+#[test]
+fn the_kernel_drops_its_pages_of_what_is_changed_beside_the_mount_without_being_asked() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
+    std::fs::write(bench.path(1), vec![1; 8192]).unwrap();
+    let (send, receive) = std::sync::mpsc::channel();
+    let send = std::sync::Mutex::new(send);
+    bench.files.on_drop_pages(move |ino, range| send.lock().unwrap().send((ino, range)).unwrap());
+    let reader = bench.open(1, OFlags::RDONLY, Mode::Direct).unwrap();
+    assert_eq!(bench.way(reader), Way::Cache);
+    bench.read(reader, 1, 0, 4096).unwrap();
+    let patience = std::time::Duration::from_secs(20);
+    assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)), "it was written just before it was opened");
+    for byte in 2..4 {
+        std::fs::write(bench.path(1), vec![byte; 8192]).unwrap();
+        // At once, and once more when the bytes are surely there.
+        assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)));
+        assert_eq!(receive.recv_timeout(patience), Ok((1, 0..0)));
+    }
+}
+
+/// With many files open, those that nobody reads lose their pages and cost nothing any more.
+#[test]
+fn only_so_many_inodes_are_watched_for_changes_beside_the_mount() {
+    let directory = file_systems()[0].dir();
+    let bench = Bench::new(directory.path(), Settings { gather: true, ..settings() }, LockPolicy::Range, false);
+    let (dropped, most) = (Arc::new(std::sync::Mutex::new(HashSet::new())), super::super::freshness::WATCHED_MAX);
+    let note = Arc::clone(&dropped);
+    bench.files.on_drop_pages(move |ino, _| {
+        note.lock().unwrap().insert(ino);
+    });
+    let handles: Vec<u64> = (1..=most as u64 + 20)
+        .map(|ino| {
+            std::fs::write(bench.path(ino), b"bytes").unwrap();
+            let handle = bench.open(ino, OFlags::RDONLY, Mode::Direct).unwrap();
+            bench.read(handle, ino, 0, 100).unwrap();
+            handle
+        })
+        .collect();
+    let unwatched = || bench.files.0.all().into_iter().filter(|shared| !shared.is_watched()).collect::<Vec<_>>();
+    let began = std::time::Instant::now();
+    while unwatched().len() < 20 {
+        assert!(began.elapsed().as_secs() < 20, "{} are watched", handles.len() - unwatched().len());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let idle = unwatched();
+    while !idle.iter().all(|shared| dropped.lock().unwrap().contains(&shared.ino)) {
+        assert!(began.elapsed().as_secs() < 20, "the kernel keeps pages of unwatched inodes");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(idle.len(), 20);
+    let ino = idle[0].ino;
+    std::fs::write(bench.path(ino), b"other").unwrap();
+    assert_eq!(bench.read(handles[ino as usize - 1], ino, 0, 100).unwrap(), b"other");
+    assert!(idle[0].is_watched(), "the kernel has pages again");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of open files without a kernel above them: the tests play its part.
 
+mod beside;
 mod change;
 mod faults;
 mod model;

@@ -1,0 +1,118 @@
+//! Appends of a handle: wherever the file ends when they reach the source, whoever else appends there.
+//!
+//! The kernel names an offset for an append, the end of the file as it knows it. The file may have grown beside the mount,
+//! and bytes that are acknowledged may still be pending, so that offset counts only to find out what the kernel does not
+//! know.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use dio::{Class, Mode as Manner, SyncMethod};
+use rustix::fs::OFlags;
+use rustix::io::{Errno, Result};
+
+use super::behind::{Aim, SMALL};
+use super::descriptors::Descriptors;
+use super::requests::How;
+use super::shared::{Handle, Routes, Shared, file_of, sync_method};
+use crate::stats::Event;
+
+/// Whether the bytes go to the end of the file, wherever that is.
+pub(super) fn appends(how: How) -> bool {
+    !how.cache && how.flags.contains(OFlags::APPEND)
+}
+
+impl Handle {
+    /// Appends all of `bytes`, for which the kernel names `offset`. Returns how most of them travelled, and whether they
+    /// waited for the device.
+    pub(super) fn append(
+        &self,
+        routes: &Routes,
+        descriptors: &Arc<Descriptors>,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+    ) -> Result<(Class, bool)> {
+        if descriptors.is_striped() {
+            return self.append_at_once(routes, descriptors, offset, bytes, how);
+        }
+        let (shared, len) = (&self.shared, bytes.len() as u64);
+        // In the order in which they were acknowledged.
+        shared.settle_ordered();
+        let start = match shared.appended.expected_end() {
+            Some(end) => end,
+            None => descriptors.size()?,
+        };
+        let end = end_of(start, len)?;
+        shared.tell_of_end(offset, start);
+        let mode = self.manner(routes, descriptors, &(start..end), true);
+        self.run.continues(start, end);
+        shared.about.figures.count(Event::Extend, len);
+        shared.known_end.fetch_max(end, Ordering::Relaxed);
+        let explicit = sync_method(how.flags) == SyncMethod::Explicit;
+        let soon_synced = self.commits.wrote();
+        if explicit && !soon_synced && mode != Manner::Cached && self.may_be_behind(routes) {
+            let aim = Aim { mode, descriptors: Arc::clone(descriptors) };
+            if end > SMALL {
+                // What is acknowledged finds it open.
+                aim.file()?;
+            }
+            if shared.take_append(&aim, bytes, shared.common.live.get().write_behind) {
+                return Ok((Class::Bounced, false));
+            }
+        }
+        shared.settle_appended();
+        let file = file_of(descriptors, mode, how.flags)?;
+        let _change = shared.changes.begin(descriptors.size()?.min(start)..u64::MAX);
+        let class = file.append(&[IoSlice::new(bytes)]).map_err(|error| descriptors.failed(&file, &error))?;
+        shared.own_end.fetch_max(descriptors.size()?, Ordering::AcqRel);
+        Ok((class, class == Class::Direct))
+    }
+
+    /// Appends to a striped file, of which the server finds the end: nobody else may be about to write there, below the mount or
+    /// beside it, so the bytes are there when this returns.
+    fn append_at_once(
+        &self,
+        routes: &Routes,
+        descriptors: &Descriptors,
+        offset: u64,
+        bytes: &[u8],
+        how: How,
+    ) -> Result<(Class, bool)> {
+        let (shared, len) = (&self.shared, bytes.len() as u64);
+        shared.settle_ordered();
+        let mode = self.manner(routes, descriptors, &(offset..offset.saturating_add(len)), true);
+        let file = file_of(descriptors, mode, how.flags)?;
+        let _lock = file.lock_end().map_err(|error| error.errno())?;
+        let start = shared.end(descriptors)?;
+        shared.tell_of_end(offset, start);
+        let end = end_of(start, len)?;
+        self.run.continues(start, end);
+        let from = shared.note_end(descriptors, start, end);
+        shared.scattered.wait_for(&(start..end));
+        let _change = shared.changes.begin(from..end);
+        file.write_at(bytes, start).map_err(|error| {
+            // What only some objects hold must not come to light behind what others append.
+            let _ = file.cut_off(u64::MAX);
+            descriptors.failed(&file, &error)
+        })?;
+        Ok(if mode == Manner::Cached { (Class::Cached, false) } else { (file.write_class().0, true) })
+    }
+}
+
+fn end_of(start: u64, len: u64) -> Result<u64> {
+    start.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)
+}
+
+impl Shared {
+    /// The kernel appends at `offset`, and the file ends at `end`. Where that is not the same, the file has changed beside
+    /// the mount: what the kernel has cached of it is wrong, and so is the size that it believes. It learns of the size by
+    /// asking, which nothing makes it do before the next append, so it is told once for each such change.
+    fn tell_of_end(&self, offset: u64, end: u64) {
+        let displaced = end.wrapping_sub(offset);
+        if self.displaced.swap(displaced, Ordering::Relaxed) != displaced && displaced != 0 {
+            self.common.kernel.drop_pages(self.ino, 0..0);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Appends that are acknowledged and not yet in the source.
+//!
+//! An append has no offset until it is in the source: other programs may append there too, beside the mount. So its bytes
+//! are gathered without one, and the kernel finds the end of the source when they are written (`RWF_APPEND`). Invariants:
+//!
+//! 1. One call of the kernel writes whole requests, so nothing of others comes between the bytes of one.
+//! 2. While there are any, nothing is pending in `ordered` that was acknowledged before them.
+//! 3. Whoever reads where they may come to lie, resizes, syncs or closes the file has them written first.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Result;
+
+use super::super::memory::{Chunk, LARGE, SIZES};
+use super::super::shared::Shared;
+use super::queue::{Part, Queue, State};
+use super::{Aim, SMALL, told_later};
+
+/// Most bytes of a batch.
+const BATCH_BYTES_MAX: usize = SIZES[LARGE];
+
+/// What was appended.
+pub(in crate::file) type Appended = Queue<Batch>;
+
+/// Requests that follow each other.
+#[derive(Debug)]
+pub(in crate::file) struct Batch {
+    chunk: Chunk,
+    len: usize,
+    /// The next request did not fit.
+    closed: bool,
+}
+
+impl Batch {
+    fn fits(&self, len: usize) -> bool {
+        !self.closed && self.len + len <= BATCH_BYTES_MAX
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.chunk.bytes_mut()[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+}
+
+impl Part for Batch {
+    fn queue(shared: &Shared) -> &Appended {
+        &shared.appended
+    }
+
+    fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    fn is_full(&self) -> bool {
+        self.closed || self.len == BATCH_BYTES_MAX
+    }
+
+    fn write(shared: &Shared, target: &Aim, parts: &[Batch], _reach: u64) -> Result<()> {
+        let start = target.descriptors.size().unwrap_or(0);
+        let _change = shared.changes.begin(start..u64::MAX);
+        write(target, parts)
+    }
+
+    fn end_after_write(shared: &Shared, target: &Aim, rest: u64, expected: u64) -> u64 {
+        let Ok(end) = target.descriptors.size() else { return expected };
+        shared.own_end.fetch_max(end, Ordering::AcqRel);
+        if end + rest != expected {
+            // Others have written beside the mount: what the kernel believes of the size is wrong.
+            shared.common.kernel.drop_pages(shared.ino, 0..0);
+        }
+        end + rest
+    }
+}
+
+impl State<Batch> {
+    fn size_of_source(&self) -> Option<u64> {
+        self.target.as_ref()?.descriptors.size().ok()
+    }
+}
+
+impl Appended {
+    /// Where the file will end when everything is written. While a write is under way, what others have appended since the
+    /// last one is not in it.
+    pub(in crate::file) fn end(&self) -> Option<u64> {
+        if self.bytes() == 0 {
+            return None;
+        }
+        let state = self.state();
+        let size = if state.writing == 0 { state.size_of_source() } else { None };
+        self.range(&state).map(|range| size.map_or(range.end, |size| size + range.end - range.start))
+    }
+
+    /// Whether bytes before `end` may be pending.
+    pub(in crate::file) fn reaches_below(&self, end: u64) -> bool {
+        if self.bytes() == 0 {
+            return false;
+        }
+        let state = self.state();
+        self.range(&state).is_some_and(|range| range.start.min(state.size_of_source().unwrap_or(0)) < end)
+    }
+}
+
+impl Shared {
+    /// Takes in one request of an append; at most `most` bytes are pending then. False where that cannot be: the caller writes
+    /// it, after what is pending.
+    pub(in crate::file) fn take_append(self: &Arc<Self>, target: &Aim, bytes: &[u8], most: u64) -> bool {
+        let len = bytes.len() as u64;
+        if bytes.is_empty() || bytes.len() > BATCH_BYTES_MAX || len > most {
+            return false;
+        }
+        let mut state = self.with_room::<Batch>(len, most);
+        if !state.takes(target) {
+            return false;
+        }
+        if self.appended.bytes() == 0 {
+            let Ok(size) = target.descriptors.size() else { return false };
+            state.end = size;
+        }
+        if !state.parts.back().is_some_and(|batch| batch.fits(bytes.len())) {
+            if !self.has_room(&target.descriptors) {
+                return false;
+            }
+            let Some(chunk) = self.common.memory.take(BATCH_BYTES_MAX) else { return false };
+            if let Some(last) = state.parts.back_mut() {
+                last.closed = true;
+            }
+            state.parts.push_back(Batch { chunk, len: 0, closed: false });
+        }
+        // Before the bytes can be seen here: what was read ahead of them no longer counts.
+        self.changes.note(state.end..state.end + len);
+        state.parts.back_mut().expect("there is one that the bytes fit into").add(bytes);
+        self.added(state, target, len);
+        true
+    }
+
+    /// The same as [`Shared::settle`] of what was appended.
+    pub(in crate::file) fn settle_appended(&self) {
+        self.settle_queue::<Batch>();
+    }
+}
+
+fn write(target: &Aim, batches: &[Batch]) -> Result<()> {
+    let slices: Vec<IoSlice<'_>> =
+        batches.iter().map(|batch| IoSlice::new(&batch.chunk.bytes()[..batch.len])).collect();
+    let len: usize = batches.iter().map(|batch| batch.len).sum();
+    if len as u64 <= SMALL
+        && let Some(written) = target.descriptors.write_new(&slices, true)
+    {
+        return written.map_err(told_later);
+    }
+    // Where nothing more can be opened, what is acknowledged takes the way that is open.
+    let Ok(file) = target.file() else {
+        return target.descriptors.append_plainly(&slices).map_err(told_later);
+    };
+    let outcome = file.append(&slices);
+    outcome.map(drop).map_err(|error| told_later(target.descriptors.failed(&file, &error)))
+}

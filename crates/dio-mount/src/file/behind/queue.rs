@@ -1,0 +1,213 @@
+//! A queue of acknowledged bytes, which `ordered` and `appended` fill.
+//!
+//! Requests are taken in at the back and gathered into parts, and parts are written from the front,
+//! several by one call: full ones by a thread of the background, others once the queue has not
+//! grown for [`IDLE`], when somebody waits for them, or when there is no more room. Invariants:
+//!
+//! 1. One thread at a time writes, and the bytes get to the source in the order in which they came.
+//! 2. The pending bytes are those that are being written and those of the parts, without a gap.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Result;
+
+use super::super::shared::Shared;
+use super::Aim;
+use crate::stats::{Event, Wait};
+
+/// Most parts of one write to the source.
+const PARTS_JOINED_MAX: usize = 8;
+
+/// What has not grown for so long is written although its last part is not full.
+const IDLE: Duration = Duration::from_millis(300);
+
+/// Some of the bytes of a queue.
+pub(in crate::file) trait Part: Debug + Send + Sized + 'static {
+    /// The queue that an inode has of them.
+    fn queue(shared: &Shared) -> &Queue<Self>;
+
+    /// Their number.
+    fn len(&self) -> u64;
+
+    /// Whether nothing more fits into it.
+    fn is_full(&self) -> bool;
+
+    /// Writes consecutive parts. `reach` is where the source ended when the first of the pending bytes was taken in.
+    ///
+    /// # Errors
+    /// What is to be told to the writers.
+    fn write(shared: &Shared, target: &Aim, parts: &[Self], reach: u64) -> Result<()>;
+
+    /// Where the queue ends after a write, with `rest` bytes pending, if it was to end at `expected`.
+    fn end_after_write(_shared: &Shared, _target: &Aim, _rest: u64, expected: u64) -> u64 {
+        expected
+    }
+}
+
+/// Acknowledged bytes of an inode that are not yet written.
+#[derive(Debug)]
+pub(in crate::file) struct Queue<P> {
+    /// Their number, for those who only want to know whether there are any. Changes under the lock.
+    bytes: AtomicU64,
+    state: Mutex<State<P>>,
+    written: Condvar,
+}
+
+impl<P> Default for Queue<P> {
+    fn default() -> Queue<P> {
+        Queue { bytes: AtomicU64::new(0), state: Mutex::default(), written: Condvar::new() }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State<P> {
+    pub(super) parts: VecDeque<P>,
+    /// Bytes that are being written.
+    pub(super) writing: u64,
+    /// Invariant: set while there is anything.
+    pub(super) target: Option<Aim>,
+    /// A thread of the background will come.
+    scheduled: bool,
+    /// Bytes taken in since the beginning: who waits, waits for what was taken in before.
+    taken: u64,
+    /// Where the pending bytes end when they are written; of appends unless others append too.
+    pub(super) end: u64,
+    latest: Option<Instant>,
+    /// Where the source ended when the first of the pending bytes was taken in.
+    pub(super) reach: u64,
+}
+
+impl<P> Default for State<P> {
+    fn default() -> State<P> {
+        let (parts, target, latest) = Default::default();
+        State { parts, writing: 0, target, scheduled: false, taken: 0, end: 0, latest, reach: 0 }
+    }
+}
+
+impl<P> Queue<P> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes pending.
+    pub(in crate::file) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// The places of the pending bytes in the file; of appends, those that they have unless others append too.
+    pub(super) fn range(&self, state: &State<P>) -> Option<Range<u64>> {
+        let pending = self.bytes();
+        (pending > 0).then(|| state.end - pending..state.end)
+    }
+
+    /// Where the last of them ends, as far as is known without asking the source.
+    pub(in crate::file) fn expected_end(&self) -> Option<u64> {
+        if self.bytes() == 0 { None } else { self.range(&self.state()).map(|range| range.end) }
+    }
+
+    /// Whether it is time to write although nobody asks.
+    pub(in crate::file) fn is_due(&self) -> bool {
+        self.bytes() > 0 && self.state().latest.is_some_and(|latest| latest.elapsed() >= IDLE)
+    }
+}
+
+impl<P> State<P> {
+    /// Whether something for the target may follow what is pending.
+    pub(super) fn takes(&self, target: &Aim) -> bool {
+        self.target.as_ref().is_none_or(|known| known.is(target))
+    }
+}
+
+impl Shared {
+    /// The queue, once it has room for `len` bytes more if at most `most` are to be pending.
+    pub(super) fn with_room<P: Part>(&self, len: u64, most: u64) -> MutexGuard<'_, State<P>> {
+        let queue = P::queue(self);
+        let mut state = queue.state();
+        while queue.bytes() > 0 && queue.bytes() + len > most {
+            let since = Instant::now();
+            let partial = !state.parts.front().is_some_and(P::is_full);
+            state = self.write_some(state, partial);
+            self.about.figures.waited(Wait::Room, since.elapsed());
+        }
+        state
+    }
+
+    /// `len` bytes have been added to the parts.
+    pub(super) fn added<P: Part>(self: &Arc<Self>, mut state: MutexGuard<'_, State<P>>, target: &Aim, len: u64) {
+        if state.target.is_none() {
+            state.target = Some(target.clone());
+        }
+        state.latest = Some(Instant::now());
+        state.taken += len;
+        state.end += len;
+        P::queue(self).bytes.fetch_add(len, Ordering::AcqRel);
+        self.about.figures.count(Event::WriteBehind, len);
+        self.common.janitor.stir();
+        if !state.scheduled && state.writing == 0 && state.parts.front().is_some_and(P::is_full) {
+            let shared = Arc::clone(self);
+            state.scheduled = self.common.crew.run(true, move || shared.write_full::<P>());
+        }
+    }
+
+    /// Writes full parts while there are any.
+    fn write_full<P: Part>(&self) {
+        let mut state = P::queue(self).state();
+        state.scheduled = false;
+        while state.parts.front().is_some_and(P::is_full) {
+            state = self.write_some(state, false);
+        }
+    }
+
+    /// Waits until everything that a queue has taken in by now is written, in this thread unless another does so.
+    pub(super) fn settle_queue<P: Part>(&self) {
+        let queue = P::queue(self);
+        if queue.bytes() == 0 {
+            return;
+        }
+        let mut state = queue.state();
+        let mark = state.taken;
+        while state.taken - queue.bytes() < mark {
+            state = self.write_some(state, true);
+        }
+    }
+
+    /// Writes the first parts, or waits for the thread that does. Without `partial`, only full ones.
+    fn write_some<'a, P: Part>(
+        &'a self,
+        mut state: MutexGuard<'a, State<P>>,
+        partial: bool,
+    ) -> MutexGuard<'a, State<P>> {
+        let queue = P::queue(self);
+        if state.writing > 0 {
+            return queue.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.parts.iter().take(PARTS_JOINED_MAX).take_while(|part| partial || part.is_full()).count();
+        let parts: Vec<P> = state.parts.drain(..count).collect();
+        let Some(target) = state.target.clone().filter(|_| count > 0) else { return state };
+        let len: u64 = parts.iter().map(P::len).sum();
+        state.writing = len;
+        let reach = state.reach;
+        drop(state);
+        let outcome = P::write(self, &target, &parts, reach);
+        self.about.figures.count(Event::WriteBehindWritten, len);
+        if let Err(errno) = outcome {
+            self.errors.record(errno);
+        }
+        drop(parts);
+        let mut state = queue.state();
+        state.end = P::end_after_write(self, &target, queue.bytes() - len, state.end);
+        state.writing = 0;
+        if state.parts.is_empty() {
+            state.target = None;
+        }
+        self.common.epoch.fetch_add(1, Ordering::AcqRel);
+        queue.bytes.fetch_sub(len, Ordering::AcqRel);
+        queue.written.notify_all();
+        state
+    }
+}

@@ -1,0 +1,231 @@
+//! Whether the source is changed beside the mount: by programs that use it directly, or through
+//! another mount of it.
+//!
+//! The kernel caches pages of the mount for readers that gather and for mappings. It drops them
+//! once when attributes show another size or time of modification, and then fills them again from
+//! here. Three rules keep what it caches, and what the server has read ahead, from staying stale:
+//!
+//! 1. As soon as attributes that show a change are answered, nothing is given out that was read
+//!    before.
+//! 2. While the kernel may have pages of an inode, the attributes are compared every [`LOOK`];
+//!    pages of before a change go. Mappings need that: the kernel asks for no attributes on their
+//!    behalf. Of more than [`WATCHED_MAX`] inodes, those that were not read lately lose their
+//!    pages, so that a server with many idle files is idle too.
+//! 3. A write sets the time of modification before its bytes are there. Who reads in between has
+//!    the new time and the old bytes, so pages go again one second after a change was found, then
+//!    two, four and so on: what a call writes last shows at most as much later as the call took.
+//!
+//! Writes through this mount change the attributes too. They keep the caches right by themselves,
+//! so a change that they explain drops pages only every [`MIXED`], in case somebody else has
+//! written between them.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dio::stripe::calls::amended;
+use rustix::fs::{Stat, fstat};
+use rustix::io::Result;
+
+/// How often the attributes of an inode are compared of which the kernel may have pages.
+pub(super) const LOOK: Duration = Duration::from_millis(500);
+
+/// How many inodes are compared so often, at a microsecond or two each; in tests few, which have few descriptors.
+pub(super) const WATCHED_MAX: usize = if cfg!(test) { 50 } else { 1000 };
+
+/// How long after a change was found its bytes have come, of all usual writes.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// How often that doubles: for a year.
+const DOUBLED_MAX: u32 = 25;
+
+/// How often pages go while writes through this mount could hide those of others.
+const MIXED: Duration = Duration::from_secs(9);
+
+/// The attributes by which a change shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signature {
+    size: i64,
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl Signature {
+    pub(super) fn of(stat: &Stat) -> Signature {
+        Signature {
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// That of an open file of the source as it is now; of a striped file with the size and times
+    /// of its parts.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub(super) fn now(fd: impl std::os::fd::AsFd) -> Result<Signature> {
+        let stat = fstat(&fd)?;
+        Ok(Signature::of(&amended(&fd, stat).map_or(stat, |(stat, _)| stat)))
+    }
+
+    /// Whether the kernel, which compares less, drops its pages by itself when `self` follows
+    /// `before`.
+    fn shows_after(&self, before: &Signature) -> bool {
+        (self.size, self.modified) != (before.size, before.modified)
+    }
+
+    /// How long ago the file was changed, by the clock; zero for a time to come.
+    fn age(&self) -> Duration {
+        let (seconds, nanoseconds) = self.changed;
+        let changed = Duration::new(u64::try_from(seconds).unwrap_or(0), u32::try_from(nanoseconds).unwrap_or(0));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(changed)
+    }
+}
+
+/// What a comparison has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Same,
+    /// Changed; `shown`: the kernel drops its pages by itself when it is given these attributes.
+    Changed {
+        shown: bool,
+    },
+    /// Changed, which writes through this mount explain.
+    Explained,
+}
+
+/// What is known of an inode.
+#[derive(Debug, Default)]
+pub(super) struct Freshness(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    seen: Option<Signature>,
+    /// Since when, and how often pages have gone since for bytes that may have come later.
+    since: Instant,
+    settled: u32,
+    /// Changes through this mount, as they were counted at the last comparison.
+    own: u64,
+    /// Since when writes through this mount may hide those of others.
+    mixed: Option<Instant>,
+    looked: Instant,
+}
+
+impl Default for State {
+    fn default() -> State {
+        let now = Instant::now();
+        State { seen: None, since: now, settled: 0, own: 0, mixed: None, looked: now }
+    }
+}
+
+impl Freshness {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Compares the attributes with those of before. `own` counts the changes through this mount.
+    pub(super) fn compare(&self, now: Signature, own: u64) -> Found {
+        let mut state = self.state();
+        let explained = std::mem::replace(&mut state.own, own) != own;
+        match state.seen.replace(now) {
+            Some(before) if before == now => Found::Same,
+            Some(_) if explained => {
+                state.mixed.get_or_insert_with(Instant::now);
+                Found::Explained
+            }
+            Some(before) => {
+                (state.since, state.settled) = (Instant::now(), 0);
+                Found::Changed { shown: now.shows_after(&before) }
+            }
+            None => {
+                // What was changed lately may not be complete.
+                state.since = Instant::now();
+                state.settled = now.age().as_secs().checked_ilog2().map_or(0, |doubled| doubled + 1);
+                Found::Same
+            }
+        }
+    }
+
+    /// Whether it is time to compare once more; then it is not for a while.
+    pub(super) fn is_due(&self) -> bool {
+        let mut state = self.state();
+        // A little early, so that a janitor with the same rhythm does not leave every second one
+        // out.
+        let due = state.looked.elapsed() >= LOOK / 2;
+        if due {
+            state.looked = Instant::now();
+        }
+        due
+    }
+
+    /// Whether the bytes of the last change are surely there, but for single writes that take long.
+    pub(super) fn is_settled(&self) -> bool {
+        self.state().settled > 0
+    }
+
+    /// Whether pages are to go although nothing has changed since the last comparison; each reason
+    /// counts once.
+    pub(super) fn is_doubtful(&self) -> bool {
+        let mut state = self.state();
+        let settled = state.settled <= DOUBLED_MAX && state.since.elapsed() >= SETTLED * (1 << state.settled);
+        state.settled += u32::from(settled);
+        let mixed = state.mixed.is_some_and(|since| since.elapsed() >= MIXED);
+        if mixed {
+            state.mixed = None;
+        }
+        settled || mixed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(size: i64, modified: i64, changed: i64) -> Signature {
+        Signature { size, modified: (modified, 0), changed: (changed, 0) }
+    }
+
+    #[test]
+    fn what_others_change_is_told_from_what_we_change() {
+        let freshness = Freshness::default();
+        assert_eq!(freshness.compare(signature(1, 1, 1), 0), Found::Same);
+        assert_eq!(freshness.compare(signature(1, 1, 1), 0), Found::Same);
+        assert_eq!(freshness.compare(signature(1, 2, 2), 0), Found::Changed { shown: true });
+        assert_eq!(freshness.compare(signature(1, 2, 3), 0), Found::Changed { shown: false });
+        assert_eq!(freshness.compare(signature(1, 4, 4), 2), Found::Explained);
+        assert_eq!(freshness.compare(signature(1, 4, 4), 4), Found::Same);
+        assert_eq!(freshness.compare(signature(2, 4, 4), 4), Found::Changed { shown: true });
+    }
+
+    #[test]
+    fn a_change_is_doubtful_until_its_bytes_are_surely_there() {
+        let freshness = Freshness::default();
+        freshness.compare(signature(1, 1, 1), 0);
+        assert!(!freshness.is_doubtful(), "it is old");
+        freshness.compare(signature(1, 2, 2), 0);
+        assert!(!freshness.is_doubtful());
+        for time in [1, 2, 4, 8, 16, 32, 64] {
+            let long_ago = Instant::now().checked_sub(SETTLED * time).expect("the machine has run for longer");
+            freshness.state().since = long_ago;
+            assert!(freshness.is_doubtful());
+            assert!(!freshness.is_doubtful(), "once for each time");
+        }
+        freshness.compare(signature(1, 3, 3), 1);
+        assert!(!freshness.is_doubtful());
+        freshness.state().mixed = Instant::now().checked_sub(MIXED);
+        assert!(freshness.is_doubtful() && !freshness.is_doubtful());
+    }
+
+    #[test]
+    fn an_inode_that_was_just_changed_is_not_settled() {
+        let file = tempfile::tempfile().unwrap();
+        let now = Signature::now(&file).unwrap();
+        let freshness = Freshness::default();
+        freshness.compare(now, 0);
+        assert!(!freshness.is_settled());
+        let freshness = Freshness::default();
+        freshness.compare(signature(0, 0, 1), 0);
+        assert!(freshness.is_settled());
+    }
+}
