@@ -7,8 +7,10 @@ mod histogram;
 mod host;
 mod lab;
 mod measure;
+mod memory;
 mod options;
 mod overlap;
+mod pace;
 mod random;
 mod readme;
 mod report;
@@ -60,7 +62,36 @@ fn run(what: &What, options: &Options) -> Result<()> {
     one(what, &lab)
 }
 
+/// The name under which a comparison is recorded.
+fn name_of(what: &What, options: &Options) -> &'static str {
+    match what {
+        What::Copy if options.used_memory => "copy-used-memory",
+        What::Copy => "copy",
+        What::Tree => "tree",
+        What::Threshold => "threshold",
+        What::Loop | What::LoopInside => "loop",
+        What::Random => "random",
+        What::Hotset => "hotset",
+        What::Increments => "increments",
+        What::Streams => "streams",
+        What::Tools => "tools",
+        What::Sums => "sums",
+        What::Tar => "tar",
+        What::Uniq => "uniq",
+        What::Gzip => "gzip",
+        What::Mount => "mount",
+        What::MountNames => "mount-names",
+        What::Sort => "sort",
+        What::Wal => "wal",
+        What::Commits { .. } | What::All | What::HotReader { .. } | What::Readme => "",
+    }
+}
+
 fn one(what: &What, lab: &Lab) -> Result<()> {
+    let mut lab = lab.at(&lab.dir);
+    let options = &mut lab.options;
+    options.runs = pace::begin(name_of(what, options), options.rounds, options.record)?;
+    let lab = &lab;
     let report = match what {
         What::Copy => copy::compare(lab)?,
         What::Tree => tree::compare(lab)?,
@@ -89,26 +120,27 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
 fn all(lab: &Lab) -> Result<()> {
     let mut failed = Vec::new();
     let whats = [
-        (What::Copy, "copy"),
-        (What::Tree, "tree"),
-        (What::Loop, "loop"),
-        (What::Random, "random"),
-        (What::Hotset, "hotset"),
-        (What::Increments, "increments"),
-        (What::Streams, "streams"),
-        (What::Threshold, "threshold"),
-        (What::Tools, "tools"),
-        (What::Sums, "sums"),
-        (What::Tar, "tar"),
-        (What::Uniq, "uniq"),
-        (What::Gzip, "gzip"),
-        (What::Sort, "sort"),
-        (What::Mount, "mount"),
-        (What::MountNames, "mount-names"),
-        (What::Wal, "wal"),
+        What::Copy,
+        What::Tree,
+        What::Loop,
+        What::Random,
+        What::Hotset,
+        What::Increments,
+        What::Streams,
+        What::Threshold,
+        What::Tools,
+        What::Sums,
+        What::Tar,
+        What::Uniq,
+        What::Gzip,
+        What::Sort,
+        What::Mount,
+        What::MountNames,
+        What::Wal,
     ];
-    for (what, name) in whats {
+    for what in whats {
         if let Err(e) = one(&what, lab) {
+            let name = name_of(&what, &lab.options);
             eprintln!("benchsuite: {name}: {e}");
             failed.push(name);
         }

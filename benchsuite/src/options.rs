@@ -19,8 +19,11 @@ pub(crate) struct Cli {
 
 #[derive(Clone, Args)]
 pub(crate) struct Options {
-    /// Rounds
-    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Rounds [default: 5 with --record, else as many up to 5 as end within five minutes by the newest record]
+    #[arg(long = "runs", global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// Rounds of the comparison that is under way.
+    #[arg(skip = 1u32)]
     pub(crate) runs: u32,
     /// Directory on the disk to measure; data stays there for the next run
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
@@ -40,6 +43,9 @@ pub(crate) struct Options {
     /// Write runs/DATE-NAME.json and .md, and the table in README.md
     #[arg(long, global = true)]
     pub(crate) record: bool,
+    /// Touch all free memory before copy: what is new to a virtual machine makes the page cache dear
+    #[arg(long, global = true)]
+    pub(crate) used_memory: bool,
     /// One more run of dio under perf, the most expensive functions to standard error (copy, tree, loop)
     #[arg(long, global = true)]
     pub(crate) profile: bool,
@@ -50,7 +56,9 @@ impl Options {
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> = Vec::new();
         let mut pair = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
-        pair("--runs", self.runs.to_string().into());
+        if let Some(rounds) = self.rounds {
+            pair("--runs", rounds.to_string().into());
+        }
         pair("--dir", self.dir.clone().into());
         pair("--files", self.files.to_string().into());
         if let Some(seconds) = self.seconds {
@@ -63,6 +71,7 @@ impl Options {
             pair("--dio", dio.clone().into());
         }
         args.extend(self.record.then(|| "--record".into()));
+        args.extend(self.used_memory.then(|| "--used-memory".into()));
         args.extend(self.profile.then(|| "--profile".into()));
         args
     }
@@ -141,7 +150,10 @@ mod tests {
         let first = Cli::try_parse_from(line).expect("parses").options;
         let args = ["benchsuite".into(), "loop-inside".into()].into_iter().chain(first.to_args());
         let second = Cli::try_parse_from(args).expect("parses").options;
-        assert_eq!((second.runs, second.size, second.record, second.profile), (7, Some(256 << 20), true, false));
+        assert_eq!(
+            (second.rounds, second.size, second.record, second.profile),
+            (Some(7), Some(256 << 20), true, false)
+        );
         assert_eq!((second.dir, second.dio), (first.dir, first.dio));
     }
 }

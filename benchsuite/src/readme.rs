@@ -22,7 +22,7 @@ pub(crate) fn update() -> Result<()> {
 }
 
 /// The newest record of each comparison with its file's name: names begin with the date, so the last wins.
-fn newest() -> Result<BTreeMap<String, (String, Value)>> {
+pub(crate) fn newest() -> Result<BTreeMap<String, (String, Value)>> {
     let mut names = Vec::new();
     let runs = home().join("runs");
     fs::create_dir_all(&runs)?;

@@ -128,7 +128,8 @@ pub(crate) fn interleave(
                     let first = told.iter().find_map(|(key, unit, digits)| Some((sample.get(key)?, unit, digits)));
                     let figure =
                         first.map_or(String::new(), |(value, unit, digits)| format!(": {value:.digits$} {unit}"));
-                    eprintln!("  {title}, round {} of {rounds}: {}{figure}", round + 1, entry.name);
+                    let left = crate::pace::left();
+                    eprintln!("  {title}, round {} of {rounds}: {}{figure}{left}", round + 1, entry.name);
                     samples[index].push(sample);
                 }
                 Err(e) if index == 0 => return Err(format!("{}: {e}", entry.name).into()),

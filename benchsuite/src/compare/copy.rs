@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use super::fio::Ceiling;
 use super::{COSTS, fio};
 use crate::Result;
 use crate::data::{remove, source};
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
+use crate::memory;
 use crate::overlap::Overlap;
 use crate::report::{Goal, Report};
 use crate::rounds::{Entry, Group, Sample, interleave};
@@ -75,12 +77,10 @@ fn group(lab: &Lab, title: &str, programs: &[&str], source: &Path, limit: bool) 
         entries.push(Entry::new(name, &copy.script.clone(), move |round| copy.run(round)));
     }
     if limit {
-        let script = filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes)), source);
-        entries.push(Entry::new(LIMIT, &script.clone(), move |_| {
-            remove(target)?;
-            lab.cool()?;
-            fio::limit(lab, &script)
-        }));
+        let script = |shape| filled(&fio::mixed_script("SOURCE", "TARGET", &size_text(bytes), shape), source);
+        let ceiling = Ceiling::find(lab, bytes, script, move || remove(target).and_then(|()| lab.cool()))?;
+        let command = ceiling.command().to_owned();
+        entries.push(Entry::new(LIMIT, &command, move |_| ceiling.run()));
     }
     let group = interleave(title, entries, lab.options.runs as usize, COSTS);
     remove(target)?;
@@ -113,7 +113,13 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let peers = lab.available(&["cp", "dd", "nocache", "cpz", "xcp"]);
     let mut programs = lab.programs(&peers);
     programs.extend(lab.programs(&["fio"]));
-    let mut report = Report::new("copy", Host::describe(&lab.dir)?, programs)?;
+    let used = lab.options.used_memory;
+    let name = if used { "copy-used-memory" } else { "copy" };
+    let mut report = Report::new(name, Host::describe(&lab.dir)?, programs)?;
+    match used {
+        true => report.set("memory", format!("{} MiB touched before the first round", memory::touch_all()? >> 20)),
+        false => report.set("memory", "as it was; see the note"),
+    }
     report.set("size", size_text(fs::metadata(source)?.len()));
     report.set("rounds", lab.options.runs);
     let buffers = receipt(lab, source, &mut report)?;
@@ -121,7 +127,15 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let group = group(lab, "cold copy of one file", &names, source, true)?;
     copy_goals(&mut report, &group, buffers);
     report.groups.push(group);
-    report.notes.push("The last row is no copy: fio reads the source and writes as many bytes elsewhere, at once.");
+    report.notes.push(
+        "The last row is no copy: fio reads the source and writes another file, both for three seconds, in the better of two \
+         shapes of requests, which were the best of six; the time is that of as many bytes as the copy moves, at the sum of \
+         both rates.",
+    );
+    report.notes.push(
+        "In a virtual machine the page cache is dear as long as its memory is new, never touched since the machine started: \
+         then what goes through it takes longer than with --used-memory.",
+    );
     report.notes.push("`dio cp` returns when data and name are durable; `sync -f` makes the others so.");
     lab.profile(&filled("dio cp SOURCE TARGET", source))?;
     remove(&lab.dir.join("target"))?;
@@ -132,6 +146,7 @@ fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
     let wall = |peer| group.ratio(peer, "wall_seconds");
     let dio = |metric| group.spread("dio cp", metric);
     report.goal(Goal::at_most("wall ÷ the disk's limit", 1.02, wall(LIMIT)));
+    report.goal(Goal::at_least("the limit is one: wall ÷ the disk's limit", 0.95, wall(LIMIT)));
     report.goal(Goal::at_most("wall ÷ dd bs=8M direct", 1.0, wall("dd bs=8M direct")));
     report.goal(Goal::at_most("wall ÷ cp && sync", 0.7, wall("cp && sync")));
     report.goal(Goal::at_most("CPU, s/GiB", 0.10, dio("cpu_seconds_per_gib").map(|s| s.median)));

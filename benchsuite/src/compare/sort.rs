@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::COSTS;
+use super::fio::{self, Ceiling};
 use crate::Result;
 use crate::data::{Lines, remove, text};
 use crate::host::Host;
@@ -25,10 +26,13 @@ struct Trial {
 }
 
 const TRIALS: &[Trial] = &[
-    Trial { title: "whole lines", flags: "", wall: 1.0 / 1.5, part: 1 },
-    Trial { title: "numbers", flags: " -n", wall: 1.0, part: 8 },
-    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 1.0, part: 8 },
+    Trial { title: "whole lines", flags: "", wall: 0.25, part: 1 },
+    Trial { title: "numbers", flags: " -n", wall: 0.25, part: 8 },
+    Trial { title: "two keys", flags: " -k2,2 -k1,1n", wall: 0.25, part: 8 },
 ];
+
+/// What the disk alone takes for the bytes that a sort moves.
+const LIMIT: &str = "fio, the same bytes";
 
 /// Part of the size that memory may hold.
 const MEMORY: u64 = 4;
@@ -66,6 +70,19 @@ impl Trial {
             let (script, digest) = (self.script(source, program, memory), &digest);
             entries.push(Entry::new(name, &script.clone(), move |_| self.run(lab, source, &script, digest)));
         }
+        if self.part == 1 {
+            let (bytes, target) = (source.metadata()?.len(), lab.dir.join("target"));
+            let from = format!("$DIR/{}", source.file_name().unwrap_or_default().to_string_lossy());
+            let script = |shape| fio::mixed_script(&from, "$DIR/target", &size_text(bytes), shape);
+            let ceiling = Ceiling::find(lab, bytes, script, move || remove(&target).and_then(|()| lab.cool()))?;
+            let shown = format!("twice: {}", ceiling.command());
+            entries.push(Entry::new(LIMIT, &shown, move |_| {
+                let mut once = ceiling.run()?;
+                // More than fits into memory is read, written in sorted pieces, read again and written in order.
+                once.entry("wall_seconds").and_modify(|wall| *wall *= 2.0);
+                Ok(once)
+            }));
+        }
         let group = interleave(&title, entries, lab.options.runs as usize, COSTS);
         remove(&lab.dir.join("target"))?;
         group
@@ -74,7 +91,7 @@ impl Trial {
 
 /// `sort`: lines of 64 bytes as bytes, as numbers, and by two keys.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
-    ["fincore", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
+    ["fincore", "fio", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
     let mut report = Report::new("sort", Host::describe(&lab.dir)?, lab.programs(&["sort"]))?;
     report.set("size", size_text(bytes));
@@ -86,6 +103,9 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         let group = trial.group(lab, &source, memory)?;
         let goal = format!("{}: wall ÷ sort", trial.title);
         report.goal(Goal::at_most(&goal, trial.wall, group.ratio("sort", "wall_seconds")));
+        let limit = group.ratio(LIMIT, "wall_seconds");
+        report.goal(Goal::at_most(&format!("{}: wall ÷ the disk's limit", trial.title), 1.5, limit));
+        report.goal(Goal::at_least(&format!("{}: the limit is one: wall ÷ it", trial.title), 0.95, limit));
         let goal = format!("{}: most memory ÷ {}", trial.title, size_text(memory));
         let peak = group.spread("dio sort", "peak_rss_bytes").map(|peak| peak.max / memory as f64);
         report.goal(Goal::at_most(&goal, 1.0, peak));
@@ -96,6 +116,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         }
         report.groups.push(group);
     }
+    report.notes.push(
+        "fio, the same bytes: the source is read while as many bytes are written, twice, as sorting within a quarter of the \
+         memory must.",
+    );
     report.notes.push("Both write their temporary files into the directory of the output, which is synced.");
     Ok(report)
 }

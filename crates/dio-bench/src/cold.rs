@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use dio::residency;
 use serde::Serialize;
@@ -21,7 +22,14 @@ pub enum Cold {
     File,
 }
 
+/// How long pages may stay that somebody holds for a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Writes back what is dirty, drops the file's pages, and makes sure that they are gone.
+///
+/// The kernel drops no page that has another user at that moment (`mapping_evict_folio`), and the page counts as cached until
+/// that user is done: one that is being moved by compaction, or whose buffers the journal looks at. Pages in the lists of other
+/// processors are none of these, since `posix_fadvise(2)` drains those lists itself. So it is tried again for a while.
 ///
 /// # Errors
 /// [`BenchError::NotCold`] when pages stay: others map them, or the file system lives in memory.
@@ -32,11 +40,19 @@ pub fn make_cold(path: &Path, cold: Cold) -> Result<(), BenchError> {
         BenchError::system("evict the pages of", path)(std::io::Error::other(error.to_string()))
     };
     let length = residency::length_of(&file).map_err(failed)?;
-    residency::evict(&file, 0..length).map_err(failed)?;
-    drop_caches(cold);
-    match residency::resident_pages(&file).map_err(failed)? {
-        0 => Ok(()),
-        pages => Err(BenchError::NotCold { path: path.to_owned(), pages }),
+    let begun = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        residency::evict(&file, 0..length).map_err(failed)?;
+        drop_caches(cold);
+        match residency::resident_pages(&file).map_err(failed)? {
+            0 => return Ok(()),
+            pages if begun.elapsed() > PATIENCE => return Err(BenchError::NotCold { path: path.to_owned(), pages }),
+            _ => std::thread::sleep(pause),
+        }
+        pause *= 2;
+        // Whoever held a page may have changed it.
+        file.sync_all().map_err(BenchError::system("sync", path))?;
     }
 }
 
@@ -90,4 +106,41 @@ pub fn resident_pages(path: &Path) -> Result<u64, BenchError> {
     let file = File::open(path).map_err(BenchError::system("open", path))?;
     residency::resident_pages(&file)
         .map_err(|error| BenchError::system("count the pages of", path)(std::io::Error::other(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pipe that holds the first page of a file.
+    fn holder(path: &Path) -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+        let file = File::open(path).unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let flags = rustix::pipe::SpliceFlags::empty();
+        rustix::pipe::splice(&file, Some(&mut 0), &writer, None, 1, flags).unwrap();
+        (reader, writer)
+    }
+
+    #[test]
+    fn a_page_that_somebody_holds_for_a_moment_is_waited_for_and_no_longer() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = directory.path().join("data");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let file = File::open(&path).unwrap();
+        if dio::geometry::FileSystem::of(std::os::fd::AsFd::as_fd(&file)).unwrap().is_memory() {
+            return;
+        }
+        file.sync_all().unwrap();
+        let held = holder(&path);
+        residency::evict(&file, 0..1 << 20).unwrap();
+        assert!(residency::resident_pages(&file).unwrap() > 0, "the folio that the pipe holds stays");
+        let released = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(held);
+        });
+        make_cold(&path, Cold::File).unwrap();
+        released.join().unwrap();
+        let _held = holder(&path);
+        assert!(matches!(make_cold(&path, Cold::File), Err(BenchError::NotCold { .. })));
+    }
 }

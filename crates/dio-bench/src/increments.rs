@@ -15,10 +15,12 @@ use crate::cold::{Cold, make_cold};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::{Meter, Usage};
+use crate::progress::{self, time_for};
 use crate::stats::{Summary, median_count};
 use crate::table::Table;
 use crate::units::{factor, size};
 use crate::{BenchError, units};
+use std::time::Duration;
 
 /// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in reasonable time.
 const SMALL_STEP: u64 = 4096;
@@ -94,6 +96,13 @@ pub(crate) const REFERENCE: [(u64, f64, f64); 3] =
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let size = check(plan)?;
+    let pace = progress::pace(&plan.directory)?;
+    let bytes: u64 = plan.steps.iter().map(|step| row_bytes(*step, size)).sum();
+    let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
+    // Both ways; small steps are taken for ten times as slow.
+    let slow: u64 = plan.steps.iter().filter(|step| **step < SMALL_STEP).map(|step| row_bytes(*step, size)).sum();
+    let round = time_for(2 * (bytes - slow), pace) + time_for(2 * slow, pace / 10.0);
+    progress::begin(plan.steps.len() * plan.runs, making + round * plan.runs as u32);
     let scratch = match plan.file {
         Some(_) => None,
         None => Some(Scratch::new(&plan.directory)?),
@@ -144,6 +153,7 @@ fn alternate(path: &Path, step: u64, bytes: u64, plan: &Plan) -> Result<Samples,
     dio::Io::shared()?;
     let mut buffer = vec![0; usize::try_from(step.min(bytes)).unwrap_or(usize::MAX)];
     for _ in 0..plan.runs {
+        progress::step(&format!("steps of {}", size(step)));
         make_cold(path, plan.cold)?;
         samples.cached.push(read_cached(path, &mut buffer, bytes)?);
         make_cold(path, plan.cold)?;

@@ -17,6 +17,7 @@ pub mod oltp;
 pub mod page;
 pub mod pipeline;
 pub mod plot;
+pub mod progress;
 pub mod quantity;
 pub mod random;
 pub mod record;

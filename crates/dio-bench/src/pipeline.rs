@@ -16,9 +16,11 @@ use crate::commands::{Part, run_line};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::{Meter, Usage, children_cpu_seconds};
+use crate::progress::{self, time_for};
 use crate::stats::{Summary, median_count};
 use crate::table::Table;
 use crate::units::{factor, rate, seconds, size};
+use std::time::Duration;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -132,6 +134,14 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     if plan.runs == 0 || plan.size == 0 {
         return Err(BenchError::Asked("size and runs must be positive".to_owned()));
     }
+    let bytes = match &plan.file {
+        Some(path) => std::fs::metadata(path).map_err(BenchError::system("open", path))?.len(),
+        None => plan.size,
+    };
+    let pace = progress::pace(&plan.directory)?;
+    // The command is taken for one that handles 40 MB a second, as gzip does.
+    let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
+    progress::begin(3 * plan.runs, making + time_for(bytes, pace.min(4e7)) * 3 * plan.runs as u32);
     let scratch = Scratch::new(&plan.directory)?;
     let source = match &plan.file {
         Some(path) => path.clone(),
@@ -142,6 +152,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let mut samples = Ends::ALL.map(|ends| (ends, Vec::new()));
     for _ in 0..plan.runs {
         for (ends, samples) in &mut samples {
+            progress::step(&show(*ends, plan));
             make_cold(&source, plan.cold)?;
             samples.push(once(*ends, plan, &source, &target)?);
             std::fs::remove_file(&target).map_err(BenchError::system("remove", &target))?;

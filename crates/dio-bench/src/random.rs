@@ -16,6 +16,7 @@ use crate::data::{Random, Scratch};
 use crate::environment::Environment;
 use crate::histogram::{Histogram, Latency};
 use crate::measure::Meter;
+use crate::progress::{self, time_for};
 use crate::stats::Summary;
 use crate::study::Bucket;
 use crate::table::Table;
@@ -100,6 +101,10 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     if bad || plan.time.is_zero() {
         return Err(BenchError::Asked("runs, depths, block and time must be positive".to_owned()));
     }
+    let made = if plan.file.is_some() || plan.null { 0 } else { plan.size };
+    let runs = plan.runs * plan.depths.len();
+    let making = time_for(made, progress::pace(&plan.directory)?);
+    progress::begin(runs, making + plan.time * runs as u32);
     let scratch = Scratch::new(&plan.directory)?;
     let path = match (&plan.file, plan.null) {
         (Some(path), _) => path.clone(),
@@ -118,6 +123,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let mut results: Vec<(Vec<Run>, Histogram)> = plan.depths.iter().map(|_| Default::default()).collect();
     for round in 0..plan.runs {
         for (depth, (runs, histogram)) in plan.depths.iter().zip(&mut results) {
+            progress::step(&format!("depth {depth}"));
             let load = Load { file: &file, block: plan.block, blocks, depth: *depth, time: plan.time };
             runs.push(load.run(&io, round as u64, histogram)?);
         }

@@ -18,6 +18,7 @@ use super::server::Server;
 use super::{EVERY, forget};
 use crate::BenchError;
 use crate::data::Scratch;
+use crate::progress;
 use crate::stats::Summary;
 use crate::study::mount::{Mounted, Mounter};
 use crate::study::{Contender, Response, turns};
@@ -105,6 +106,14 @@ impl LogPlan {
             return asked("pgbench loads for whole seconds, at least one");
         }
         Ok(())
+    }
+
+    /// How many runs there are at most, and about how long they take: a server starts and stops in four seconds, and there is
+    /// half a minute of preparing it.
+    pub(crate) fn expected(&self) -> (usize, Duration) {
+        let runs = self.methods.len() * self.places.len() * self.rounds;
+        let each = self.time * self.clients.len() as u32 + Duration::from_secs(4);
+        (runs, Duration::from_secs(30) + each * runs as u32)
     }
 
     /// Every way that a server of this version has.
@@ -198,6 +207,7 @@ pub fn run_log(plan: &LogPlan) -> Result<LogReport, BenchError> {
     for (round, turn) in turns(plan.rounds, ways.len()) {
         let way = &ways[turn];
         let shown = format!("PostgreSQL, {}, {}", way.method, way.place.name());
+        progress::step(&shown);
         let named = |error: BenchError| BenchError::Asked(format!("{shown}: {error}"));
         ground.run(way, &mut sums[turn]).map_err(named)?;
         let last = |sum: &Sum| format!("{:.0}", sum.tps.last().copied().unwrap_or(0.0));

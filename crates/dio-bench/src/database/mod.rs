@@ -23,6 +23,7 @@ use crate::BenchError;
 use crate::cold::{self, Cold};
 use crate::data::Scratch;
 use crate::environment::Environment;
+use crate::progress::{self, time_for};
 use crate::study::device::{Loop, check_device};
 use crate::study::memory::Limit;
 use crate::study::mount::{Mounted, Mounter};
@@ -253,6 +254,12 @@ fn forget(directory: &Path) -> Result<(), BenchError> {
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     plan.kind.engine().check_programs()?;
+    let runs = plan.workloads.len() * plan.pools.len() * plan.rounds * plan.contenders.len();
+    // A server starts and stops in about four seconds; loading takes some ten times as long as writing as many bytes.
+    let each = plan.ramp_up + plan.steady + Duration::from_secs(4);
+    let loads = 1 + u32::from(plan.contenders.contains(&Contender::Raw));
+    let making = time_for(plan.size, progress::pace(&plan.directory)? / 10.0) * loads;
+    progress::begin(runs, making + each * runs as u32);
     let ground = Ground::prepare(plan)?;
     let environment = Environment::of(&ground.data)?;
     let _limit = plan.memory.map(Limit::enter).transpose()?;
@@ -263,6 +270,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
             let mut results: Vec<Vec<Run>> = plan.contenders.iter().map(|_| Vec::new()).collect();
             for (round, place) in turns(plan.rounds, plan.contenders.len()) {
                 let study = Study { ground: &ground, contender: plan.contenders[place], workload, pool: *pool };
+                progress::step(&format!("{workload}, {}", study.contender.name()));
                 let run = study.run(&mut notes)?;
                 let (name, tps) = (study.contender.name(), run.tps);
                 eprintln!("{workload}, round {} of {}: {name}: {tps:.0} tps", round + 1, plan.rounds);

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::BenchError;
 use crate::environment::Environment;
 use crate::measure::Meter;
+use crate::progress::{self, time_for};
 use crate::study::meters::Meters;
 use crate::study::turns;
 use processors::Threads;
@@ -187,6 +188,11 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
     // What a process pays once, whatever it does: the choice of an engine.
     dio::Io::shared()?;
+    let cases = plan.targets.len() * plan.directions.len() * plan.ways.len();
+    let runs = cases * plan.rounds;
+    let bytes = plan.targets.iter().map(|targets| *targets as u64 * plan.blocks() * plan.stripe).sum();
+    let making = time_for(bytes, progress::pace(&plan.directory)?);
+    progress::begin(runs, making + (plan.warm_up + plan.steady) * runs as u32);
     let rig = Rig::prepare(plan)?;
     let environment = Environment::of(&rig.image())?;
     let mut results = Vec::new();
@@ -202,6 +208,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         rig.throttle(true)?;
         for (_, place) in turns(plan.rounds, cases.len()) {
             let (case, runs) = &mut cases[place];
+            progress::step(&format!("{targets} disks, {}, {}", case.way.name(), case.direction.name()));
             runs.push(run_once(plan, &rig, *case)?);
         }
         if striped {

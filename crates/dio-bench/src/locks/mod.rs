@@ -13,6 +13,7 @@ mod symbols;
 pub mod trace;
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -62,6 +63,8 @@ pub struct Report {
     pub command: String,
     /// Its exit status; `None` if a signal ended it.
     pub status: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
     /// How long it ran.
     pub seconds: f64,
     /// Locks of the mounts of dio, counted by their servers.
@@ -142,6 +145,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     Ok(Report {
         command: shown,
         status: status.code(),
+        signal: status.signal(),
         seconds: taken,
         mounts,
         library: ear.finish(taken),
@@ -154,10 +158,10 @@ impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
         let mut text = format!("'{}' ran for {}", self.command, seconds(self.seconds));
-        match self.status {
-            Some(0) => {}
-            Some(status) => text.push_str(&format!(" and ended with status {status}")),
-            None => text.push_str(" and was ended by a signal"),
+        match (self.status, self.signal) {
+            (Some(0), _) => {}
+            (Some(status), _) => text.push_str(&format!(" and ended with status {status}")),
+            (None, signal) => text.push_str(&format!(" and was ended by signal {}", signal.unwrap_or(0))),
         }
         text.push_str("\n\nMounts of dio, counted by their servers:\n");
         if self.mounts.is_empty() {

@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::BenchError;
 use crate::environment::Environment;
+use crate::progress::{self, time_for};
 use crate::study::memory::Limit;
 use crate::study::observe::Observer;
 use crate::study::{Contender, Run, turns};
@@ -113,6 +114,12 @@ impl Plan {
 /// [`BenchError`]: what cannot be set up, I/O that failed, a page that is not what was written last.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
+    let bytes = plan.files * plan.size * (1 + u64::from(plan.contenders.contains(&Contender::Raw)));
+    let runs = plan.rounds * plan.contenders.len();
+    // Mounting, looking at pages and taking down takes about a second.
+    let each = plan.ramp_up + plan.steady + Duration::from_secs(1);
+    let making = time_for(bytes, progress::pace(&plan.directory)?);
+    progress::begin(runs, making + each * runs as u32);
     let ground = Ground::prepare(plan, &plan.contenders)?;
     let environment = Environment::of(ground.seen(Contender::Bare))?;
     let pages = plan.files * (plan.size / plan.page as u64);
@@ -123,6 +130,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let _limit = plan.memory.map(Limit::enter).transpose()?;
     for (round, place) in turns(plan.rounds, plan.contenders.len()) {
         let contender = plan.contenders[place];
+        progress::step(contender.name());
         let versions = &versions[usize::from(contender == Contender::Raw)];
         let study = Study { plan, ground: &ground, contender, versions, round, notes: &mut notes };
         results[place].push(study.run()?);

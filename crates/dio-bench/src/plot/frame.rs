@@ -24,6 +24,9 @@ const TITLE: f64 = 13.5;
 /// Most lines of a title.
 const TITLE_LINES: usize = 4;
 
+/// Fewest pixels between two numbers below an axis.
+const GAP: i32 = 4;
+
 /// Pixels from one line of text to the next.
 pub(super) const LINE: i32 = 18;
 
@@ -62,6 +65,42 @@ fn width(letter: char) -> f64 {
         letter if letter.is_uppercase() => 0.7,
         _ => 0.62,
     }
+}
+
+/// A number below an axis.
+pub(super) struct Mark {
+    pub(super) text: String,
+    pub(super) x: i32,
+    pub(super) at: At,
+}
+
+impl Mark {
+    /// Its left and right end, in pixels.
+    fn ends(&self) -> (i32, i32) {
+        let width = width_of(&self.text, TEXT);
+        match self.at {
+            At::Left => (self.x, self.x + width),
+            At::Middle => (self.x - width / 2, self.x + width / 2),
+            At::Right => (self.x - width, self.x),
+        }
+    }
+}
+
+/// Leaves out numbers, given from left to right, that have no room beside their right neighbour. The last one, which may
+/// have the unit, stays.
+pub(super) fn apart(marks: Vec<Mark>) -> Vec<Mark> {
+    let mut free = i32::MAX;
+    let mut kept: Vec<Mark> = marks.into_iter().rev().collect();
+    kept.retain(|mark| {
+        let (left, right) = mark.ends();
+        let fits = right + GAP <= free;
+        if fits {
+            free = left;
+        }
+        fits
+    });
+    kept.reverse();
+    kept
 }
 
 /// Text that is cut, visibly, to fit into so many pixels.

@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 
 use super::frame::{
-    At, Canvas, LINE, MARGIN, TEXT, Trouble, WIDTH, canvas, legend_lines, plausible, title_height, width_of,
+    At, Canvas, LINE, MARGIN, Mark, TEXT, Trouble, WIDTH, apart, canvas, legend_lines, plausible, title_height,
+    width_of,
 };
 use super::{AXIS, GRID, GROUND, MUTED, csv_line, ticks, tone};
 use crate::quantity::{Scale, Unit};
@@ -152,7 +153,8 @@ impl Lines {
             true => ticks::logarithmic(axes.from, axes.to, 7),
             false => ticks::linear(axes.from, axes.to, 7),
         };
-        let last = marks.len().saturating_sub(1);
+        let (last, bottom) = (marks.len().saturating_sub(1), chart.backend_coord(&(left, 0.0)).1);
+        let mut numbers = Vec::with_capacity(marks.len());
         for (place, mark) in marks.into_iter().enumerate() {
             let (x, y) = chart.backend_coord(&(if axes.logarithmic { mark.log10() } else { mark }, 0.0));
             canvas.stroke((x, y), (x, y + 4), AXIS.0, 1)?;
@@ -165,7 +167,10 @@ impl Lines {
             };
             let (x, at) =
                 if x + 18 > WIDTH as i32 - MARGIN { (WIDTH as i32 - MARGIN, At::Right) } else { (x, At::Middle) };
-            canvas.text(&text, (x, y + 14), at, MUTED.0, TEXT)?;
+            numbers.push(Mark { text, x, at });
+        }
+        for Mark { text, x, at } in apart(numbers) {
+            canvas.text(&text, (x, bottom + 14), at, MUTED.0, TEXT)?;
         }
         for series in &self.series {
             let points = || {

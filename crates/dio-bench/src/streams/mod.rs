@@ -19,9 +19,11 @@ use crate::cold::{Cold, resident_pages};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::Usage;
+use crate::progress::{self, time_for};
 use crate::stats::Summary;
 use crate::table::Table;
 use crate::units::{rate, seconds, size};
+use std::time::Duration;
 
 /// A group of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -144,6 +146,8 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let size = check(plan)?;
     // What a process pays once, whatever it reads: the choice of an engine.
     dio::Io::shared()?;
+    let (runs, time) = plan.expected(size, progress::pace(&plan.directory)?);
+    progress::begin(runs, time);
     let scratch = Scratch::new(&plan.directory)?;
     let source = match &plan.file {
         Some(path) => path.clone(),
@@ -165,6 +169,32 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         workloads.push(random::read(plan, &source, size)?);
     }
     Ok(Report { workloads, environment: Environment::of(&source)?, runs: plan.runs })
+}
+
+impl Plan {
+    /// How many runs there are, and about how long they take, where the disk moves `pace` bytes a second.
+    fn expected(&self, size: u64, pace: f64) -> (usize, Duration) {
+        let (mut ways, mut time) = (0, time_for(size, pace));
+        // Steps of single bytes cost the processor some 5 ns each, and others some 200.
+        let stepping = |step: u64, bytes: u64| {
+            let each = if step < 64 { 5e-9 } else { 2e-7 };
+            time_for(bytes, pace) + Duration::from_secs_f64(bytes as f64 / step as f64 * each)
+        };
+        let bytes_of = |step: u64| if step == 1 { size.min(self.small_size) } else { size };
+        for part in &self.parts {
+            let (count, each) = match part {
+                Part::Read | Part::Write => {
+                    (2 * self.steps.len(), self.steps.iter().map(|step| 2 * stepping(*step, bytes_of(*step))).sum())
+                }
+                Part::Many => (3, 3 * time_for(size, pace)),
+                // One after the other, each waits some 0.2 ms.
+                Part::Random => (2, Duration::from_secs_f64(2.0 * self.reads as f64 * 2e-4)),
+            };
+            ways += count;
+            time += each * self.runs as u32;
+        }
+        (ways * self.runs, time)
+    }
 }
 
 /// Refuses what measures nothing; returns how many bytes there are to work on.
@@ -200,6 +230,7 @@ fn in_turns(plan: &Plan, ways: &mut [Runner<'_>]) -> Result<Vec<(&'static str, V
     for run in 0..plan.runs {
         for turn in 0..ways.len() {
             let index = (plan.round + run + turn) % ways.len();
+            progress::step(ways[index].0);
             results[index].1.push(ways[index].1()?);
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{MIB, Plan};
 use crate::BenchError;
 use crate::commands::{Part, run_line};
+use crate::progress;
 use crate::stats::Summary;
 use crate::study::turns;
 
@@ -43,6 +44,7 @@ pub(super) fn measure(plan: &Plan, from: &Path, to: &Path) -> Result<Copy, Bench
     let mut rates: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     for (round, place) in turns(plan.runs, parts.len()) {
         let nothing = File::create("/dev/null").map_err(BenchError::system("open", Path::new("/dev/null")))?;
+        progress::step(["dio cp", "dd"][place]);
         let begin = Instant::now();
         run_line(&parts[place..=place], nothing)?;
         rates[place].push(plan.copy as f64 / MIB / begin.elapsed().as_secs_f64());

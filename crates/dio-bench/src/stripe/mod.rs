@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::BenchError;
 use crate::data::Scratch;
 use crate::environment::Environment;
+use crate::progress;
 use crate::stats::Summary;
 use crate::study::turns;
 pub use copy::Copy;
@@ -28,6 +29,7 @@ pub use model::Timing;
 use modelled::Modelled;
 use network::Network;
 pub use network::serve as serve_files;
+use std::time::Duration;
 use ways::{Depth, Memory, Subject, Way};
 
 pub(crate) const MIB: f64 = (1 << 20) as f64;
@@ -134,6 +136,37 @@ impl Plan {
             Rig::Real => self.real_stripes.iter().map(|stripe| (*stripe, self.most_targets())).collect(),
             Rig::Modelled | Rig::Network => self.counts.iter().map(|count| (self.stripe, *count)).collect(),
         }
+    }
+
+    /// How many runs there are on these rigs, and about how long they take, where the disk moves `pace` bytes a second.
+    fn expected(&self, rigs: &[Rig], pace: f64) -> (usize, Duration) {
+        let (mut steps, mut time) = (0, 0.0);
+        let model = self.timing.read_bytes_per_second.min(self.timing.write_bytes_per_second) as f64;
+        for rig in rigs {
+            // Setting up takes a few seconds, mkfs above all.
+            time += if *rig == Rig::Real { 0.0 } else { 5.0 };
+            for (stripe, count) in self.layouts(*rig) {
+                let model_each = (stripe as f64 / model).max(self.timing.service_seconds);
+                // Waiting for each stripe, and all together.
+                let (one, all) = match rig {
+                    Rig::Modelled => (stripe as f64 / model_each, model * count as f64),
+                    // A request that is waited for takes some 0.1 ms more than its bytes do.
+                    Rig::Real => (stripe as f64 / (1e-4 + stripe as f64 / pace), pace),
+                    Rig::Network => (pace.min(3e8), pace.min(3e8)),
+                };
+                let bytes: u64 = self.transfers.iter().map(|transfer| self.moved(*transfer)).sum();
+                let round = bytes as f64 * (1.0 / one.max(1.0) + 2.0 / all.max(1.0));
+                let fill = self.file_bytes() as f64 / all.max(1.0);
+                time += self.directions.len() as f64 * (fill + round * self.runs as f64);
+                steps += self.directions.len() * self.transfers.len() * Way::ALL.len() * self.runs;
+            }
+            if *rig == Rig::Modelled && self.copy > 0 {
+                // dd reads and writes by turns, dio at once.
+                time += self.copy as f64 / model * (1.0 + 3.0 * self.runs as f64);
+                steps += 2 * self.runs;
+            }
+        }
+        (steps, Duration::from_secs_f64(time.min(1e6)))
     }
 
     fn check(&self) -> Result<(), BenchError> {
@@ -258,6 +291,9 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         moved_bytes: plan.moved,
         environment,
     };
+    let rigs: Vec<Rig> = plan.rigs.iter().copied().filter(|rig| refusal(plan, *rig).is_none()).collect();
+    let (steps, time) = plan.expected(&rigs, progress::pace(&plan.directory)?);
+    progress::begin(steps, time);
     let mut memory = Memory::new(plan.file_bytes())?;
     for rig in &plan.rigs {
         match refusal(plan, *rig) {
@@ -349,6 +385,8 @@ fn rates(
 ) -> Result<[Vec<f64>; 3], BenchError> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     for (_, place) in turns(plan.runs, Way::ALL.len()) {
+        let (way, bytes) = (Way::ALL[place].name(), crate::units::size(transfer));
+        progress::step(&format!("requests of {bytes}, {}, {way}", direction.name()));
         let rate = subject.run(Way::ALL[place], direction, transfer, plan.moved(transfer))?;
         rates[place].push(rate / MIB);
     }

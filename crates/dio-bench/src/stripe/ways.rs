@@ -37,6 +37,15 @@ pub(super) enum Way {
 
 impl Way {
     pub(super) const ALL: [Way; 3] = [Way::WaitEach, Way::SubmitAll, Way::Async];
+
+    /// Its name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::WaitEach => "waiting for each stripe",
+            Way::SubmitAll => "submitting all",
+            Way::Async => "asynchronous",
+        }
+    }
 }
 
 /// Memory of one benchmark: what the file holds, and where it is read to.

@@ -23,17 +23,18 @@ pub struct Advice {
     pub why: Vec<String>,
 }
 
-/// The advice for every program that the rows allow one for.
+/// The advice for every program that the rows allow one for; none where no setting makes a commit durable.
 pub fn advise(rows: &[Row], disk: Option<&Disk>, honesty: Option<&Honesty>) -> Vec<Advice> {
+    if honesty.is_some_and(Honesty::leaves_no_setting) {
+        return Vec::new();
+    }
     let rows = Rows(rows);
     let mut all: Vec<Advice> = [postgres(&rows), mariadb(&rows), own_log(&rows, disk)].into_iter().flatten().collect();
     let warning = honesty.and_then(|honesty| match honesty.verdict {
-        Verdict::Lies => Some("first of all: the disk lies, so no setting makes a commit durable here"),
-        Verdict::NotDurable => Some("first of all: no setting makes a commit durable here"),
         Verdict::Suspect => {
             Some("first of all: find out whether the disk lies (--witness), else none of this is durable")
         }
-        Verdict::NothingAgainst | Verdict::Unknown => None,
+        _ => None,
     });
     for advice in &mut all {
         advice.why.splice(0..0, warning.map(str::to_owned));
@@ -113,12 +114,14 @@ fn choose(candidates: &[Reached], usual: (Method, bool)) -> Option<Choice> {
         return Some(Choice { chosen: best, factor: None, doubts });
     };
     let factor = rate(&best) / rate(default);
-    let always = best.figures.least > default.figures.most;
+    let several = best.figures.rounds.min(default.figures.rounds) > 1;
+    let always = several && best.figures.least > default.figures.most;
     if factor >= WORTH && !always {
-        doubts.push(format!(
-            "{} was {factor:.2} times as fast on the whole, but not in every round: too little to rest on",
-            best.method.name()
-        ));
+        let but = match several {
+            true => "on the whole, but not in every round: too little to rest on",
+            false => "in a single round: too little to rest on; measure longer (-s)",
+        };
+        doubts.push(format!("{} was {factor:.2} times as fast {but}", best.method.name()));
     }
     let chosen = if factor >= WORTH && always { best } else { *default };
     Some(Choice { chosen, factor: Some(rate(&chosen) / rate(default)), doubts })
@@ -342,6 +345,7 @@ mod tests {
             p999: time,
             max: time,
             cached_pages: Some(0),
+            rounds: 4,
         })
     }
 
@@ -390,6 +394,12 @@ mod tests {
         assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
         let why = advise(&rows, None, None)[0].why.join("\n");
         assert!(why.contains("not in every round"), "{why}");
+        // One round says nothing about others.
+        let Outcome::Measured(figures) = &mut rows[1].outcome else { panic!() };
+        (figures.least, figures.rounds) = (1500.0, 1);
+        assert_eq!(setting(&rows, "PostgreSQL", 0), "wal_sync_method = fdatasync");
+        let why = advise(&rows, None, None)[0].why.join("\n");
+        assert!(why.contains("in a single round") && !why.contains("every round"), "{why}");
     }
 
     #[test]
@@ -476,16 +486,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lie_stands_above_everything() {
-        let honesty = Honesty {
-            verdict: Verdict::Lies,
-            confidence: Confidence::High,
-            reason: String::new(),
-            evidence: Vec::new(),
-        };
+    fn nothing_is_advised_where_nothing_makes_a_commit_durable() {
+        let honesty =
+            |verdict| Honesty { verdict, confidence: Confidence::High, reason: String::new(), evidence: Vec::new() };
         let rows = [row(Method::Fdatasync, false, 1.0), row(Method::Fdatasync, true, 1.0)];
-        for advice in advise(&rows, None, Some(&honesty)) {
-            assert!(advice.why[0].contains("the disk lies"), "{advice:?}");
+        for verdict in [Verdict::Lies, Verdict::NotDurable] {
+            assert_eq!(advise(&rows, None, Some(&honesty(verdict))), []);
+        }
+        let suspect = advise(&rows, None, Some(&honesty(Verdict::Suspect)));
+        assert_eq!(suspect.len(), 3);
+        for advice in suspect {
+            assert!(advice.why[0].contains("find out whether the disk lies"), "{advice:?}");
         }
     }
 }

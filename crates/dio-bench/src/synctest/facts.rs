@@ -16,6 +16,8 @@ pub struct Facts {
     pub disk: Option<Disk>,
     /// Whether the processor says that this machine is virtual.
     pub virtual_machine: bool,
+    /// Direct writes were seen to pass through the page cache.
+    pub buffers_direct_writes: bool,
 }
 
 /// A block device, or the whole disk of a partition.
@@ -102,6 +104,7 @@ impl Facts {
             file_system: report.mount.as_ref().map(|mount| mount.file_system.clone()).or(by_magic),
             mount_options: options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect(),
             disk: report.device.as_ref().ok().map(|device| disk_of(Path::new("/sys"), device)),
+            buffers_direct_writes: matches!(report.trials.write_direct, dio::probe::Answer::No(_)),
             virtual_machine: cpu.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor")),
         }
     }

@@ -75,6 +75,11 @@ impl Honesty {
     pub fn is_a_lie(&self) -> bool {
         self.verdict == Verdict::Lies
     }
+
+    /// Whether no setting of any program makes a commit durable.
+    pub fn leaves_no_setting(&self) -> bool {
+        matches!(self.verdict, Verdict::Lies | Verdict::NotDurable)
+    }
 }
 
 /// Judges.

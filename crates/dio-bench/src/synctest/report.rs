@@ -57,19 +57,26 @@ impl Report {
     /// The report for people.
     pub fn text(&self) -> String {
         let mut text = self.environment.text();
-        let rounds = if self.rounds == 1 { String::new() } else { format!(", in {} rounds", self.rounds) };
+        let rounds = match self.rounds {
+            1 => ", in one round: how far figures vary is not known".to_owned(),
+            rounds => format!(", in {rounds} rounds"),
+        };
         text.push_str(&format!("{}: {} s for each line{rounds}\n", self.path.display(), self.seconds));
         let mut sections: Vec<Section> = self.rows.iter().map(|row| row.case.section).collect();
         sections.dedup();
         for section in sections {
             let rows: Vec<&Row> = self.rows.iter().filter(|row| row.case.section == section).collect();
-            text.push_str(&format!("\n{}\n{}", section.heading(), table_of(&rows)));
+            let table = table_of(&rows, self.storage.buffers_direct_writes);
+            text.push_str(&format!("\n{}\n{table}", section.heading()));
         }
         if self.interrupted {
             text.push_str("\ninterrupted: what follows rests on what was measured until then\n");
         }
         if let Some(honesty) = &self.honesty {
             text.push_str(&honesty_text(honesty));
+        }
+        if self.honesty.as_ref().is_some_and(Honesty::leaves_no_setting) {
+            text.push_str("\nno settings: none makes a commit durable here\n");
         }
         for advice in &self.advice {
             text.push_str(&format!("\nfor {}\n", advice.program));
@@ -80,7 +87,7 @@ impl Report {
     }
 }
 
-fn table_of(rows: &[&Row]) -> String {
+fn table_of(rows: &[&Row], buffers: bool) -> String {
     let mut table = Table::new(["", "direct", "ops/s", "±", "mean", "p50", "p99", "p99.9", "max"]);
     let mut notes: Vec<String> = Vec::new();
     for row in rows {
@@ -89,7 +96,7 @@ fn table_of(rows: &[&Row]) -> String {
             Outcome::Measured(figures) => {
                 let times = [figures.mean, figures.p50, figures.p99, figures.p999, figures.max].map(seconds);
                 let [mean, p50, p99, p999, max] = times;
-                let direct = direct_of(&row.case, figures).to_owned();
+                let direct = direct_of(&row.case, figures, buffers).to_owned();
                 table.row([name, direct, rate(figures), spread(figures), mean, p50, p99, p999, max]);
             }
             Outcome::Refused(words) | Outcome::Failed(words) => {
@@ -105,11 +112,10 @@ fn table_of(rows: &[&Row]) -> String {
             }
         }
     }
-    if rows
-        .iter()
-        .any(|row| matches!(&row.outcome, Outcome::Measured(found) if direct_of(&row.case, found) == "in vain"))
-    {
-        notes.push("  in vain: open(2) took O_DIRECT, and the pages were in the cache all the same\n".to_owned());
+    if rows.iter().any(
+        |row| matches!(&row.outcome, Outcome::Measured(found) if direct_of(&row.case, found, buffers) == "in vain"),
+    ) {
+        notes.push("  in vain: open(2) took O_DIRECT, and the writes went through the cache all the same\n".to_owned());
     }
     table.text() + &notes.concat()
 }
@@ -122,17 +128,21 @@ fn rate(figures: &Figures) -> String {
     }
 }
 
-/// How far the rounds were from the whole, at most.
+/// How far the rounds were from the whole, at most; of one round nothing is known.
 fn spread(figures: &Figures) -> String {
+    if figures.rounds < 2 {
+        return "-".to_owned();
+    }
     let far = (figures.most - figures.per_second).max(figures.per_second - figures.least);
     format!("{:.0} %", 100.0 * far / figures.per_second)
 }
 
-/// Whether it was direct: what matters is what happened.
-fn direct_of(case: &Case, figures: &Figures) -> &'static str {
+/// Whether it was direct: what matters is what happened. `buffers`: direct writes were seen to pass through the cache, of
+/// which nothing need be left there.
+fn direct_of(case: &Case, figures: &Figures, buffers: bool) -> &'static str {
     match (case.direct, figures.cached_pages) {
         (false, _) => "no",
-        (true, Some(pages)) if pages > 0 => "in vain",
+        (true, Some(pages)) if pages > 0 || buffers => "in vain",
         (true, _) => "yes",
     }
 }
@@ -221,11 +231,17 @@ mod tests {
             p999: 0.02,
             max: 0.02,
             cached_pages: Some(4),
+            rounds: 4,
         };
+        assert_eq!(spread(&figures), "1 %");
+        assert_eq!(spread(&Figures { rounds: 1, ..figures }), "-", "one round does not vary");
         let case = Case::new(Section::Compare, Method::Fsync, true);
         let measured = Row { case, outcome: Outcome::Measured(figures) };
         let refused = Row { case, outcome: Outcome::Refused("cannot open 'x': Invalid argument".into()) };
-        let text = table_of(&[&measured, &refused, &refused]);
+        let none_left = Figures { cached_pages: Some(0), ..figures };
+        let seen = |buffers| direct_of(&case, &none_left, buffers);
+        assert_eq!((seen(true), seen(false)), ("in vain", "yes"));
+        let text = table_of(&[&measured, &refused, &refused], false);
         assert!(text.contains("99.9") && text.contains("in vain: open(2) took O_DIRECT"), "{text}");
         assert_eq!(text.matches("refused: cannot open 'x'").count(), 1, "{text}");
         let words = |line: &str| line.split_whitespace().count();

@@ -42,6 +42,8 @@ pub struct Figures {
     pub max: f64,
     /// Pages of the files in the page cache at the end; `None` where the kernel does not tell.
     pub cached_pages: Option<u64>,
+    /// Rounds that these are of.
+    pub rounds: u32,
 }
 
 /// How measuring a case ended.
@@ -128,6 +130,7 @@ impl Sample {
             p999: latency.p999,
             max: latency.max,
             cached_pages: self.cached_pages,
+            rounds: rates.len() as u32,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::histogram::Histogram;
 use crate::measure::cpu_seconds;
+use crate::progress;
 use crate::stats::Summary;
 
 /// What the runs of one way add up to.
@@ -41,10 +42,12 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
     let mut block_bytes = 0;
     for _ in 0..plan.runs {
         for ((method, way), sum) in ways.iter().zip(&mut sums) {
+            progress::step(&format!("{} clients, {}", way.clients, method.name()));
             block_bytes = run(plan, *method, *way, sum)?;
         }
         let scratch = Scratch::new(&plan.directory)?;
         for (way, samples) in &mut flushes {
+            progress::step("a plain flush");
             samples.extend(limit::flush(plan, &scratch.path(""), *way, block_bytes));
         }
         scratch.remove_quietly();

@@ -19,6 +19,7 @@ use crate::data::Scratch;
 use crate::database::{self, LogPlan, LogReport};
 use crate::environment::Environment;
 use crate::histogram::Latency;
+use crate::progress;
 use crate::stats::Summary;
 pub use limit::{Binds, Flush, Limit};
 pub(crate) use report::REFERENCE;
@@ -183,6 +184,26 @@ impl Plan {
         ways
     }
 
+    /// How many runs there are, and about how long they take, where the disk moves `pace` bytes a second.
+    fn expected(&self, pace: f64) -> (usize, Duration) {
+        let (mut steps, mut time) = (0, Duration::ZERO);
+        if !self.without_log {
+            // Plain flushes stand beside the ways.
+            let each = self.ways().len() + self.methods.len() * self.direct.len();
+            steps += each * self.runs;
+            time += self.time * (each * self.runs) as u32;
+            // Written three times and read twice.
+            let bytes = 5 * self.size * self.runs as u64;
+            time += progress::time_for(bytes, pace);
+            steps += if self.size > 0 { 3 * self.runs } else { 0 };
+        }
+        if let Some(postgresql) = &self.postgresql {
+            let (more, longer) = postgresql.expected();
+            (steps, time) = (steps + more, time + longer);
+        }
+        (steps, time)
+    }
+
     fn check(&self) -> Result<(), BenchError> {
         let none = self.clients.is_empty() || self.methods.is_empty() || self.direct.is_empty();
         if none || self.clients.contains(&0) || self.runs == 0 || self.time.is_zero() {
@@ -201,6 +222,8 @@ impl Plan {
 /// [`BenchError`].
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
+    let (steps, time) = plan.expected(progress::pace(&plan.directory)?);
+    progress::begin(steps, time);
     let load::Measured { mut commits, flushes, block_bytes } =
         if plan.without_log { load::Measured::default() } else { load::measure(plan)? };
     let stream = if plan.size > 0 && !plan.without_log { Some(stream::measure(plan)?) } else { None };

@@ -18,6 +18,7 @@ use super::{COMMIT, IN_FLIGHT, LARGE, Plan, Stream, resident_pages};
 use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::increments::read_all;
+use crate::progress;
 use crate::stats::Summary;
 
 /// Every round: the log waiting for its commits, not waiting, and the disk; then opening, and reading.
@@ -30,6 +31,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     let (mut recovery, mut disk_read, mut resident) = (Vec::new(), Vec::new(), 0);
     for _ in 0..plan.runs {
         for (pipelined, rates) in [(false, &mut waiting), (true, &mut asynchronous)] {
+            progress::step("appending in large steps");
             let scratch = Scratch::new(&plan.directory)?;
             let directory = scratch.path("log");
             std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;
@@ -48,6 +50,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
             }
             scratch.remove_quietly();
         }
+        progress::step("the disk alone");
         disk.push(bytes as f64 / write_alone(plan, records)?);
     }
     let best = waiting.iter().zip(&asynchronous).map(|(one, other)| f64::max(*one, *other));

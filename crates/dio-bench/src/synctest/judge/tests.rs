@@ -15,7 +15,7 @@ fn disk(rotational: bool, volatile: bool) -> Facts {
             queued: true,
             ..Disk::default()
         }),
-        virtual_machine: false,
+        ..Facts::default()
     }
 }
 

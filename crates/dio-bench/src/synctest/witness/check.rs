@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use dio::block::Pool;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use super::block::{Found, HEADER, Identity, look, read_header};
-use super::link::Connection;
+use super::link::{Connection, Contact};
 use super::place::same_place;
 use super::protocol::Session;
 use super::record::Kept;
@@ -22,8 +21,8 @@ use crate::synctest::error::SyncError;
 /// Who knows what was acknowledged.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// The witness at this host and port, which may take this long to answer.
-    Witness(String, Duration),
+    /// The witness.
+    Witness(Contact),
     /// A file that a witness has kept.
     Record(PathBuf),
 }
@@ -188,8 +187,8 @@ fn known(path: &Path, source: &Source, identity: Option<Identity>) -> Result<(u6
                 _ => Ok((kept.highest, kept.session)),
             }
         }
-        Source::Witness(address, timeout) => {
-            let mut connection = Connection::open(address, *timeout)?;
+        Source::Witness(contact) => {
+            let mut connection = Connection::open(contact)?;
             if let Some(identity) = identity {
                 return connection.session(identity);
             }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::block::Identity;
 use super::protocol::{GREETING, Reply, Request, Session};
+use super::secret::Secret;
 use crate::synctest::error::SyncError;
 use crate::synctest::work::Asked;
 
@@ -15,6 +16,17 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Between two attempts to reach the witness.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// A witness, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Contact {
+    /// Host and port.
+    pub address: String,
+    /// How long it may be out of reach.
+    pub timeout: Duration,
+    /// The secret shared with the witness, if it asks for one.
+    pub secret: Option<Secret>,
+}
 
 /// A connection on which the witness has said its greeting.
 pub(crate) struct Connection {
@@ -28,32 +40,43 @@ impl Connection {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn open(address: &str, timeout: Duration) -> Result<Connection, SyncError> {
+    pub(crate) fn open(contact: &Contact) -> Result<Connection, SyncError> {
+        let Contact { address, timeout, .. } = contact;
         let failed = |error: io::Error| trouble(address, dio::file::words_of(&error));
         let mut last = trouble(address, "the name has no address".to_owned());
         for place in address.to_socket_addrs().map_err(failed)? {
-            match TcpStream::connect_timeout(&place, timeout.min(ATTEMPT)) {
-                Ok(stream) => return Connection::greet(address, stream, timeout),
+            match TcpStream::connect_timeout(&place, ATTEMPT.min(*timeout)) {
+                Ok(stream) => return Connection::greet(contact, stream),
                 Err(error) => last = failed(error),
             }
         }
         Err(last)
     }
 
-    fn greet(address: &str, stream: TcpStream, timeout: Duration) -> Result<Connection, SyncError> {
+    fn greet(contact: &Contact, stream: TcpStream) -> Result<Connection, SyncError> {
+        let Contact { address, timeout, secret } = contact;
         let prepare = || {
             stream.set_nodelay(true)?;
-            stream.set_write_timeout(Some(timeout))?;
-            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(*timeout))?;
+            stream.set_read_timeout(Some(*timeout))?;
             Ok(BufReader::new(stream.try_clone()?))
         };
         let lines = prepare().map_err(|error: io::Error| trouble(address, error.to_string()))?;
-        let mut connection = Connection { address: address.to_owned(), stream, lines };
+        let mut connection = Connection { address: address.clone(), stream, lines };
         let greeting = connection.line()?;
-        if greeting != GREETING {
-            return Err(trouble(address, "who answers there is no witness of this version".to_owned()));
+        let refused = |why: &str| Err(trouble(address, why.to_owned()));
+        match (greeting.strip_prefix(GREETING), secret) {
+            (Some(""), None) => Ok(connection),
+            (Some(""), Some(_)) => refused("it asks for no secret: is it the right one?"),
+            (Some(challenge), Some(secret)) if challenge.starts_with(' ') => {
+                match connection.ask(&Request::Prove(secret.proof(challenge.trim_start())))? {
+                    Reply::Ok(_) => Ok(connection),
+                    _ => Err(connection.unexpected()),
+                }
+            }
+            (Some(challenge), None) if challenge.starts_with(' ') => refused("it asks for a secret (--secret FILE)"),
+            _ => refused("who answers there is no witness of this version"),
         }
-        Ok(connection)
     }
 
     fn line(&mut self) -> Result<String, SyncError> {
@@ -149,9 +172,8 @@ impl Ear {
 
 /// The writer's side: tells numbers without waiting for answers, and connects again by itself.
 pub(crate) struct Link<'a> {
-    address: &'a str,
+    contact: &'a Contact,
     session: &'a Session,
-    timeout: Duration,
     asked: Asked<'a>,
     stream: TcpStream,
     /// Counts connections.
@@ -164,15 +186,10 @@ impl<'a> Link<'a> {
     ///
     /// # Errors
     /// [`SyncError::Witness`].
-    pub(crate) fn begin(
-        address: &'a str,
-        session: &'a Session,
-        timeout: Duration,
-        asked: Asked<'a>,
-    ) -> Result<Link<'a>, SyncError> {
+    pub(crate) fn begin(contact: &'a Contact, session: &'a Session, asked: Asked<'a>) -> Result<Link<'a>, SyncError> {
         let ear = Arc::new(Ear::default());
-        let stream = connect(address, session, timeout, &ear, 1)?;
-        Ok(Link { address, session, timeout, asked, stream, number: 1, ear })
+        let stream = connect(contact, session, &ear, 1)?;
+        Ok(Link { contact, session, asked, stream, number: 1, ear })
     }
 
     /// The highest number that the witness has kept.
@@ -194,7 +211,7 @@ impl<'a> Link<'a> {
 
     fn write(&mut self, request: &Request) -> Result<(), SyncError> {
         let told = self.stream.write_all(format!("{request}\n").as_bytes());
-        told.map_err(|error| trouble(self.address, dio::file::words_of(&error)))
+        told.map_err(|error| trouble(&self.contact.address, dio::file::words_of(&error)))
     }
 
     fn again(&mut self) -> Result<(), SyncError> {
@@ -203,12 +220,12 @@ impl<'a> Link<'a> {
         let start = Instant::now();
         loop {
             self.number += 1;
-            match connect(self.address, self.session, self.timeout, &self.ear, self.number) {
+            match connect(self.contact, self.session, &self.ear, self.number) {
                 Ok(stream) => {
                     self.stream = stream;
                     return Ok(());
                 }
-                Err(error) if start.elapsed() > self.timeout || (self.asked)() => return Err(error),
+                Err(error) if start.elapsed() > self.contact.timeout || (self.asked)() => return Err(error),
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }
@@ -235,8 +252,9 @@ impl<'a> Link<'a> {
                 let waited = self.ear.changed.wait_timeout(heard, Duration::from_millis(50));
                 drop(waited.unwrap_or_else(PoisonError::into_inner));
             }
-            if start.elapsed() > self.timeout {
-                return Err(trouble(self.address, format!("nothing kept for {} s", self.timeout.as_secs_f64())));
+            if start.elapsed() > self.contact.timeout {
+                let Contact { address, timeout, .. } = self.contact;
+                return Err(trouble(address, format!("nothing kept for {} s", timeout.as_secs_f64())));
             }
         }
     }
@@ -249,14 +267,9 @@ impl Drop for Link<'_> {
 }
 
 /// Connects, begins or goes on, and starts a thread that listens until the connection is gone.
-fn connect(
-    address: &str,
-    session: &Session,
-    timeout: Duration,
-    ear: &Arc<Ear>,
-    number: u64,
-) -> Result<TcpStream, SyncError> {
-    let mut connection = Connection::open(address, timeout)?;
+fn connect(contact: &Contact, session: &Session, ear: &Arc<Ear>, number: u64) -> Result<TcpStream, SyncError> {
+    let address = &contact.address;
+    let mut connection = Connection::open(contact)?;
     let Reply::Ok(kept) = connection.ask(&Request::Begin(session.clone()))? else {
         return Err(connection.unexpected());
     };

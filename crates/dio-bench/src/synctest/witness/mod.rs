@@ -10,6 +10,7 @@
 //! | `serve` | the witness |
 //! | `link`, `writer` | the machine whose plug is pulled |
 //! | `check` | afterwards |
+//! | `secret` | how a writer proves that it may be heard |
 //! | `place` | where the file was, and whether it should be there now |
 //!
 //! The file is a ring of slots; number `n`, from 1, is in slot `(n - 1) % slots`. The writer never goes more than half a ring
@@ -22,10 +23,13 @@ mod link;
 mod place;
 pub mod protocol;
 mod record;
+mod secret;
 mod serve;
 mod writer;
 
 pub use check::{Check, Loss, Source, check};
+pub use link::Contact;
 pub use record::{Kept, Records};
+pub use secret::Secret;
 pub use serve::{Event, Server};
 pub use writer::{WriterPlan, Written, write};

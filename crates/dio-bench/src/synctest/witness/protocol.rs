@@ -1,9 +1,10 @@
 //! The lines between a writer, or whoever checks, and the witness: UTF-8 over TCP, each ended by a line feed and no longer than
-//! [`LONGEST`] bytes. The witness begins with [`GREETING`]. There is no secret in it and nobody has to prove who he is: for
-//! networks that one trusts.
+//! [`LONGEST`] bytes. The witness begins with [`GREETING`]; one that has a secret adds a challenge, and hears nothing before
+//! `prove`. Nothing is encrypted: for networks in which others may not listen.
 //!
 //! | to the witness | answer | meaning |
 //! |---|---|---|
+//! | `prove PROOF` | `ok 0` | the writer knows the secret ([`Secret`](super::Secret)) |
 //! | `begin ID SIZE SLOTS BOOT HOST PATH FS DIR METHOD` | `ok N` | a session begins, or goes on after the connection was lost; N is known of it |
 //! | `done N` | `ok M` | everything up to N is acknowledged by the disk; the witness has kept M ≥ N durably. One answer may be for several lines |
 //! | `end N` | `ok N` | as `done`, and the writer stops |
@@ -51,6 +52,8 @@ pub struct Session {
 /// What the witness is told or asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
+    /// The writer knows the secret.
+    Prove(String),
     /// A session begins or goes on.
     Begin(Session),
     /// Everything up to this number is acknowledged by the disk.
@@ -114,6 +117,7 @@ fn number(text: &str) -> Result<u64, String> {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Request::Prove(proof) => write!(f, "prove {proof}"),
             Request::Begin(session) => write!(f, "begin {}", session.fields()),
             Request::Done(number) => write!(f, "done {number}"),
             Request::End(number) => write!(f, "end {number}"),
@@ -129,6 +133,7 @@ impl FromStr for Request {
     fn from_str(line: &str) -> Result<Request, String> {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
+            ["prove", proof] => Ok(Request::Prove((*proof).to_owned())),
             ["begin", fields @ ..] => Session::read(fields).map(Request::Begin),
             ["done", text] => number(text).map(Request::Done),
             ["end", text] => number(text).map(Request::End),

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::block::{HEADER, Identity, fill, header};
-use super::link::Link;
+use super::link::{Contact, Link};
 use super::place::{directory_of, file_system_of};
 use super::protocol::{Request, Session};
 use crate::synctest::case::{Method, Pattern};
@@ -22,8 +22,8 @@ use crate::synctest::work::Asked;
 /// What to write, and whom to tell.
 #[derive(Clone, Debug)]
 pub struct WriterPlan {
-    /// Host and port of the witness.
-    pub address: String,
+    /// Whom to tell.
+    pub witness: Contact,
     /// A file that is new, or a directory in which one is made.
     pub path: PathBuf,
     /// Whether a file that exists may be overwritten.
@@ -40,8 +40,6 @@ pub struct WriterPlan {
     pub file_size: u64,
     /// How long to write; without end if `None`.
     pub time: Option<Duration>,
-    /// How long the witness may be out of reach.
-    pub timeout: Duration,
 }
 
 /// What was written until it was stopped.
@@ -89,7 +87,7 @@ pub fn write(plan: &WriterPlan, progress: &dyn Fn(&Session, u64), asked: Asked<'
         directory: directory_of(&absolute)?,
         method: plan.method.name().to_owned(),
     };
-    let mut link = Link::begin(&plan.address, &session, plan.timeout, asked)?;
+    let mut link = Link::begin(&plan.witness, &session, asked)?;
     prepare(&held, &path, plan, &session)?;
     let mut writer = Writer::open(plan, &path, &session)?;
     progress(&session, 0);

@@ -25,7 +25,7 @@ pub(super) struct DatabaseArgs {
     #[arg(long, value_name = "STORAGE", value_enum, value_delimiter = ',')]
     storage: Vec<StorageArg>,
 
-    /// Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index,oltp_read_write or tpcb-like]
+    /// Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index or tpcb-like]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     workload: Vec<String>,
 
@@ -62,11 +62,11 @@ pub(super) struct DatabaseArgs {
     ramp_up: u32,
 
     /// The time that is measured
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 6)]
     steady: u32,
 
     /// Runs of each storage, in turns; medians are reported
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
 
     /// Mount with io_uring, which turns it on for the whole system; not with the file lock, where it does not pay
@@ -106,7 +106,7 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
         named => StorageArg::contenders(named),
     };
     let workloads = match args.workload {
-        none if none.is_empty() => kind.workloads().iter().map(|&name| name.to_owned()).collect(),
+        none if none.is_empty() => kind.workloads().iter().take(1).map(|&name| name.to_owned()).collect(),
         named => named,
     };
     // Servers have directories of their own.

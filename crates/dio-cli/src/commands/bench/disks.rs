@@ -19,7 +19,7 @@ use super::storage::wrong;
 #[derive(Debug, clap::Args)]
 pub(super) struct DisksArgs {
     /// Numbers of disks
-    #[arg(long, value_name = "N", default_value = "1,2,4,6,8", value_delimiter = ',')]
+    #[arg(long, value_name = "N", default_value = "1,2,4,8", value_delimiter = ',')]
     targets: Vec<usize>,
 
     /// How bytes travel
@@ -47,7 +47,7 @@ pub(super) struct DisksArgs {
     warm_up: Duration,
 
     /// What is measured: the bytes that pass in this time at the rate
-    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = super::oltp::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = super::oltp::parse_seconds)]
     steady: Duration,
 
     /// Runs of each row, in turns; medians are reported

@@ -68,8 +68,9 @@ pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
         alone: args.output.is_none(),
     };
     let report = locks::run(&plan)?;
-    // As `env` and `nice` end, who run a command too; one that a signal ended failed.
-    let status = report.status.map_or(1, |status| u8::try_from(status).unwrap_or(1));
+    // As shells tell it of a command that a signal ended.
+    let status = report.status.or(report.signal.map(|signal| 128 + signal));
+    let status = status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1);
     let text = show(&report, args.json, Report::text)?;
     let Some(path) = args.output else { return Ok((text, status)) };
     std::fs::write(&path, text).map_err(|error| {

@@ -7,6 +7,7 @@ mod increments;
 mod locks;
 mod oltp;
 mod pipeline;
+mod progress;
 mod random;
 mod storage;
 mod streams;
@@ -80,6 +81,7 @@ pub fn run(args: BenchArgs) -> ExitCode {
         Workload::StripeDisks(args) => return finish(stripe::serve_disks(args).map(well)),
         workload => BenchArgs { workload },
     };
+    progress::show();
     let work = move || match args.workload {
         Workload::Increments(args) => increments::run(args).map(well),
         Workload::Locks(args) => locks::run(args),

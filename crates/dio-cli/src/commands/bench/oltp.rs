@@ -77,7 +77,7 @@ pub(super) struct OltpArgs {
     every: Duration,
 
     /// Runs of each storage, in turns; medians are reported
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
 
     /// How files below mounts are opened; raw and bare ones always with O_DIRECT

@@ -19,7 +19,7 @@ pub(super) struct PipelineArgs {
     cmd: String,
 
     /// Bytes of the file to read, which is text
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     size: u64,
 
     /// Directory in which source and target are made

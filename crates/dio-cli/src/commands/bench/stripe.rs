@@ -29,12 +29,12 @@ pub(super) struct StripeArgs {
     rig: Vec<RigArg>,
 
     /// Bytes of a request, a power of two
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1M,4M,16M,64M,256M",
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1M,16M,64M",
         value_parser = parse_power)]
     transfer: Vec<u64>,
 
     /// Targets of a file
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,4,8",
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,8",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     stripes: Vec<u16>,
 
@@ -43,7 +43,7 @@ pub(super) struct StripeArgs {
     stripe_size: u64,
 
     /// Bytes of a stripe on this disk, where files have the greatest number of --stripes
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,16K,64K,256K,1M",
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,64K,1M",
         value_parser = parse_power)]
     real_stripe_size: Vec<u64>,
 
@@ -52,7 +52,7 @@ pub(super) struct StripeArgs {
     direction: Vec<DirectionArg>,
 
     /// Bytes that each run moves at least
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     size: u64,
 
     /// Runs of each way, in turns; medians are reported
@@ -68,7 +68,7 @@ pub(super) struct StripeArgs {
     disk_bandwidth: u64,
 
     /// Bytes that are copied from one modelled disk to another; 0 leaves that out
-    #[arg(long, value_name = "SIZE", default_value = "192M", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "96M", value_parser = parse_size)]
     copy: u64,
 
     /// Directory in which files are made, on this disk

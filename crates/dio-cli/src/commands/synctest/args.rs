@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use dio_bench::synctest::witness::WriterPlan;
+use dio_bench::synctest::witness::{Contact, WriterPlan};
 use dio_bench::synctest::{Matrix, Method, Pattern, Plan, Section, Sharing, selection};
 
 use crate::size::parse_size;
@@ -97,6 +97,10 @@ pub struct SynctestArgs {
     #[arg(long, value_name = "ADDRESS:PORT",
           conflicts_with_all = ["only", "matrix", "force", "seconds", "file_size", "no_honesty", "json"])]
     pub(super) serve: Option<String>,
+
+    /// With --witness or --serve: a file with the secret that witness and writers share, which others may not read
+    #[arg(long, value_name = "FILE")]
+    pub(super) secret: Option<PathBuf>,
 
     /// How long the witness may be out of reach
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30")]
@@ -285,7 +289,7 @@ impl SynctestArgs {
     }
 
     /// What to write for a witness; why that cannot be, if so.
-    pub(super) fn writer(&self, address: &str) -> Result<WriterPlan, String> {
+    pub(super) fn writer(&self, witness: Contact) -> Result<WriterPlan, String> {
         let Some(path) = self.path.clone() else {
             return Err("--witness needs a file that does not exist, or a directory".to_owned());
         };
@@ -309,7 +313,7 @@ impl SynctestArgs {
             return Err("blocks for a witness have a power of two of bytes".to_owned());
         }
         Ok(WriterPlan {
-            address: address.to_owned(),
+            witness,
             path,
             force: self.force,
             method,
@@ -318,7 +322,6 @@ impl SynctestArgs {
             size,
             file_size: self.file_size.unwrap_or(64 << 20),
             time: self.seconds,
-            timeout: self.timeout,
         })
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use dio_bench::synctest::witness::{Event, Server, Source, check, write};
+use dio_bench::synctest::witness::{Contact, Event, Secret, Server, Source, check, write};
 use dio_bench::synctest::{self, Progress, SyncError};
 use serde_json::json;
 
@@ -25,14 +25,15 @@ const USAGE: u8 = 2;
 pub fn run(args: SynctestArgs) -> ExitCode {
     let stop = Stop::on_signals();
     let outcome = match (&args.serve, &args.witness) {
-        (Some(address), _) => serve(address, args.path.as_deref(), stop),
+        (Some(address), _) => serve(address, &args, stop),
         _ if args.check => checked(&args),
-        (None, Some(address)) => match args.writer(address) {
-            Ok(plan) => written(&plan, &args, stop),
-            Err(words) => {
+        (None, Some(address)) => match contact(address, &args).map(|witness| args.writer(witness)) {
+            Ok(Ok(plan)) => written(&plan, &args, stop),
+            Ok(Err(words)) => {
                 eprintln!("dio: {words}");
                 return ExitCode::from(USAGE);
             }
+            Err(error) => Err(error),
         },
         (None, None) => measured(&args, stop),
     };
@@ -43,6 +44,15 @@ pub fn run(args: SynctestArgs) -> ExitCode {
     // After everything is printed and put away.
     stop.die_if_asked();
     ExitCode::from(status)
+}
+
+fn secret(args: &SynctestArgs) -> Result<Option<Secret>, SyncError> {
+    args.secret.as_deref().map(Secret::read).transpose()
+}
+
+/// The witness at this address.
+fn contact(address: &str, args: &SynctestArgs) -> Result<Contact, SyncError> {
+    Ok(Contact { address: address.to_owned(), timeout: args.timeout, secret: secret(args)? })
 }
 
 /// A reader that went away is no failure of the test.
@@ -121,7 +131,7 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
         if number == 0 && !args.json {
             print(&format!(
                 "{}: session {}, {} blocks of {} bytes\npull the plug when you like; afterwards: dio synctest --check --witness {} '{}'\n",
-                session.path, session.identity, session.slots, session.size, plan.address, session.path
+                session.path, session.identity, session.slots, session.size, plan.witness.address, session.path
             ));
         }
         last.set(number);
@@ -154,7 +164,7 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
 fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
     let source = match (&args.record, &args.witness) {
         (Some(record), _) => Source::Record(record.clone()),
-        (None, Some(address)) => Source::Witness(address.clone(), args.timeout),
+        (None, Some(address)) => Source::Witness(contact(address, args)?),
         (None, None) => return Err(SyncError::Asked("--check needs --witness or --record".to_owned())),
     };
     let identity = args.session.as_deref().map(str::parse).transpose().map_err(SyncError::Asked)?;
@@ -168,11 +178,11 @@ fn checked(args: &SynctestArgs) -> Result<u8, SyncError> {
     Ok(if found.lied() { LIED } else { 0 })
 }
 
-fn serve(address: &str, path: Option<&Path>, stop: &Stop) -> Result<u8, SyncError> {
-    let directory = path.unwrap_or_else(|| Path::new("dio-synctest-witness"));
+fn serve(address: &str, args: &SynctestArgs, stop: &Stop) -> Result<u8, SyncError> {
+    let directory = args.path.as_deref().unwrap_or_else(|| Path::new("dio-synctest-witness"));
     // A port alone is open to this machine only.
     let address = if address.contains(':') { address.to_owned() } else { format!("127.0.0.1:{address}") };
-    let server = Server::bind(&address, directory)?;
+    let server = Server::bind(&address, directory, secret(args)?)?;
     let bound = server.address().map_or(address, |bound| bound.to_string());
     print(&format!("listening on {bound}, keeping sessions in {}\n", directory.display()));
     let tell = |event: Event| {

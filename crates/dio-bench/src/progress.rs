@@ -1,0 +1,119 @@
+//! How far a measurement is, for whoever shows it: `dio bench` on standard error. Where nobody listens nothing happens.
+//!
+//! A workload calls `begin` once, when it knows what it is going to measure, and `step` before each measurement. The time
+//! that is left is estimated from the plan at first, and from the measurements made as soon as there are some.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::BenchError;
+use crate::data::Scratch;
+
+/// Where a measurement is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Measurements made.
+    pub done: usize,
+    /// All of them.
+    pub all: usize,
+    /// About how long it still takes.
+    pub left: Duration,
+    /// What is measured next; `None` when it begins.
+    pub next: Option<&'a str>,
+}
+
+type Listener = Box<dyn Fn(Progress<'_>) + Send + Sync>;
+
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+static STATE: Mutex<Option<State>> = Mutex::new(None);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    all: usize,
+    /// Steps begun.
+    begun: usize,
+    estimate: Duration,
+    /// When the first of them began.
+    first: Option<Instant>,
+}
+
+impl State {
+    /// What the steps that are over took, for those to come.
+    fn left(&self, now: Instant) -> Duration {
+        let over = self.begun.saturating_sub(1);
+        let rest = self.all.saturating_sub(over);
+        match self.first {
+            Some(first) if over > 0 => (now - first).mul_f64(rest as f64 / over as f64),
+            _ => self.estimate,
+        }
+    }
+}
+
+fn state() -> MutexGuard<'static, Option<State>> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells this function from now on. The first one stays.
+pub fn listen(listener: impl Fn(Progress<'_>) + Send + Sync + 'static) {
+    let _ = LISTENER.set(Box::new(listener));
+}
+
+/// A measurement begins that has `all` steps and takes about `estimate`.
+pub(crate) fn begin(all: usize, estimate: Duration) {
+    let Some(listener) = LISTENER.get() else { return };
+    *state() = Some(State { all, begun: 0, estimate, first: None });
+    listener(Progress { done: 0, all, left: estimate, next: None });
+}
+
+/// The next step begins.
+pub(crate) fn step(what: &str) {
+    let Some(listener) = LISTENER.get() else { return };
+    let told = state().as_mut().map(|state| {
+        let now = Instant::now();
+        state.begun += 1;
+        state.first.get_or_insert(now);
+        // Steps that nobody planned make no share above the whole.
+        state.all = state.all.max(state.begun);
+        (state.begun - 1, state.all, state.left(now))
+    });
+    if let Some((done, all, left)) = told {
+        listener(Progress { done, all, left, next: Some(what) });
+    }
+}
+
+/// Bytes that the disk below a directory takes in a second, roughly, for estimates; only where somebody listens.
+///
+/// # Errors
+/// As [`Scratch`].
+pub(crate) fn pace(directory: &Path) -> Result<f64, BenchError> {
+    const SAMPLE: u64 = 32 << 20;
+    if LISTENER.get().is_none() {
+        return Ok(1e9);
+    }
+    let scratch = Scratch::new(directory)?;
+    let begun = Instant::now();
+    scratch.random_file("pace", SAMPLE)?;
+    Ok(SAMPLE as f64 / begun.elapsed().as_secs_f64().max(1e-3))
+}
+
+/// The time for so many bytes at so many a second.
+pub(crate) fn time_for(bytes: u64, per_second: f64) -> Duration {
+    Duration::from_secs_f64((bytes as f64 / per_second.max(1.0)).min(1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_from_what_is_over() {
+        let now = Instant::now();
+        let mut state = State { all: 10, begun: 1, estimate: Duration::from_secs(50), first: Some(now) };
+        assert_eq!(state.left(now), Duration::from_secs(50), "the first step is not over");
+        state.begun = 3;
+        assert_eq!(state.left(now + Duration::from_secs(4)), Duration::from_secs(16), "two took 4 s, eight are left");
+        state.begun = 11;
+        assert_eq!(state.left(now + Duration::from_secs(20)), Duration::ZERO);
+    }
+}

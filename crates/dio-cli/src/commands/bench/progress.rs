@@ -1,0 +1,83 @@
+//! What `dio bench` says on standard error about how long it takes and how far it is.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dio_bench::progress::{Progress, listen};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Time between two lines where there is no terminal.
+const EVERY: Duration = Duration::from_secs(30);
+
+/// A line that is written over on a terminal, a line now and then elsewhere. The time it takes is told first, everywhere.
+pub(super) fn show() {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = terminal.then(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg}");
+        bar.with_style(style.expect("the template is a constant"))
+    });
+    let said = Mutex::new(Instant::now());
+    listen(move |progress| {
+        if progress.next.is_none() {
+            line(&at_start(&progress));
+        }
+        match &bar {
+            Some(bar) => {
+                bar.set_length(progress.all as u64);
+                bar.set_position(progress.done as u64);
+                bar.set_message(rest(&progress));
+            }
+            None => {
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                if said.elapsed() >= EVERY {
+                    *said = Instant::now();
+                    line(&format!("{} of {}: {}", progress.done, progress.all, rest(&progress)));
+                }
+            }
+        }
+    });
+}
+
+fn line(text: &str) {
+    // Nobody can be told that standard error is closed.
+    let _ = writeln!(std::io::stderr().lock(), "dio: {text}");
+}
+
+fn at_start(progress: &Progress<'_>) -> String {
+    let plural = if progress.all == 1 { "" } else { "s" };
+    format!("{} measurement{plural}, about {}", progress.all, roughly(progress.left))
+}
+
+fn rest(progress: &Progress<'_>) -> String {
+    match progress.next {
+        Some(next) => format!("{next}; about {} left", roughly(progress.left)),
+        None => "preparing".to_owned(),
+    }
+}
+
+/// A time that is only an estimate.
+fn roughly(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_told_in_few_digits() {
+        let told = |seconds: f64| roughly(Duration::from_secs_f64(seconds));
+        assert_eq!([0.2, 119.0, 121.0, 7199.0, 7201.0].map(told), ["1 s", "119 s", "3 min", "120 min", "3 h"]);
+        let mut progress = Progress { done: 0, all: 45, left: Duration::from_secs(170), next: None };
+        assert_eq!(at_start(&progress), "45 measurements, about 3 min");
+        (progress.done, progress.next) = (3, Some("dd"));
+        assert_eq!(rest(&progress), "dd; about 3 min left");
+    }
+}
