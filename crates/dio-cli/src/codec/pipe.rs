@@ -351,8 +351,9 @@ mod tests {
     use crate::codec::gzip::{Decode, Encode, decode, encode};
     use crate::codec::{Damage, DecodeError};
 
-    const ENCODE: Encode<'static> = Encode { level: 1, workers: 2, name: None, mtime: None, stop: None };
-    const DECODE: Decode<'static> = Decode { workers: 2, keep_damaged: false, stop: None };
+    const ENCODE: Encode<'static> =
+        Encode { level: 1, workers: 2, name: None, mtime: None, members: false, stop: None };
+    const DECODE: Decode<'static> = Decode { workers: 2, keep_damaged: false, pass_trailing: false, stop: None };
 
     fn compressed(data: &[u8], rng: &mut Rng) -> Vec<u8> {
         let mut compressor = Compressor::new(Vec::new(), |r, w| encode(r, w, &ENCODE)).expect("starts");

@@ -1,4 +1,4 @@
-//! Members in their order: one thread finds them, several decompress those of known size, the caller's writes.
+//! Members and their pieces in order: one thread finds them, several decompress those of known size, the caller's writes.
 
 use std::io::{BufRead, Write};
 
@@ -6,8 +6,10 @@ use dio::pipeline::Pipeline;
 use libdeflater::Crc;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
+use super::crc::joined_crc;
 use super::feed::Feed;
 use super::header::{self, Fault, Header, TRAILER_LEN};
+use super::tag::{TAG_LEN, Tag};
 use super::unpack::{PLAIN_HEADER, Packed, Trailer, Unpacked, Unpacker, invalid};
 use super::{Decode, LARGEST_SIZED};
 use crate::codec::buffers::Buffers;
@@ -31,21 +33,28 @@ pub fn decode(
     how: &Decode<'_>,
 ) -> Result<Moved, DecodeError> {
     let (buffers, compressed) = (Buffers::new(), Buffers::new());
-    let mut members = Members::new(Feed::new(input), &buffers, &compressed, how.keep_damaged);
+    let mut members = Members::new(Feed::new(input), &buffers, &compressed, how);
     let worker = || {
         let mut unpacker = Unpacker::new(&buffers, how.keep_damaged);
         let compressed = &compressed;
         move |item| match item {
             Item::Block(block) => Ok(Ready::Block(block)),
-            Item::Packed(packed) => {
+            Item::Trailing(block) => Ok(Ready::Trailing(block)),
+            Item::Whole { unpacked, end } => {
+                let (part, read) = (Part { crc: unpacked.crc, end: Some(end) }, end.1);
+                Ok(Ready::Part { unpacked, part, read })
+            }
+            Item::Packed(packed, part) => {
                 let unpacked = unpacker.unpack(&packed)?;
-                let (end, read) = (packed.trailer(), packed.end());
+                let part =
+                    part.unwrap_or_else(|| Part { crc: unpacked.crc, end: Some((packed.trailer(), packed.end())) });
+                let read = packed.end();
                 compressed.give(packed.bytes);
-                Ok(Ready::Member { unpacked, end, read })
+                Ok(Ready::Part { unpacked, part, read })
             }
         }
     };
-    let mut sink = Sink { output, buffers: &buffers, crc: Crc::new(), length: 0, sound: 0, moved: Moved::default() };
+    let mut sink = Sink::new(output, &buffers);
     let never = || false;
     let pipeline = Pipeline::new(how.workers).stop(how.stop.unwrap_or(&never));
     let ended = pipeline.run(|| members.next(), worker, |ready| sink.accept(ready));
@@ -64,8 +73,16 @@ pub fn decode(
 
 /// What the thread that reads finds.
 enum Item {
-    Packed(Packed),
+    /// A piece of a member, or a whole one, of which the rest is not known yet.
+    Packed(Packed, Option<Part>),
     Block(Block),
+    /// A member that was there at once, decompressed, its trailer, and where it ends in the input.
+    Whole {
+        unpacked: Unpacked,
+        end: (Trailer, u64),
+    },
+    /// Bytes behind the last member, as they are.
+    Trailing(Block),
 }
 
 /// A part of a member of unknown size, decompressed.
@@ -78,43 +95,81 @@ struct Block {
     end: Option<Trailer>,
 }
 
+/// What is known of a piece that is right.
+struct Part {
+    /// The check value of the member up to its end.
+    crc: u32,
+    /// It is the member's last, which has this trailer and ends there in the input.
+    end: Option<(Trailer, u64)>,
+}
+
 /// What is to be written.
 enum Ready {
-    Member { unpacked: Unpacked, end: Trailer, read: u64 },
+    Part { unpacked: Unpacked, part: Part, read: u64 },
     Block(Block),
+    Trailing(Block),
 }
 
 /// Writes, and checks what was decompressed in parts.
 struct Sink<'a> {
     output: &'a mut (dyn Write + Send),
     buffers: &'a Buffers,
-    /// Of the member of unknown size that is being written.
-    crc: Crc,
+    /// Of the pieces of the member that is being written; its blocks follow them.
+    crc: u32,
+    blocks_crc: Crc,
+    blocks_length: u64,
+    /// Of the member that is being written.
     length: u64,
-    /// Bytes written up to the end of the last member that was right.
+    /// Bytes written up to the end of the last piece or member that was right.
     sound: u64,
     moved: Moved,
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    fn new(output: &'a mut (dyn Write + Send), buffers: &'a Buffers) -> Sink<'a> {
+        Sink {
+            output,
+            buffers,
+            crc: 0,
+            blocks_crc: Crc::new(),
+            blocks_length: 0,
+            length: 0,
+            sound: 0,
+            moved: Moved::default(),
+        }
+    }
+
     fn accept(&mut self, ready: Ready) -> Result<(), Fault> {
         match ready {
-            Ready::Member { unpacked, end, read } => {
+            Ready::Part { unpacked, part, read } => {
+                self.length += unpacked.length as u64;
                 self.write(unpacked.buffer, unpacked.length)?;
-                match unpacked.fault {
-                    Some(fault) => Err(fault),
-                    None => self.end_member(end, unpacked.crc, unpacked.length as u64, read),
+                if let Some(fault) = unpacked.fault {
+                    return Err(fault);
                 }
+                (self.crc, self.moved.read) = (part.crc, read);
+                // It was checked by itself.
+                self.sound = self.moved.written;
+                let Some((end, read)) = part.end else { return Ok(()) };
+                self.end_member(end, read)
             }
             Ready::Block(block) => {
-                self.crc.update(&block.buffer[..block.length]);
-                self.length += block.length as u64;
+                let Block { buffer, length, read, end } = block;
+                self.blocks_crc.update(&buffer[..length]);
+                self.blocks_length += length as u64;
+                self.length += length as u64;
+                self.write(buffer, length)?;
+                self.moved.read = read;
+                let Some(end) = end else { return Ok(()) };
+                let (crc, length) =
+                    (std::mem::take(&mut self.blocks_crc).sum(), std::mem::take(&mut self.blocks_length));
+                self.crc = joined_crc(self.crc, crc, length);
+                self.end_member(end, read)
+            }
+            Ready::Trailing(block) => {
                 self.write(block.buffer, block.length)?;
-                self.moved.read = block.read;
-                let Some(end) = block.end else { return Ok(()) };
-                let crc = std::mem::take(&mut self.crc).sum();
-                let length = std::mem::take(&mut self.length);
-                self.end_member(end, crc, length, block.read)
+                (self.sound, self.moved.read) = (self.moved.written, block.read);
+                Ok(())
             }
         }
     }
@@ -127,7 +182,8 @@ impl Sink<'_> {
     }
 
     /// The member ends at `read` in the input.
-    fn end_member(&mut self, end: Trailer, crc: u32, length: u64, read: u64) -> Result<(), Fault> {
+    fn end_member(&mut self, end: Trailer, read: u64) -> Result<(), Fault> {
+        let (crc, length) = (std::mem::take(&mut self.crc), std::mem::take(&mut self.length));
         if let Some(what) = end.check(crc, length) {
             return Err(Fault::Damaged { offset: read - TRAILER_LEN as u64, what });
         }
@@ -146,10 +202,14 @@ struct Members<'a> {
     /// For members as they are in the input.
     compressed: &'a Buffers,
     keep_damaged: bool,
+    pass_trailing: bool,
     /// Sizes in headers are looked at: until one was not true, because to find that out costs as much as reading it.
     trusting: bool,
+    /// A member may be one that ends where what is there does: until one was not.
+    tries_whole: bool,
     state: State,
     inflate: Inflate,
+    unpacker: Unpacker<'a>,
     /// What the first header says.
     first: Header,
 }
@@ -161,21 +221,28 @@ enum State {
     Between,
     /// In a member of unknown size.
     Within,
+    /// In a member of pieces, before this tag, which was looked at; of what is before it, this is the check value.
+    Pieces(Tag, u32),
+    /// Behind the last member, and what is there is passed on.
+    Trailing,
     /// What is left to say.
     Failed(Fault),
 }
 
 impl<'a> Members<'a> {
-    fn new(feed: Feed<'a>, buffers: &'a Buffers, compressed: &'a Buffers, keep_damaged: bool) -> Members<'a> {
+    fn new(feed: Feed<'a>, buffers: &'a Buffers, compressed: &'a Buffers, how: &Decode<'_>) -> Members<'a> {
         let inflate = Inflate::new(false, 15);
         Members {
             feed,
             buffers,
             compressed,
-            keep_damaged,
+            keep_damaged: how.keep_damaged,
+            pass_trailing: how.pass_trailing,
             trusting: true,
+            tries_whole: true,
             state: State::Start,
             inflate,
+            unpacker: Unpacker::new(buffers, how.keep_damaged),
             first: Header::default(),
         }
     }
@@ -183,11 +250,16 @@ impl<'a> Members<'a> {
     fn next(&mut self) -> Result<Option<Item>, Fault> {
         let is_first = match std::mem::replace(&mut self.state, State::Within) {
             State::Within => return self.block().map(Some),
+            State::Pieces(tag, crc) => return self.piece(tag, crc).map(Some),
+            State::Trailing => return self.trailing(),
             State::Failed(fault) => return Err(fault),
             State::Start => true,
             State::Between => false,
         };
         if !self.at_member(is_first)? {
+            if self.pass_trailing {
+                return self.trailing();
+            }
             self.state = State::Between;
             return Ok(None);
         }
@@ -198,20 +270,83 @@ impl<'a> Members<'a> {
         }
         if let Some(packed) = self.packed(size, length)? {
             self.state = State::Between;
-            return Ok(Some(Item::Packed(packed)));
+            return Ok(Some(Item::Packed(packed, None)));
+        }
+        if let Some(item) = self.whole()? {
+            self.state = State::Between;
+            return Ok(Some(item));
+        }
+        if self.trusting
+            && let Some(tag) = self.tag()?
+        {
+            return self.piece(tag, 0).map(Some);
         }
         self.inflate.reset(false);
         self.block().map(Some)
     }
 
-    /// Whether a member comes next; nothing does if only zero bytes follow.
+    /// The tag that comes next, without consuming it. More is waited for only while what is there may be one.
+    fn tag(&mut self) -> Result<Option<Tag>, Fault> {
+        let mut bytes = Vec::new();
+        while let Some(wanted) = Tag::wanted(&bytes) {
+            if wanted == 0 {
+                return Ok(bytes.first_chunk().and_then(Tag::parse));
+            }
+            let looked_at = bytes.len() + wanted;
+            bytes = self.feed.peek(looked_at)?;
+            if bytes.len() < looked_at {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The piece behind a tag that comes next; up to the tag, `before` is the check value of the member. If the piece does
+    /// not lead to where it should, the rest of the member is decompressed as a stream.
+    fn piece(&mut self, tag: Tag, before: u32) -> Result<Item, Fault> {
+        let mut bytes = self.compressed.take_empty();
+        bytes.extend_from_slice(&PLAIN_HEADER);
+        self.feed.take(TAG_LEN, &mut Vec::with_capacity(TAG_LEN))?;
+        let offset = self.feed.offset();
+        let possible =
+            tag.size.max(tag.length) <= LARGEST_SIZED && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
+        if possible && self.feed.take(tag.size, &mut bytes)? == tag.size {
+            let mut packed = Packed { bytes, offset, size: tag.size };
+            // The check value of the piece alone is what is left when that of what is before it is taken away.
+            let crc = joined_crc(before, 0, tag.length as u64) ^ tag.crc;
+            let end = if tag.is_last { self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse) } else { None };
+            let next = if tag.is_last { None } else { self.tag()? };
+            if end.is_some() {
+                self.feed.take(TRAILER_LEN, &mut Vec::with_capacity(TRAILER_LEN))?;
+                self.state = State::Between;
+            }
+            if let Some(next) = next {
+                self.state = State::Pieces(next, tag.crc);
+            }
+            if end.is_some() || next.is_some() {
+                packed.complete(&tag, crc);
+                let end = end.map(|end| (end, self.feed.offset()));
+                return Ok(Item::Packed(packed, Some(Part { crc: tag.crc, end })));
+            }
+            bytes = packed.bytes;
+        }
+        self.trusting = false;
+        self.feed.put_back(&bytes[PLAIN_HEADER.len()..]);
+        self.feed.put_back(&tag.bytes());
+        self.compressed.give(bytes);
+        self.inflate.reset(false);
+        self.block()
+    }
+
+    /// Whether a member comes next; nothing does if only zero bytes follow. A single byte that is no zero may be the first
+    /// of two that begin a member, and is an early end, as to gzip.
     fn at_member(&mut self, is_first: bool) -> Result<bool, Fault> {
         let offset = self.feed.offset();
         let magic = self.feed.peek(2)?;
         match magic[..] {
             [0x1f, 0x8b] => Ok(true),
-            [] if !is_first => Ok(false),
-            [] | [0x1f] if is_first => {
+            _ if !is_first && (magic.is_empty() || self.pass_trailing) => Ok(false),
+            [] | [1..=255] => {
                 let offset = offset + magic.len() as u64;
                 Err(Fault::Damaged { offset, what: Damage::UnexpectedEnd })
             }
@@ -220,6 +355,20 @@ impl<'a> Members<'a> {
                 self.only_zeros_follow().and_then(|only| if only { Ok(false) } else { Err(Fault::Garbage { offset }) })
             }
         }
+    }
+
+    /// The next bytes behind the last member, as they are.
+    fn trailing(&mut self) -> Result<Option<Item>, Fault> {
+        self.state = State::Trailing;
+        let bytes = self.feed.fill()?;
+        let length = bytes.len().min(BLOCK);
+        if length == 0 {
+            return Ok(None);
+        }
+        let mut buffer = self.buffers.take(BLOCK);
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        self.feed.consume(length);
+        Ok(Some(Item::Trailing(Block { buffer, length, read: self.feed.offset(), end: None })))
     }
 
     fn only_zeros_follow(&mut self) -> Result<bool, Fault> {
@@ -250,7 +399,7 @@ impl<'a> Members<'a> {
         bytes.extend_from_slice(&PLAIN_HEADER);
         let whole = self.feed.take(rest, &mut bytes)? == rest;
         let next = self.feed.peek(4)?;
-        let packed = Packed { bytes, offset };
+        let packed = Packed { bytes, offset, size: rest };
         let length = u64::from(packed.trailer().length);
         self.trusting = whole && (next.is_empty() || header::plausible(&next));
         if self.trusting && length <= LARGEST_SIZED as u64 && length <= most {
@@ -259,6 +408,31 @@ impl<'a> Members<'a> {
         self.feed.put_back(&packed.bytes[PLAIN_HEADER.len()..]);
         self.compressed.give(packed.bytes);
         Ok(None)
+    }
+
+    /// A small member of unknown size that ends where what is there without waiting does, as small files do: decompressed
+    /// as a whole, which takes two thirds of the time. `None`, with nothing consumed, if there is no such member, or if
+    /// something is wrong with it.
+    fn whole(&mut self) -> Result<Option<Item>, Fault> {
+        let (offset, rest) = (self.feed.offset(), self.feed.fill()?);
+        let (size, length) = (rest.len(), rest.last_chunk().map_or(u32::MAX, |end| Trailer::parse(end).length));
+        // Within a member, bytes that are no trailer hardly ever tell a length like this.
+        let possible = length as usize <= LARGEST_SIZED && u64::from(length) <= size as u64 * MOST_FROM_ONE;
+        if !self.tries_whole || !possible || size <= TRAILER_LEN || size > LARGEST_SIZED {
+            return Ok(None);
+        }
+        let mut bytes = self.compressed.take_empty();
+        bytes.extend_from_slice(&PLAIN_HEADER);
+        bytes.extend_from_slice(rest);
+        let packed = Packed { bytes, offset, size };
+        let unpacked = self.unpacker.sound(&packed);
+        let end = (packed.trailer(), packed.end());
+        self.compressed.give(packed.bytes);
+        // Where several members are, each would be tried in vain.
+        self.tries_whole = unpacked.is_some();
+        let Some(unpacked) = unpacked else { return Ok(None) };
+        self.feed.consume(size);
+        Ok(Some(Item::Whole { unpacked, end }))
     }
 
     /// The next part of a member of unknown size.

@@ -1,38 +1,55 @@
-//! Pieces of the input, each compressed into a member of its own.
+//! Pieces of the input, compressed at once: into one member together, or each into a member of its own.
 
 use std::io::{self, Read, Write};
 
 use dio::pipeline::Pipeline;
 use libdeflater::{CompressionLvl, Compressor, crc32};
 
+use super::crc::joined_crc;
 use super::header::{self, TRAILER_LEN};
+use super::tag::{TAG_LEN, Tag};
+use super::walk::Walker;
 use super::{Encode, MAX_LEVEL};
 use crate::codec::buffers::Buffers;
 use crate::codec::{EncodeError, Moved};
 
-/// Bytes of the input in a member. What a window of 32 KiB could have found in the piece before costs less than 1 % at
+/// Bytes of the input in a piece. What a window of 32 KiB could have found in the piece before costs less than 1 % at
 /// this size, and libdeflate gains more than that over zlib.
 pub(super) const PIECE: usize = 2 << 20;
+
+/// A block of deflate without contents, of which the first bits are in the byte before: it ends at a byte.
+const EMPTY_BLOCK: [u8; 4] = [0, 0, 0xff, 0xff];
+
+/// Room before the compressed piece: for its tag, or for the trailer of the member before.
+const FRONT: usize = TAG_LEN;
+
+/// The bytes of a compressed piece that has a tag even where it is the only one. A smaller member is decompressed at once
+/// without, because it is read at once, and is to stay small.
+const TAGGED_MIN: usize = 512 << 10;
 
 /// A piece on its way to a worker.
 struct Piece {
     buffer: Vec<u8>,
     length: usize,
     first: bool,
+    last: bool,
 }
 
 /// A compressed piece.
-struct Member {
-    /// Room for the trailer of the member before, this member, and anything.
+struct Packed {
+    /// [`FRONT`] bytes of room, the piece or the member, and anything.
     buffer: Vec<u8>,
-    /// Of the member.
+    /// Of the compressed piece, or of the member.
     size: usize,
     /// Of the piece.
     length: usize,
     crc: u32,
+    first: bool,
+    last: bool,
 }
 
-/// Compresses `input` to its end. An empty input becomes an empty member.
+/// Compresses `input` to its end, into one member or, with [`Encode::members`], one for each piece. An empty input
+/// becomes an empty member.
 ///
 /// # Errors
 /// [`EncodeError`]; the output is then incomplete.
@@ -51,7 +68,7 @@ pub(super) fn encode_pieces(
     how: &Encode<'_>,
     size: usize,
 ) -> Result<Moved, EncodeError> {
-    let (pieces, members) = (Buffers::new(), Buffers::new());
+    let (pieces, compressed) = (Buffers::new(), Buffers::new());
     let mut first = Some(cut(input, pieces.take(size), size, true)?);
     // A thread for one piece would only cost.
     let workers = if first.as_ref().is_some_and(|piece| piece.length < size) { 0 } else { how.workers };
@@ -64,55 +81,90 @@ pub(super) fn encode_pieces(
             Some(piece) => piece,
             None => cut(input, pieces.take(size), size, false)?,
         };
-        over = piece.length < size;
-        Ok((piece.first || piece.length > 0).then_some(piece))
+        over = piece.last;
+        // A member of pieces ends with one that is not full, if need be without contents.
+        let ends = piece.length == 0 && !piece.first && how.members;
+        Ok((!ends).then_some(piece))
     };
     let worker = || {
         let mut compressor = Compressor::new(internal_level(how.level));
-        let (pieces, members) = (&pieces, &members);
+        let mut walker = Walker::new();
+        let (pieces, compressed) = (&pieces, &compressed);
         move |piece: Piece| {
-            let member = compress(&mut compressor, &piece, members, how);
+            let packed = match how.members {
+                true => member(&mut compressor, &piece, compressed, how),
+                false => part(&mut compressor, &mut walker, &piece, compressed),
+            };
             pieces.give(piece.buffer);
-            Ok(member)
+            Ok(packed)
         }
     };
-    let mut sink = Sink { output, held: None, moved: Moved::default() };
+    let mut sink = Sink { output, how, held: None, crc: 0, moved: Moved::default() };
     let never = || false;
     let pipeline = Pipeline::new(workers).stop(how.stop.unwrap_or(&never));
-    let report = pipeline.run(source, worker, |mut member: Member| {
-        sink.accept(&mut member)?;
-        members.give(member.buffer);
+    let report = pipeline.run(source, worker, |mut packed: Packed| {
+        match how.members {
+            true => sink.member(&mut packed)?,
+            false => sink.part(&mut packed)?,
+        }
+        compressed.give(packed.buffer);
         Ok(())
     })?;
     if report.stopped {
         return Err(EncodeError::Stopped);
     }
-    sink.finish(how)
+    sink.finish()
 }
 
-/// Writes members, each with the trailer of the one before: so no write ends where a member does but the last, and what a
-/// writer leaves that was killed is no whole stream to any gunzip.
+/// Writes what was compressed. No write ends where a member does but the last: so what a writer leaves that was killed is
+/// no whole stream to any gunzip.
 struct Sink<'a> {
     output: &'a mut (dyn Write + Send),
+    how: &'a Encode<'a>,
+    /// The trailer of the last member, which is written with the next.
     held: Option<[u8; TRAILER_LEN]>,
+    /// Of the contents of the member.
+    crc: u32,
     moved: Moved,
 }
 
 impl Sink<'_> {
-    fn accept(&mut self, member: &mut Member) -> Result<(), EncodeError> {
-        let end = TRAILER_LEN + member.size;
+    fn member(&mut self, member: &mut Packed) -> Result<(), EncodeError> {
+        let end = FRONT + member.size;
         let start = match self.held {
             Some(trailer) => {
-                member.buffer[..TRAILER_LEN].copy_from_slice(&trailer);
-                0
+                member.buffer[FRONT - TRAILER_LEN..FRONT].copy_from_slice(&trailer);
+                FRONT - TRAILER_LEN
             }
-            None => TRAILER_LEN,
+            None => FRONT,
         };
         self.held = member.buffer[..end].last_chunk().copied();
         self.write(&member.buffer[start..end - TRAILER_LEN])?;
         self.moved.read += member.length as u64;
         self.moved.members += 1;
-        self.moved.check = Some(member.crc);
+        self.crc = member.crc;
+        Ok(())
+    }
+
+    /// Writes a piece of the only member.
+    fn part(&mut self, part: &mut Packed) -> Result<(), EncodeError> {
+        self.crc = joined_crc(self.crc, part.crc, part.length as u64);
+        self.moved.read += part.length as u64;
+        if part.first {
+            self.write(&header::begin(self.how.level, self.how.name, self.how.mtime))?;
+        }
+        let start = if part.first && part.last && part.size < TAGGED_MIN {
+            FRONT
+        } else {
+            let tag = Tag { crc: self.crc, size: part.size, length: part.length, is_last: part.last };
+            part.buffer[..FRONT].copy_from_slice(&tag.bytes());
+            0
+        };
+        self.write(&part.buffer[start..FRONT + part.size])?;
+        if part.last {
+            self.moved.members = 1;
+            self.held = Some(trailer(self.crc, self.moved.read));
+        }
         Ok(())
     }
 
@@ -121,11 +173,12 @@ impl Sink<'_> {
         self.output.write_all(bytes).map_err(EncodeError::Write)
     }
 
-    fn finish(mut self, how: &Encode<'_>) -> Result<Moved, EncodeError> {
+    fn finish(mut self) -> Result<Moved, EncodeError> {
         if let Some(trailer) = self.held.take() {
             self.write(&trailer)?;
         }
-        Ok(Moved { name: how.name.map(<[u8]>::to_vec), mtime: how.mtime, ..self.moved })
+        self.moved.check = Some(self.crc);
+        Ok(Moved { name: self.how.name.map(<[u8]>::to_vec), mtime: self.how.mtime, ..self.moved })
     }
 }
 
@@ -147,23 +200,55 @@ fn cut(input: &mut (dyn Read + Send), mut buffer: Vec<u8>, size: usize, first: b
             Err(e) => return Err(EncodeError::Read(e)),
         }
     }
-    Ok(Piece { buffer, length, first })
+    Ok(Piece { buffer, length, first, last: length < size })
 }
 
-fn compress(compressor: &mut Compressor, piece: &Piece, members: &Buffers, how: &Encode<'_>) -> Member {
+fn trailer(crc: u32, length: u64) -> [u8; TRAILER_LEN] {
+    let ([a, b, c, d], [e, f, g, h]) = (crc.to_le_bytes(), (length as u32).to_le_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Compresses a piece into a member of its own.
+fn member(compressor: &mut Compressor, piece: &Piece, buffers: &Buffers, how: &Encode<'_>) -> Packed {
     let (name, mtime) = if piece.first { (how.name, how.mtime) } else { (None, None) };
     let data = &piece.buffer[..piece.length];
-    let header = header::begin(how.level, name, mtime);
+    let header = header::begin_sized(how.level, name, mtime);
     let bound = compressor.deflate_compress_bound(data.len());
-    let mut buffer = members.take(TRAILER_LEN + header.len() + bound + TRAILER_LEN);
-    let member = &mut buffer[TRAILER_LEN..];
+    let mut buffer = buffers.take(FRONT + header.len() + bound + TRAILER_LEN);
+    let member = &mut buffer[FRONT..];
     let (head, room) = member.split_at_mut(header.len());
     head.copy_from_slice(&header);
     let end = head.len() + compressor.deflate_compress(data, room).expect("the bound is enough room");
     let crc = crc32(data);
     let size = end + TRAILER_LEN;
-    member[end..end + 4].copy_from_slice(&crc.to_le_bytes());
-    member[end + 4..size].copy_from_slice(&(data.len() as u32).to_le_bytes());
+    member[end..size].copy_from_slice(&trailer(crc, data.len() as u64));
     header::set_size(&mut member[..size]);
-    Member { buffer, size, length: data.len(), crc }
+    Packed { buffer, size, length: data.len(), crc, first: piece.first, last: piece.last }
+}
+
+/// Compresses a piece of a stream that continues behind it, unless it is the last.
+fn part(compressor: &mut Compressor, walker: &mut Walker, piece: &Piece, buffers: &Buffers) -> Packed {
+    let data = &piece.buffer[..piece.length];
+    let bound = compressor.deflate_compress_bound(data.len());
+    let mut buffer = buffers.take(FRONT + bound + 1 + EMPTY_BLOCK.len());
+    let room = &mut buffer[FRONT..];
+    let mut size = compressor.deflate_compress(data, room).expect("the bound is enough room");
+    if !piece.last {
+        size = continued(walker, room, size);
+    }
+    let (crc, first, last) = (crc32(data), piece.first, piece.last);
+    Packed { buffer, size, length: data.len(), crc, first, last }
+}
+
+/// Makes the whole stream of `size` bytes at the beginning of `room` one that continues at a byte; says at which.
+fn continued(walker: &mut Walker, room: &mut [u8], size: usize) -> usize {
+    let last = walker.last(&room[..size]).expect("it is a whole stream");
+    room[last.start_bit / 8] &= !(1 << (last.start_bit % 8));
+    // The type of the empty block is three zero bits, and zero bits follow to the next byte. Those in the last byte are
+    // zeros already.
+    let start = (last.end_bit + 3).div_ceil(8);
+    room[size..start].fill(0);
+    let end = start + EMPTY_BLOCK.len();
+    room[start..end].copy_from_slice(&EMPTY_BLOCK);
+    end
 }

@@ -21,7 +21,7 @@ const RESERVED: u8 = 0xe0;
 pub(super) const TRAILER_LEN: usize = 8;
 /// The fixed part of a header.
 pub(super) const FIXED_LEN: usize = 10;
-/// Where the size of the member stands in the headers that dio writes.
+/// Where the size of the member stands in the headers that [`begin_sized`] makes.
 const SIZE_AT: usize = 16;
 /// Longer names are not kept: no file system has them.
 const LONGEST_NAME: usize = 4096;
@@ -158,8 +158,18 @@ fn size_in(mut extra: &[u8]) -> Option<u64> {
     None
 }
 
-/// The header of a member; its size is [set](set_size) when it is known.
+/// The header of a member.
 pub(super) fn begin(level: u8, name: Option<&[u8]>, mtime: Option<u32>) -> Vec<u8> {
+    build(level, name, mtime, &[])
+}
+
+/// The header of a member that tells its size, which is [set](set_size) when it is known.
+pub(super) fn begin_sized(level: u8, name: Option<&[u8]>, mtime: Option<u32>) -> Vec<u8> {
+    build(level, name, mtime, &[8, 0, b'I', b'G', 4, 0, 0, 0, 0, 0])
+}
+
+/// A header; `extra` is its extra field, with the length, if it has one.
+fn build(level: u8, name: Option<&[u8]>, mtime: Option<u32>, extra: &[u8]) -> Vec<u8> {
     let name = name.filter(|name| !name.is_empty() && !name.contains(&0));
     // XFL: 2 for the best compression, 4 for the fastest, as gzip sets it.
     let effort = match level {
@@ -168,10 +178,10 @@ pub(super) fn begin(level: u8, name: Option<&[u8]>, mtime: Option<u32>) -> Vec<u
         _ => 0,
     };
     let mut header = MAGIC.to_vec();
-    header.push(FEXTRA | if name.is_some() { FNAME } else { 0 });
+    header.push(if extra.is_empty() { 0 } else { FEXTRA } | if name.is_some() { FNAME } else { 0 });
     header.extend_from_slice(&mtime.unwrap_or(0).to_le_bytes());
     header.extend_from_slice(&[effort, UNIX]);
-    header.extend_from_slice(&[8, 0, b'I', b'G', 4, 0, 0, 0, 0, 0]);
+    header.extend_from_slice(extra);
     if let Some(name) = name {
         header.extend_from_slice(name);
         header.push(0);
@@ -187,7 +197,7 @@ pub(super) fn set_size(member: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Feed, Header, begin, read, set_size, size_in};
+    use super::{Fault, Feed, Header, begin, begin_sized, read, set_size, size_in};
     use crate::codec::Damage;
 
     fn parse(bytes: &[u8]) -> Result<Header, Fault> {
@@ -197,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_header_that_was_written_is_read() {
-        let mut member = begin(6, Some(b"name"), Some(1_000_000_000));
+        let mut member = begin_sized(6, Some(b"name"), Some(1_000_000_000));
         let length = member.len() as u64;
         member.extend_from_slice(&[0; 100]);
         set_size(&mut member);
@@ -205,9 +215,10 @@ mod tests {
             Header { name: Some(b"name".to_vec()), mtime: Some(1_000_000_000), size: Some(length + 100), length };
         assert_eq!(parse(&member).expect("reads"), expected);
         assert_eq!(
-            parse(&begin(6, Some(b"na\0me"), None)).expect("reads"),
+            parse(&begin_sized(6, Some(b"na\0me"), None)).expect("reads"),
             Header { size: Some(0), length: 20, ..Header::default() }
         );
+        assert_eq!(parse(&begin(6, None, None)).expect("reads"), Header { length: 10, ..Header::default() });
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! A member whose size is known, decompressed as a whole and checked.
+//! A member or a piece whose size is known, decompressed as a whole and checked.
 
 use libdeflater::{Crc, Decompressor};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use super::LARGEST_SIZED;
 use super::header::{FIXED_LEN, Fault, MAGIC, TRAILER_LEN};
+use super::tag::Tag;
 use crate::codec::Damage;
 use crate::codec::buffers::Buffers;
 
@@ -14,12 +15,17 @@ pub(super) const PLAIN_HEADER: [u8; FIXED_LEN] = [MAGIC[0], MAGIC[1], MAGIC[2], 
 /// Bytes that are decompressed at a time where nobody keeps them.
 const SCRATCH: usize = 64 << 10;
 
-/// A member as it was compressed.
+/// A last block of deflate without contents.
+const LAST_BLOCK: [u8; 5] = [1, 0, 0, 0xff, 0xff];
+
+/// A member, or a piece of one, as it was compressed.
 pub(super) struct Packed {
     /// [`PLAIN_HEADER`], the compressed data, the trailer.
     pub(super) bytes: Vec<u8>,
     /// Where the compressed data is in the input.
     pub(super) offset: u64,
+    /// Bytes of the compressed data and the trailer that are in the input; of a piece the others are made here.
+    pub(super) size: usize,
 }
 
 /// The last bytes of a member: RFC 1952 section 2.3.1.
@@ -58,6 +64,15 @@ pub(super) struct Unpacked {
 }
 
 impl Packed {
+    /// Makes a member of its own of a piece, whose bytes are there so far.
+    pub(super) fn complete(&mut self, tag: &Tag, crc: u32) {
+        if !tag.is_last {
+            self.bytes.extend_from_slice(&LAST_BLOCK);
+        }
+        self.bytes.extend_from_slice(&crc.to_le_bytes());
+        self.bytes.extend_from_slice(&(tag.length as u32).to_le_bytes());
+    }
+
     fn data(&self) -> &[u8] {
         &self.bytes[FIXED_LEN..self.bytes.len() - TRAILER_LEN]
     }
@@ -69,7 +84,7 @@ impl Packed {
 
     /// Where the input is after it.
     pub(super) fn end(&self) -> u64 {
-        self.offset + (self.bytes.len() - FIXED_LEN) as u64
+        self.offset + self.size as u64
     }
 
     /// The last bytes, which are the trailer if the size is right.
@@ -94,6 +109,17 @@ impl<'a> Unpacker<'a> {
 
     /// A damaged member is an error, or with `keep_damaged` what could be made of it and the error.
     pub(super) fn unpack(&mut self, packed: &Packed) -> Result<Unpacked, Fault> {
+        match self.sound(packed) {
+            Some(unpacked) => Ok(unpacked),
+            None => {
+                let buffer = self.buffers.take(packed.trailer().length as usize);
+                self.examine(packed, buffer)
+            }
+        }
+    }
+
+    /// What is in a member that ends where it should and is right; `None` if anything about it is not so.
+    pub(super) fn sound(&mut self, packed: &Packed) -> Option<Unpacked> {
         let trailer = packed.trailer();
         let length = trailer.length as usize;
         let mut buffer = self.buffers.take(length);
@@ -105,9 +131,10 @@ impl<'a> Unpacker<'a> {
                 || (libdeflater::crc32(&buffer[..length]) == trailer.crc
                     && last_of_its_kind::<TRAILER_LEN>(packed.rest())));
         if done {
-            return Ok(Unpacked { buffer, length, crc: trailer.crc, fault: None });
+            return Some(Unpacked { buffer, length, crc: trailer.crc, fault: None });
         }
-        self.examine(packed, buffer)
+        self.buffers.give(buffer);
+        None
     }
 
     fn examine(&mut self, packed: &Packed, mut buffer: Vec<u8>) -> Result<Unpacked, Fault> {
@@ -136,7 +163,8 @@ impl<'a> Unpacker<'a> {
                 Err(_) => break (at, Some(invalid(inflate))),
             }
         };
-        let fault = what.map(|what| Fault::Damaged { offset: packed.offset + at as u64, what });
+        let offset = packed.offset + at.min(packed.size) as u64;
+        let fault = what.map(|what| Fault::Damaged { offset, what });
         match fault {
             Some(fault) if !self.keep_damaged => {
                 self.buffers.give(buffer);

@@ -19,12 +19,14 @@ pub struct Decode {
     pub memory: u64,
     /// The dictionary that it was compressed with.
     pub dictionary: Option<Arc<Vec<u8>>>,
+    /// Passes on what follows the last frame as it is, and does not call it garbage.
+    pub pass_trailing: bool,
 }
 
 impl Default for Decode {
     /// As the `zstd` command: 128 MiB.
     fn default() -> Decode {
-        Decode { memory: 128 << 20, dictionary: None }
+        Decode { memory: 128 << 20, dictionary: None, pass_trailing: false }
     }
 }
 
@@ -158,6 +160,7 @@ struct Decoder<'a> {
     input: &'a mut (dyn BufRead + Send),
     context: DCtx<'static>,
     memory: u64,
+    pass_trailing: bool,
     /// Bytes of the head of a frame, taken from the input and not yet decoded.
     head: Vec<u8>,
     /// Bytes of the input before what is decoded next.
@@ -180,7 +183,17 @@ impl<'a> Decoder<'a> {
             context.load_dictionary(dictionary).map_err(refused)?;
         }
         let head = Vec::with_capacity(LONGEST_HEADER);
-        Ok(Decoder { input, context, memory: how.memory, head, offset: 0, held: 0, sound: 0, moved: Moved::default() })
+        Ok(Decoder {
+            input,
+            context,
+            memory: how.memory,
+            pass_trailing: how.pass_trailing,
+            head,
+            offset: 0,
+            held: 0,
+            sound: 0,
+            moved: Moved::default(),
+        })
     }
 
     /// Decodes everything; what was decoded goes out also when that fails.
@@ -211,6 +224,7 @@ impl<'a> Decoder<'a> {
                 Some(Begins::Skippable(size)) => self.skip(size)?,
                 Some(Begins::Frame(header)) => self.frame(&header, out)?,
                 Some(_) if !any => return Err(DecodeError::NotInFormat),
+                Some(_) if self.pass_trailing => return self.trailing(out),
                 Some(_) => {
                     let moved = Moved::default();
                     return Err(DecodeError::TrailingGarbage { offset: self.offset, moved });
@@ -237,6 +251,7 @@ impl<'a> Decoder<'a> {
             if count == 0 {
                 return match self.head.is_empty() {
                     true => Ok(None),
+                    false if self.head.len() < 4 && self.pass_trailing && self.offset > 0 => Ok(Some(Begins::Other)),
                     false if self.head.len() < 4 && self.moved.members == 0 => Err(DecodeError::NotInFormat),
                     false => {
                         self.offset += self.head.len() as u64;
@@ -247,6 +262,22 @@ impl<'a> Decoder<'a> {
             self.head.extend_from_slice(&bytes[..count]);
             self.input.consume(count);
         }
+    }
+
+    /// Passes on all that is left, of which the head was taken, as it is.
+    fn trailing(&mut self, out: &mut impl Out) -> Result<(), DecodeError> {
+        let mut count = self.head.len();
+        copy(&self.head, out, &mut self.held)?;
+        while count > 0 {
+            self.offset += count as u64;
+            self.moved.written += count as u64;
+            let bytes = filled(self.input).map_err(DecodeError::Read)?;
+            count = bytes.len();
+            copy(bytes, out, &mut self.held)?;
+            self.input.consume(count);
+        }
+        self.sound = self.moved.written;
+        Ok(())
     }
 
     /// Passes over a frame of so many bytes, whose head was taken.
@@ -315,6 +346,22 @@ impl<'a> Decoder<'a> {
 enum Failed {
     Library(usize),
     Out(DecodeError),
+}
+
+/// Puts bytes as they are behind the `held` ones.
+fn copy(mut bytes: &[u8], out: &mut impl Out, held: &mut usize) -> Result<(), DecodeError> {
+    while !bytes.is_empty() {
+        let buffer = &mut out.buffer()?[*held..];
+        let (now, later) = bytes.split_at(bytes.len().min(buffer.len()));
+        buffer[..now.len()].copy_from_slice(now);
+        let is_full = now.len() == buffer.len();
+        *held += now.len();
+        bytes = later;
+        if is_full {
+            out.pass(std::mem::take(held))?;
+        }
+    }
+    Ok(())
 }
 
 /// Decodes all of `bytes`, which lie within one frame; returns how many are wanted next, or `None` at the end of the frame.

@@ -135,10 +135,10 @@ fn noise_is_not_decoded() {
 fn a_window_that_is_too_large_is_refused_by_its_size() {
     let how = Encode { long: Some(27), size: None, workers: 0, ..Encode::default() };
     let packed = packed(&vec![7; 1 << 20], &how);
-    let little = Decode { memory: (1 << 27) - 1, dictionary: None };
+    let little = Decode { memory: (1 << 27) - 1, ..Decode::default() };
     let error = decode(&mut &packed[..], &mut Vec::new(), &little).unwrap_err();
     assert!(matches!(error, DecodeError::Damaged { offset: 0, what: Damage::Header(_), .. }), "{error}");
-    assert!(decode(&mut &packed[..], &mut Vec::new(), &Decode { memory: 1 << 27, dictionary: None }).is_ok());
+    assert!(decode(&mut &packed[..], &mut Vec::new(), &Decode { memory: 1 << 27, ..Decode::default() }).is_ok());
 }
 
 #[test]

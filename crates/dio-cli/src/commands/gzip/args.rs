@@ -106,6 +106,10 @@ pub struct GzipArgs {
     #[arg(short = 'p', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Compression")]
     pub processes: Option<u16>,
 
+    /// Make a member of every 2 MiB instead of one of all
+    #[arg(long, help_heading = "Compression")]
+    pub members: bool,
+
     /// Keep what was decompressed before the damage in a damaged file
     #[arg(long, help_heading = "Compression")]
     pub salvage: bool,

@@ -38,14 +38,15 @@ impl Run {
         };
         let stat = fstat(source.descriptor()).ok();
         let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        let work = Work { shown: Path::new("stdin"), name: None, mtime: regular.map(|stat| stat.st_mtime) };
+        let mtime = regular.map(|stat| stat.st_mtime);
+        let work = Work { shown: Path::new("stdin"), name: None, mtime, is_stdin: true };
         let result = self.process(&work, &mut source, None)?;
         let _ = source.close();
         if let Done::Well(moved) = result {
             if self.args.list {
                 return self.listed_row(Path::new("stdout"), &moved, &work);
             }
-            if self.verbose() && self.args.test {
+            if self.verbose() && self.args.test && !moved.garbage {
                 self.say(&[b" OK\n"]);
             } else if self.verbose() && !self.decompress {
                 self.say(&[moved.ratio(false).as_bytes(), b"\n"]);
@@ -181,6 +182,9 @@ impl Run {
 
     /// Everything in a directory, in the order of the names.
     fn directory(&mut self, path: &Path) -> Result<(), Fatal> {
+        // Sources whose turn was before are gone when their directory is read.
+        let troubles = self.retire.flush();
+        self.troubles(troubles);
         let mut entries = Vec::new();
         let read = std::fs::read_dir(path).and_then(|all| {
             for entry in all {
@@ -204,7 +208,8 @@ impl Run {
     /// A file that was opened, on its way to a target of that name.
     fn file(&mut self, path: &Path, stat: &Stat, target: PathBuf, mut source: Source) -> Result<(), Fatal> {
         let base = path.file_name().map(|name| name.as_bytes().to_vec());
-        let mut work = Work { shown: path, name: base.filter(|_| self.keep_name), mtime: Some(stat.st_mtime) };
+        let name = base.filter(|_| self.keep_name);
+        let mut work = Work { shown: path, name, mtime: Some(stat.st_mtime), is_stdin: false };
         if self.to_stdout {
             let result = self.process(&work, &mut source, None)?;
             let _ = source.close();
@@ -219,10 +224,9 @@ impl Run {
                     let ratio = moved.ratio(self.decompress);
                     let verb: &[u8] =
                         if self.args.keep { b" -- created stdout\n" } else { b" -- replaced with stdout\n" };
-                    match (self.args.test, moved.copied) {
-                        (true, _) => self.say(&[b" OK\n"]),
-                        (false, true) => self.say(&[b"\n"]),
-                        (false, false) => self.say(&[ratio.as_bytes(), verb]),
+                    match self.args.test {
+                        true => self.say(&[b" OK\n"]),
+                        false => self.say(&[ratio.as_bytes(), verb]),
                     }
                     Ok(())
                 }
@@ -266,7 +270,7 @@ impl Run {
         loop {
             match Target::create(path, replace) {
                 Ok(target) => return Some(target),
-                Err(error) if errno_of(&error) == Errno::EXIST && !replace => {
+                Err(error) if matches!(errno_of(&error), Errno::EXIST | Errno::ISDIR) && !replace => {
                     let shown = path.as_os_str().as_bytes();
                     self.say(&[self.tool.name().as_bytes(), b": ", shown, b" already exists;"]);
                     if terminal(io::stdin().as_fd()) {

@@ -22,16 +22,17 @@ pub(super) struct Work<'a> {
     pub(super) name: Option<Vec<u8>>,
     /// Its time of modification.
     pub(super) mtime: Option<i64>,
+    pub(super) is_stdin: bool,
 }
 
 /// What was done.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) moved: Moved,
+    /// Something follows the last member, which was told.
+    pub(super) garbage: bool,
     /// Bytes of the first header and the trailer, which GNU gzip does not count as compressed data.
     header: u64,
-    /// It was not compressed, and passed on as it is.
-    pub(super) copied: bool,
 }
 
 impl Account {
@@ -57,9 +58,10 @@ pub(super) enum Done {
 const LOOKED_AT: usize = 128 << 10;
 
 impl Run {
-    /// Whether bytes that are not compressed are passed on.
-    fn passes(&self) -> bool {
-        self.args.force > 0 && self.to_stdout && !self.args.list
+    /// Whether bytes that are not compressed are passed on: a whole file of them, or those behind the last member.
+    /// Standard input goes to standard output also without `-c`.
+    fn passes(&self, work: &Work<'_>) -> bool {
+        self.args.force > 0 && (self.to_stdout || work.is_stdin) && !self.args.list
     }
 
     /// What the first member says of itself. An error was told.
@@ -100,8 +102,8 @@ impl Run {
             let out = self.tool.stdout().map_err(|error| self.output_failed(errno_of(&error)));
             self.out = Some(out.map_err(|()| Fatal)?);
         }
-        if self.verbose() && work.shown != Path::new("stdin") && !self.args.list {
-            self.say(&[work.shown.as_os_str().as_bytes(), b":\t"]);
+        if !self.decompress {
+            self.head(work);
         }
         let (tool, stop) = (self.tool.clone(), self.stop);
         let mut out = self.out.take();
@@ -123,6 +125,13 @@ impl Run {
             return self.write_failed(target, errno_of(&error));
         }
         Ok(done)
+    }
+
+    /// With -v, the beginning of the line for a file.
+    fn head(&self, work: &Work<'_>) {
+        if self.verbose() && !work.is_stdin && !self.args.list {
+            self.say(&[work.shown.as_os_str().as_bytes(), b":\t"]);
+        }
     }
 
     fn write_failed(&self, target: Option<&Target>, errno: rustix::io::Errno) -> Result<Done, Fatal> {
@@ -152,12 +161,13 @@ impl Run {
             workers: self.workers,
             name: work.name.as_deref(),
             mtime: seconds,
+            members: self.args.members,
             stop: Some(&stop),
         };
         match gzip::encode(input, sink, &how) {
             Ok(moved) => {
                 let header = 18 + work.name.as_ref().map_or(0, |name| name.len() as u64 + 1);
-                Done::Well(Account { moved, header, copied: false })
+                Done::Well(Account { moved, header, garbage: false })
             }
             Err(EncodeError::Read(error)) => self.read_failed(work, &error),
             // Of writing, the sink knows.
@@ -178,7 +188,9 @@ impl Run {
             Ok(bytes) => bytes,
             Err(error) => return self.read_failed(work, &error),
         };
-        if self.passes() && !head.starts_with(&[0x1f, 0x8b]) {
+        let is_gzip = head.starts_with(&[0x1f, 0x8b]);
+        if self.passes(work) && !is_gzip {
+            self.head(work);
             return self.pass(work, input, sink);
         }
         let header = match first(head) {
@@ -191,10 +203,19 @@ impl Run {
         if let (Some(extra), true) = (header.extra, self.verbose() && !self.args.list) {
             self.tell(&[shown, format!(": extra field of {extra} bytes ignored").as_bytes()]);
         }
+        // As in GNU gzip, not where it is no file to begin with.
+        if is_gzip {
+            self.head(work);
+        }
         let asked = self.stop;
         let stop = move || asked.is_some_and(Stop::asked);
-        let how = gzip::Decode { workers: self.workers, keep_damaged: false, stop: Some(&stop) };
-        let account = |moved| Account { moved, header: header.length + 8, copied: false };
+        let how = gzip::Decode {
+            workers: self.workers,
+            keep_damaged: false,
+            pass_trailing: self.passes(work),
+            stop: Some(&stop),
+        };
+        let account = |moved| Account { moved, header: header.length + 8, garbage: false };
         match gzip::decode(input, sink, &how) {
             Ok(moved) => Done::Well(account(moved)),
             Err(DecodeError::TrailingGarbage { moved, .. }) => self.garbage(work, account(moved)),
@@ -233,13 +254,13 @@ impl Run {
             let (name, shown) = (self.tool.name().as_bytes(), work.shown.as_os_str().as_bytes());
             self.say(&[b"\n", name, b": ", shown, b": decompression OK, trailing garbage ignored\n"]);
         }
-        if self.args.list { Done::Badly } else { Done::Well(account) }
+        if self.args.list { Done::Badly } else { Done::Well(Account { garbage: true, ..account }) }
     }
 
     /// Passes on bytes that are not compressed.
     fn pass(&self, work: &Work<'_>, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
         match pass(input, sink) {
-            Ok(moved) => Done::Well(Account { moved, header: 0, copied: true }),
+            Ok(moved) => Done::Well(Account { moved, header: 0, garbage: false }),
             Err(Broken::Read(error)) => self.read_failed(work, &error),
             // Of writing, the sink knows.
             Err(Broken::Write(_)) => Done::Badly,

@@ -78,8 +78,8 @@ pub struct ZstdArgs {
 
     /// Compress fast: 1 is the slowest of these levels
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-          value_parser = clap::value_parser!(i32).range(1..=131_072), overrides_with = "compression_level")]
-    pub fast: Option<i32>,
+          value_parser = fast, overrides_with = "compression_level")]
+    pub fast: Option<u32>,
 
     /// Allow the levels from 20 to 22
     #[arg(long)]
@@ -214,6 +214,17 @@ pub struct ZstdArgs {
     pub io: IoArgs,
 }
 
+/// Reads a fast level as the zstd command does, which has one number for levels and sizes; what is beyond the fastest is
+/// the fastest.
+fn fast(text: &str) -> Result<u32, String> {
+    match size(text).map(u32::try_from) {
+        Ok(Ok(0)) => Err("the level is a number from 1 on".to_owned()),
+        Ok(Ok(level)) => Ok(level),
+        Ok(Err(_)) => Err("numeric value overflows 32-bit unsigned int".to_owned()),
+        Err(_) => Err("the level is a number from 1 on".to_owned()),
+    }
+}
+
 /// Reads a size as the zstd command does: K, KB, KiB, M, MB and MiB are powers of 1024, and so is G.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -325,5 +336,7 @@ mod tests {
         for text in ["", "K", "1X", "1B", "99999999999G"] {
             assert!(size(text).is_err(), "{text}");
         }
+        assert_eq!((fast("5"), fast("1K"), fast("4294967295")), (Ok(5), Ok(1024), Ok(u32::MAX)));
+        assert!(["", "0", "x", "4294967296", "-1"].iter().all(|text| fast(text).is_err()));
     }
 }

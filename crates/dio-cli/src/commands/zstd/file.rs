@@ -42,12 +42,13 @@ impl Run {
         if names.is_empty() {
             return Some(if self.args.list { Vec::new() } else { vec!["-".into()] });
         }
-        let mut files = Vec::new();
+        let (mut files, mut ignored) = (Vec::new(), false);
         for name in names {
             let path = Path::new(&name);
             let link = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_symlink());
             if name != "-" && link && !self.args.force && !self.args.list {
                 self.say(2, &[b"Warning : ", name.as_bytes(), b" is a symbolic link, ignoring \n"]);
+                ignored = true;
                 continue;
             }
             if self.args.recursive && path.is_dir() {
@@ -59,8 +60,13 @@ impl Run {
         if self.args.exclude_compressed && !self.decompress() {
             files.retain(|name| {
                 let ending = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
-                !COMPRESSED.contains(&ending)
+                // A directory is told of, whatever its name.
+                !COMPRESSED.contains(&ending) || Path::new(name).is_dir()
             });
+            return Some(files);
+        }
+        if files.is_empty() && self.args.recursive && !ignored && !self.args.list {
+            self.say(1, &[b"please provide correct input file(s) or non-empty directories -- ignored \n"]);
             return Some(files);
         }
         if files.is_empty() { None } else { Some(files) }
@@ -149,6 +155,10 @@ impl Run {
         };
         if let Some(why) = unfit {
             self.error(&[shown, why]);
+            return Ok(());
+        }
+        if !self.decompress() && self.plan.dictionary_file == Some((stat.st_dev, stat.st_ino)) {
+            self.error(&[b"cannot use ", shown, b" as an input file and dictionary"]);
             return Ok(());
         }
         let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
@@ -315,7 +325,8 @@ impl Run {
     /// The suffix of a compressed file, and what it becomes.
     fn suffix(&self, name: &[u8]) -> Option<(usize, &'static [u8])> {
         let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        [(&b".zst"[..], &b""[..]), (b".tzst", b".tar")].into_iter().find_map(|(suffix, becomes)| {
+        // The command knows the long one as well, and does not say so.
+        [(&b".zst"[..], &b""[..]), (b".tzst", b".tar"), (b".zstd", b"")].into_iter().find_map(|(suffix, becomes)| {
             (base.len() > suffix.len() && base.ends_with(suffix)).then_some((suffix.len(), becomes))
         })
     }

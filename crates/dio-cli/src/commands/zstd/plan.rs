@@ -1,5 +1,6 @@
 //! What the flags mean together.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,18 +11,25 @@ use crate::codec::zstd::{Decode, Encode};
 use crate::quote::{named, words};
 use crate::tool::{Tool, errno_of};
 
+/// Device and inode of a file.
+type Identity = (u64, u64);
+
 /// How to compress and to decompress.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) encode: Encode,
     pub(super) decode: Decode,
-    /// What is not compressed is passed on.
-    pub(super) pass_through: bool,
+    /// What is not compressed is passed on; if nothing is said of it, with `-f` to standard output.
+    pub(super) pass_through: Option<bool>,
+    pub(super) dictionary_file: Option<Identity>,
 }
 
 /// The levels that need no `--ultra`, and those that do.
 const HIGHEST: u32 = 19;
 const ULTRA: u32 = 22;
+
+/// The fastest level of the library, below zero.
+const FASTEST: u32 = 1 << 17;
 
 /// The largest window, as a power of 2, that the library knows on 64 bits.
 const LONGEST: std::ops::RangeInclusive<u32> = 10..=31;
@@ -34,7 +42,7 @@ impl Plan {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let threads = args.threads.or_else(|| variable("ZSTD_NBTHREADS").map(|count| count.max(0) as u32)).unwrap_or(0);
         let level = match (args.fast, args.compression_level) {
-            (Some(fast), _) => -fast,
+            (Some(fast), _) => -(fast.min(FASTEST) as i32),
             (None, Some(level)) => level as i32,
             (None, None) => variable("ZSTD_CLEVEL").unwrap_or(3),
         };
@@ -45,7 +53,9 @@ impl Plan {
         if let Some(window) = args.long.filter(|window| !LONGEST.contains(window)) {
             return Err(format!("--long={window}: Parameter is out of bound: it is from 10 to 31"));
         }
-        let (dictionary, mut advanced) = (args.dictionary.as_deref().map(dictionary).transpose()?, Vec::new());
+        let dictionary = args.dictionary.as_deref().map(dictionary).transpose()?;
+        let (dictionary, dictionary_file) = dictionary.unzip();
+        let mut advanced = Vec::new();
         if let Some(size) = args.target_compressed_block_size {
             advanced.push(CParameter::TargetCBlockSize(u32::try_from(size).map_err(|_| "the block is too large")?));
         }
@@ -74,21 +84,27 @@ impl Plan {
             (None, Some(window)) => (1u64 << window).max(Decode::default().memory),
             (None, None) => Decode::default().memory,
         };
-        let pass_through = args.pass_through || (args.force && args.stdout && !args.no_pass_through);
-        Ok(Plan { encode, decode: Decode { memory, dictionary }, pass_through })
+        let pass_through = (args.pass_through || args.no_pass_through).then_some(args.pass_through);
+        let decode = Decode { memory, dictionary, ..Decode::default() };
+        Ok(Plan { encode, decode, pass_through, dictionary_file })
     }
 }
 
 /// The largest dictionary.
 const LARGEST_DICTIONARY: u64 = 32 << 20;
 
-fn dictionary(path: &Path) -> Result<Arc<Vec<u8>>, String> {
+/// The contents of a dictionary, and which file it is. What is no regular file has no end that is known, and may be
+/// the input: it is refused, as by the command.
+fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, Identity), String> {
     let failed = |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > LARGEST_DICTIONARY {
+    let meta = std::fs::metadata(path).map_err(failed)?;
+    if !meta.is_file() {
+        return Err(format!("error 32 : Dictionary {} must be a regular file.", path.display()));
+    }
+    if meta.len() > LARGEST_DICTIONARY {
         return Err(format!("dictionary {}: larger than 32 MiB", named(path)));
     }
-    Ok(Arc::new(std::fs::read(path).map_err(failed)?))
+    Ok((Arc::new(std::fs::read(path).map_err(failed)?), (meta.dev(), meta.ino())))
 }
 
 /// One of `--zstd=`.

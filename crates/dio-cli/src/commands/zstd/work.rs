@@ -28,14 +28,17 @@ impl Run {
         source: &mut Source,
     ) -> Result<Done, Fatal> {
         if self.args.test {
-            return Ok(self.work(shown, size, source, &mut WatchedSink::new(None, false)));
+            let passes = self.plan.pass_through.unwrap_or(false);
+            return Ok(self.work(shown, size, source, &mut WatchedSink::new(None, false), passes));
         }
         self.open_joined()?;
         let Some((target, mut sink)) = self.joined.take() else { return Err(Fatal) };
         let file = target.as_ref().is_some_and(Target::is_file);
         let sparse = (file && self.decompress() && !self.args.no_sparse) || (self.args.sparse && sink.file().is_some());
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
-        let done = self.work(shown, size, source, &mut watched);
+        // Without a word about it, what cannot be decompressed is passed on to standard output only.
+        let passes = self.plan.pass_through.unwrap_or(self.args.force && target.is_none());
+        let done = self.work(shown, size, source, &mut watched, passes);
         let (failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
         let made_longer = lengthen(&mut sink, zeros).map_err(|error| errno_of(&error));
         if let Some(errno) = failed.or(made_longer.err()) {
@@ -61,7 +64,8 @@ impl Run {
         let Some((mut sink, target)) = to else { return Done::Badly };
         let sparse = self.decompress() && !self.args.no_sparse && target.is_file();
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
-        let done = self.work(shown, size, source, &mut watched);
+        let passes = self.plan.pass_through.unwrap_or(false);
+        let done = self.work(shown, size, source, &mut watched, passes);
         let (mut failed, zeros) = (watched.failed.take(), watched.zeros_at_end());
         if matches!(done, Done::Badly) && failed.is_none() {
             return Done::Badly;
@@ -79,10 +83,18 @@ impl Run {
         }
     }
 
-    fn work(&self, shown: &Path, size: Option<u64>, source: &mut Source, sink: &mut WatchedSink<'_>) -> Done {
+    /// Compresses or decompresses; `passes` says whether what is not compressed is passed on.
+    fn work(
+        &self,
+        shown: &Path,
+        size: Option<u64>,
+        source: &mut Source,
+        sink: &mut WatchedSink<'_>,
+        passes: bool,
+    ) -> Done {
         let mut input = Watched::new(&self.tool, source, self.stop);
         if self.decompress() {
-            return self.decode(shown, &mut input, sink);
+            return self.decode(shown, &mut input, sink, passes);
         }
         match zstd::encode(&mut input, sink, &self.encode(size)) {
             Ok(moved) => Done::Well(moved),
@@ -109,14 +121,14 @@ impl Run {
         Done::Badly
     }
 
-    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>) -> Done {
+    fn decode(&self, path: &Path, input: &mut Watched<'_>, sink: &mut WatchedSink<'_>, passes: bool) -> Done {
         let shown = path.as_os_str().as_bytes();
         let head = match input.peek(4) {
             Ok(head) => head,
             Err(error) => return self.read_failed(path, &error),
         };
         let empty = head.is_empty();
-        if self.plan.pass_through && crate::codec::detect(head) != Some(crate::codec::Format::Zstd) {
+        if passes && !empty && crate::codec::detect(head) != Some(crate::codec::Format::Zstd) {
             return self.pass(path, input, sink);
         }
         let short = head.len() < 4;
@@ -124,7 +136,8 @@ impl Run {
             self.tool.fail();
             self.say(1, &[shown, b" : ", &parts.concat(), b" \n"]);
         };
-        match zstd::decode(input, sink, &self.plan.decode) {
+        let how = zstd::Decode { pass_trailing: passes, ..self.plan.decode.clone() };
+        match zstd::decode(input, sink, &how) {
             Ok(moved) => return Done::Well(moved),
             Err(DecodeError::Read(error)) => return self.read_failed(path, &error),
             Err(DecodeError::Write(_) | DecodeError::Stopped) => {}

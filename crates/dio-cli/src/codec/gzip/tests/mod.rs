@@ -1,5 +1,6 @@
 mod damage;
 mod mutation;
+mod pieces;
 mod round;
 
 use std::io::{self, BufReader, Cursor, Write};
@@ -25,8 +26,17 @@ fn text(length: usize, rng: &mut Rng) -> Vec<u8> {
 
 /// As dio writes it, with pieces of this size.
 fn ours(data: &[u8], piece: usize) -> Vec<u8> {
+    ours_as(data, piece, &Encode::default())
+}
+
+/// As dio writes it when each piece is to be a member.
+fn members(data: &[u8], piece: usize) -> Vec<u8> {
+    ours_as(data, piece, &Encode { members: true, ..Encode::default() })
+}
+
+fn ours_as(data: &[u8], piece: usize, how: &Encode<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let moved = encode_pieces(&mut &*data, &mut out, &Encode::default(), piece).expect("encodes");
+    let moved = encode_pieces(&mut &*data, &mut out, how, piece).expect("encodes");
     assert_eq!((moved.read, moved.written), (data.len() as u64, out.len() as u64));
     out
 }

@@ -1,6 +1,6 @@
 //! Inputs that somebody or something changed: whatever comes, the decoder ends, and what it calls sound is.
 
-use dio_test::{Rng, Seed};
+use dio_test::{Rng, Soak};
 
 use super::*;
 use crate::codec::Damage;
@@ -63,6 +63,7 @@ fn originals(rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
     let half = data.len() / 2;
     vec![
         (ours(&data, rng.range_usize(200..4000)), data.clone()),
+        (members(&data, rng.range_usize(200..4000)), data.clone()),
         (foreign(&data, rng.range(0..10) as i32), data.clone()),
         (data.chunks(1000).flat_map(bgzf).chain(bgzf(b"")).collect(), data.clone()),
         ([foreign(&data[..half], 6), ours(&data[half..], 1000)].concat(), data),
@@ -70,10 +71,9 @@ fn originals(rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn flipped_bits() {
-    let seed = Seed::new();
-    let mut rng = seed.rng();
-    for _ in 0..150 {
+fn soak_flipped_bits() {
+    for seed in Soak::of(150) {
+        let mut rng = seed.rng();
         for (packed, data) in originals(&mut rng) {
             let mut bytes = packed.clone();
             for _ in 0..*rng.pick(&[1, 1, 1, 2, 5]) {
@@ -86,10 +86,9 @@ fn flipped_bits() {
 }
 
 #[test]
-fn lost_added_and_overwritten_bytes() {
-    let seed = Seed::new();
-    let mut rng = seed.rng();
-    for _ in 0..150 {
+fn soak_lost_added_and_overwritten_bytes() {
+    for seed in Soak::of(150) {
+        let mut rng = seed.rng();
         for (packed, data) in originals(&mut rng) {
             let at = rng.range_usize(0..packed.len());
             let length = rng.range_usize(1..64.min(packed.len() - at).max(1) + 1);
@@ -121,10 +120,9 @@ fn lost_added_and_overwritten_bytes() {
 
 /// Sound members in any order are a sound stream; what is sound must be made of them.
 #[test]
-fn spliced_members() {
-    let seed = Seed::new();
-    let mut rng = seed.rng();
-    for _ in 0..150 {
+fn soak_spliced_members() {
+    for seed in Soak::of(150) {
+        let mut rng = seed.rng();
         let parts: Vec<(Vec<u8>, Vec<u8>)> = originals(&mut rng).into_iter().chain(originals(&mut rng)).collect();
         let (one, two) = (rng.pick(&parts).clone(), rng.pick(&parts).clone());
         let cut = rng.range_usize(0..one.0.len() + 1);
@@ -141,10 +139,9 @@ fn spliced_members() {
 }
 
 #[test]
-fn noise_behind_a_header() {
-    let seed = Seed::new();
-    let mut rng = seed.rng();
-    for _ in 0..300 {
+fn soak_noise_behind_a_header() {
+    for seed in Soak::of(300) {
+        let mut rng = seed.rng();
         let length = rng.range_usize(0..3000);
         let mut bytes = rng.bytes(length);
         if rng.bool(0.9) {

@@ -8,7 +8,7 @@ use dio_test::{Rng, Seed};
 
 use super::super::encode::PIECE;
 use super::super::feed::Feed;
-use super::super::header;
+use super::super::header::{self, TRAILER_LEN};
 use super::*;
 use crate::codec::gzip::encode;
 use crate::codec::{Damage, EncodeError};
@@ -24,13 +24,14 @@ fn every_size_level_and_number_of_workers() {
             PIECE => &[0, 6],
             _ => &[1],
         };
-        for &level in levels {
+        for (&level, members) in levels.iter().flat_map(|level| [(level, false), (level, true)]) {
             let mut first = Vec::new();
-            encode(&mut &*data, &mut first, &Encode { level, ..Encode::default() }).expect("encodes");
+            encode(&mut &*data, &mut first, &Encode { level, members, ..Encode::default() }).expect("encodes");
             let mut second = Vec::new();
-            let how = Encode { level, workers: 3, ..Encode::default() };
+            let how = Encode { level, members, workers: 3, ..Encode::default() };
             let moved = encode(&mut Cursor::new(&data), &mut second, &how).expect("encodes");
-            assert_eq!((moved.read, moved.members), (size as u64, size.div_ceil(PIECE).max(1) as u64));
+            let expected = if members { size.div_ceil(PIECE).max(1) } else { 1 };
+            assert_eq!((moved.read, moved.members), (size as u64, expected as u64));
             assert!(first == second, "the number of workers changes the output");
             let (out, result) = decoded(&first, &Decode { workers: 2, ..Decode::default() });
             let back = result.expect("decodes");
@@ -60,7 +61,7 @@ fn levels_make_a_difference_and_noise_hardly_grows() {
 fn members_can_be_found_by_their_headers() {
     let data = text(10_000, &mut Rng::new(1));
     let mut out = Vec::new();
-    let how = Encode { name: Some(b"a name"), mtime: Some(77), ..Encode::default() };
+    let how = Encode { name: Some(b"a name"), mtime: Some(77), members: true, ..Encode::default() };
     let moved = encode_pieces(&mut &*data, &mut out, &how, 1000).expect("encodes");
     assert_eq!(moved.members, 10);
     let mut at = 0;
@@ -87,8 +88,9 @@ fn members_of_all_kinds_one_after_the_other() {
         for _ in 0..rng.range(1..12) {
             let size = *rng.pick(&[0, 1, 300, 5000, 50_000]);
             let part = if rng.bool(0.8) { text(size, &mut rng) } else { rng.bytes(size) };
-            let member = match rng.range(0..5) {
+            let member = match rng.range(0..6) {
                 0 => ours(&part, 2000),
+                5 => members(&part, 2000),
                 1 => bgzf(&part),
                 2 => foreign(&part, 0),
                 _ => foreign(&part, rng.range(1..10) as i32),
@@ -98,6 +100,27 @@ fn members_of_all_kinds_one_after_the_other() {
         }
         compressed.extend(vec![0; rng.range_usize(0..3) * 700]);
         decodes_to(&compressed, &data);
+    }
+}
+
+#[test]
+fn members_that_are_there_at_once_hide_no_others_and_no_damage() {
+    let mut rng = Rng::new(12);
+    for size in [0, 1, 300, 20_000] {
+        let [one, other] = [(); 2].map(|()| text(size, &mut rng));
+        for (first, second) in [(&one, &other), (&one, &one), (&other, &one)] {
+            decodes_to(&[foreign(first, 6), foreign(second, 9)].concat(), &[&first[..], second].concat());
+        }
+        let packed = foreign(&one, 6);
+        // Bytes behind a member that look like its trailer, and a trailer that is not its own.
+        for behind in [&packed[packed.len() - TRAILER_LEN..], &packed[packed.len() - 4..]] {
+            let (out, result) = decoded(&[&packed[..], b"x", behind].concat(), &Decode::default());
+            assert!(matches!(result, Err(DecodeError::TrailingGarbage { .. })), "{result:?}");
+            assert!(out == one);
+        }
+        let wrong = [&packed[..packed.len() - TRAILER_LEN], &trailer(b"something else")[..]].concat();
+        let (_, result) = decoded(&wrong, &Decode::default());
+        assert!(matches!(result, Err(DecodeError::Damaged { what: Damage::Checksum { .. }, .. })), "{result:?}");
     }
 }
 
@@ -130,7 +153,7 @@ fn optional_parts_of_the_header() {
 fn sizes_that_are_not_true_do_no_harm() {
     let mut rng = Rng::new(4);
     let (a, b) = (text(3000, &mut rng), text(4000, &mut rng));
-    let (one, two) = (ours(&a, 1 << 20), ours(&b, 1 << 20));
+    let (one, two) = (members(&a, 1 << 20), members(&b, 1 << 20));
     let both = [a.clone(), b].concat();
     let lie = |size: usize| {
         let mut first = one.clone();
@@ -155,7 +178,7 @@ fn sizes_that_are_not_true_do_no_harm() {
 fn a_size_that_hides_a_member_is_found_out() {
     let mut rng = Rng::new(6);
     let (a, b) = (text(3000, &mut rng), text(3000, &mut rng));
-    let (mut one, two) = (ours(&a, 1 << 20), ours(&b, 1 << 20));
+    let (mut one, two) = (members(&a, 1 << 20), members(&b, 1 << 20));
     let size = (one.len() + two.len()) as u32;
     one[16..20].copy_from_slice(&size.to_le_bytes());
     let (out, result) = decoded(&[one, two].concat(), &Decode { workers: 1, ..Decode::default() });
@@ -168,7 +191,7 @@ fn a_size_that_hides_a_member_is_found_out() {
 /// Members that all promise more than they are: what was read ahead for one is not read again for each.
 #[test]
 fn many_sizes_that_are_not_true_cost_little() {
-    let mut one = ours(b"x", 1 << 20);
+    let mut one = members(b"x", 1 << 20);
     one[16..20].copy_from_slice(&1_000_000u32.to_le_bytes());
     let all = one.repeat(60_000);
     let start = std::time::Instant::now();
@@ -269,17 +292,20 @@ fn no_write_ends_with_a_member_but_the_last() {
         }
     }
     let data = text(9000, &mut Rng::new(7));
-    let mut output = Prefixes(Vec::new(), Vec::new());
-    encode_pieces(&mut &data[..], &mut output, &Encode::default(), 1000).expect("encodes");
-    let Prefixes(bytes, mut ends) = output;
-    assert_eq!(ends.pop(), Some(bytes.len()));
-    let last = ends.pop().expect("several writes");
-    assert_eq!(last, bytes.len() - 8);
-    for end in ends.into_iter().chain([last]) {
-        let (_, result) = decoded(&bytes[..end], &Decode::default());
-        match result {
-            Err(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset, .. }) => assert_eq!(offset, end as u64),
-            other => panic!("{end}: {other:?}"),
+    for members in [false, true] {
+        let mut output = Prefixes(Vec::new(), Vec::new());
+        let how = Encode { members, ..Encode::default() };
+        encode_pieces(&mut &data[..], &mut output, &how, 1000).expect("encodes");
+        let Prefixes(bytes, mut ends) = output;
+        assert_eq!(ends.pop(), Some(bytes.len()));
+        let last = ends.pop().expect("several writes");
+        assert_eq!(last, bytes.len() - 8);
+        for end in ends.into_iter().chain([last]) {
+            let (_, result) = decoded(&bytes[..end], &Decode::default());
+            match result {
+                Err(DecodeError::Damaged { what: Damage::UnexpectedEnd, offset, .. }) => assert_eq!(offset, end as u64),
+                other => panic!("{end}: {other:?}"),
+            }
         }
     }
 }
