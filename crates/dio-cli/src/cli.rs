@@ -24,6 +24,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Copy files and trees past the page cache
+    ///
+    /// An existing target is written in place, so that it keeps its inode and its hard links, and a copy that is cut short leaves a part of the new contents. With --atomic it is replaced when its successor is complete.
     Cp(cp::CpArgs),
     Cat(cat::CatArgs),
     Dd(dd::DdArgs),
@@ -87,7 +89,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let error = match Cli::try_parse_from(&args) {
-        Ok(cli) => return cli.run(),
+        Ok(cli) => {
+            let status = cli.run();
+            let command = command_of(&args).unwrap_or_default();
+            if status != ExitCode::SUCCESS {
+                tool::tell_reasons(command);
+            }
+            // A server has nobody to tell, and does not fail by what its users put there.
+            let serves = matches!(command, "mount" | "run-server");
+            let failed = !serves && tool::tell_unfollowed(command) && status == ExitCode::SUCCESS;
+            return if failed { ExitCode::FAILURE } else { status };
+        }
         Err(error) => error,
     };
     let model = args.get(1).and_then(|command| tool::model(command));
@@ -99,9 +111,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
+/// The name of the command.
+fn command_of(args: &[OsString]) -> Option<&str> {
+    args.get(1)?.to_str()
+}
+
 /// The command line as clap can read it: some of the old forms look like numbers or like names.
 fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
-    match args.get(1).and_then(|command| command.to_str()) {
+    match command_of(&args) {
         Some("split") => split::modern(args),
         Some("sort") => Ok(sort::modern(args)),
         Some("uniq") => Ok(uniq::modern(args)),

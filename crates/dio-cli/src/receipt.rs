@@ -12,14 +12,18 @@
 //! | `peak_buffer_bytes` | most memory in buffers at a time |
 //! | `files` | for each file: `path`, `role` (`source` or `target`), `mode` (the class of most bytes, or `reflinked`), `reason` (why not direct, or null), `pages_before`, `pages_after` (resident pages, null where the kernel hides them) |
 
-use std::io::{self, Write};
+mod destination;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dio::file::{ByClass, Class, Counters, Reason};
 use dio::stripe::calls::resident_pages;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+pub use destination::{Destination, Refusal};
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,6 +83,7 @@ pub enum Role {
 #[derive(Clone, Debug, Serialize)]
 pub struct FileLine {
     /// Its name, as given or found.
+    #[serde(serialize_with = "as_text")]
     pub path: PathBuf,
     /// Read or written.
     pub role: Role,
@@ -90,6 +95,11 @@ pub struct FileLine {
     pub pages_before: Option<u64>,
     /// Resident pages when the command was done.
     pub pages_after: Option<u64>,
+}
+
+/// A name in JSON, which is text: bytes that are none are shown by a replacement character, as `dio probe --json` does.
+fn as_text<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.to_string_lossy())
 }
 
 /// The printed object.
@@ -214,11 +224,11 @@ impl Ledger {
         }
     }
 
-    /// Writes the receipt to a file, or to standard output for `-`.
+    /// Writes the receipt.
     ///
     /// # Errors
-    /// What creating or writing the file answers.
-    pub fn print(&self, to: &Path, command: &'static str, engine: &'static str, durable: bool) -> io::Result<()> {
+    /// What writing answers; it would replace a file that is listed, or one that was made meanwhile.
+    pub fn print(&self, to: Destination, command: &'static str, engine: &'static str, durable: bool) -> io::Result<()> {
         let mut totals = self.lock();
         totals.files.sort_by(|a, b| (&a.path, a.role as u8).cmp(&(&b.path, b.role as u8)));
         let receipt = Receipt {
@@ -238,7 +248,7 @@ impl Ledger {
         };
         let mut text = serde_json::to_vec_pretty(&receipt)?;
         text.push(b'\n');
-        if to == Path::new("-") { io::stdout().write_all(&text) } else { std::fs::write(to, text) }
+        to.write(&text, totals.files.iter().map(|line| line.path.as_path()))
     }
 
     fn lock(&self) -> MutexGuard<'_, Totals> {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use dio::geometry::{Directness, FileSystem, Geometry};
 use dio::probe::{Answer, Device, Kind, Mount, Overwrites, ProbeError, Report, Ring, Sharing, Trials};
+use dio::stream::ReadAhead;
 use serde_json::{Value, json};
 
 use dio_bench::units::size as human_size;
@@ -96,7 +97,7 @@ fn to_table(report: &Report) -> String {
         Some(stripes) => striped::layout_rows(&mut table, stripes),
     }
     match &report.geometry {
-        Ok(geometry) => geometry_rows(&mut table, geometry),
+        Ok(geometry) => geometry_rows(&mut table, geometry, optimal(&report.device)),
         Err(reason) => table.row("alignments", format!("unknown: {reason}")),
     }
     trial_rows(&mut table, &report.trials);
@@ -131,7 +132,18 @@ fn file_system_name(file_system: Option<FileSystem>, mount: Option<&Mount>) -> S
     }
 }
 
-fn geometry_rows(table: &mut Table, geometry: &Geometry) {
+/// The optimal request of a device in bytes; 0 where nothing is known.
+fn optimal(device: &Result<Device, String>) -> u64 {
+    device.as_ref().ok().and_then(|device| device.optimal_io).unwrap_or(0)
+}
+
+/// The bytes of the requests that dio makes of a file there.
+fn suggested(geometry: &Geometry, optimal: u64) -> u64 {
+    ReadAhead::suited(optimal, geometry.preferred()).request as u64
+}
+
+/// `optimal` is the optimal request of the device.
+fn geometry_rows(table: &mut Table, geometry: &Geometry, optimal: u64) {
     let source = match geometry.directness() {
         Directness::Reported => "",
         Directness::Refused => " (direct I/O refused)",
@@ -142,7 +154,7 @@ fn geometry_rows(table: &mut Table, geometry: &Geometry) {
     table.row("write alignment", bytes(geometry.offset_align()));
     table.row("read alignment", bytes(geometry.read_offset_align()));
     table.row("block", human_size(geometry.block()));
-    table.row("suggested transfer", human_size(geometry.preferred()));
+    table.row("suggested transfer", human_size(suggested(geometry, optimal)));
     let atomic = match geometry.atomic() {
         Some(atomic) => format!("{} to {}", human_size(atomic.unit_min), human_size(atomic.unit_max)),
         None => "none reported".to_owned(),
@@ -251,7 +263,7 @@ fn to_json(report: &Report) -> Value {
             .then(|| file_system_name(report.file_system, report.mount.as_ref())),
         "mount": report.mount.as_ref().map(mount_json),
         "striped": report.stripes.as_ref().map(striped::to_json),
-        "geometry": or_unknown(&report.geometry, geometry_json),
+        "geometry": or_unknown(&report.geometry, |known| geometry_json(known, optimal(&report.device))),
         "tried": {
             "open_direct": answer_json(&trials.open_direct),
             "read_direct": answer_json(&trials.read_direct),
@@ -274,7 +286,7 @@ fn to_json(report: &Report) -> Value {
 }
 
 /// What is known, or why it is not.
-fn or_unknown<T>(known: &Result<T, String>, show: fn(&T) -> Value) -> Value {
+fn or_unknown<T>(known: &Result<T, String>, show: impl FnOnce(&T) -> Value) -> Value {
     known.as_ref().map_or_else(|reason| json!({ "unknown": reason }), show)
 }
 
@@ -313,7 +325,7 @@ fn overwrites_json(overwrites: &Overwrites) -> Value {
     })
 }
 
-fn geometry_json(geometry: &Geometry) -> Value {
+fn geometry_json(geometry: &Geometry, optimal: u64) -> Value {
     json!({
         "direct": match geometry.directness() {
             Directness::Reported => "reported",
@@ -324,7 +336,8 @@ fn geometry_json(geometry: &Geometry) -> Value {
         "write_align": geometry.offset_align(),
         "read_align": geometry.read_offset_align(),
         "block_bytes": geometry.block(),
-        "suggested_bytes": geometry.preferred(),
+        "suggested_bytes": suggested(geometry, optimal),
+        "file_system_suggests_bytes": geometry.preferred(),
         "atomic_write": geometry.atomic().map(|atomic| json!({
             "unit_min": atomic.unit_min,
             "unit_max": atomic.unit_max,

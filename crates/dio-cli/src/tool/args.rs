@@ -77,6 +77,16 @@ pub struct IoArgs {
     pub receipt: Option<PathBuf>,
 }
 
+/// How a file that exists is replaced.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[command(next_help_heading = OWN)]
+pub struct InPlaceArgs {
+    /// Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and
+    /// loses the old contents with a run that is cut short
+    #[arg(long)]
+    pub in_place: bool,
+}
+
 /// A block: a size that two of fit into the buffers.
 fn parse_block(text: &str) -> Result<u64, String> {
     match parse_positive_size(text) {
@@ -105,13 +115,13 @@ impl IoArgs {
             Mode::Cached => dio::Mode::Cached,
         };
         StreamOptions {
-            undisturbed: false,
             mode,
             need: if self.strict { Need::Required } else { Need::Preferred },
             block: block as usize,
             depth,
             small: if self.mode == Mode::Auto { SMALL } else { 0 },
             spread: if self.depth.is_none() { MOST_BUFFERS as usize } else { 0 },
+            undisturbed: false,
         }
     }
 }

@@ -2,6 +2,8 @@
 //! names they can be called by.
 
 mod args;
+pub(crate) mod deep;
+pub(crate) mod device;
 mod dontcache;
 pub(crate) mod evict;
 pub(crate) mod held;
@@ -10,27 +12,32 @@ pub(crate) mod obsolete;
 mod ordered;
 pub(crate) mod plain;
 mod progress;
+pub(crate) mod said;
 mod streams;
+pub(crate) mod successor;
+pub(crate) mod synced;
 pub(crate) mod unnamed;
 mod usage;
+mod words;
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dio::FileError;
 use dio::stream::{Input, Output, StreamOptions};
 use dio::sys::{pipes_were_ignored, was_closed};
 use rustix::io::Errno;
 
-use crate::quote::{named, words};
-use crate::receipt::Ledger;
+use crate::quote::{named, quoted, words};
+use crate::receipt::{Destination, Ledger, Refusal};
 
-pub use args::{IoArgs, Mode, When};
+pub use args::{InPlaceArgs, IoArgs, Mode, When};
 pub(crate) use dontcache::DontCache;
 pub(crate) use multicall::model;
 pub use multicall::{called_as, resolve};
@@ -38,6 +45,7 @@ pub use ordered::{Found, InOrder, Ordered};
 pub use progress::Progress;
 pub use streams::{Sink, Source};
 pub(crate) use usage::refuse;
+pub use words::Abbreviated;
 
 /// One run of a tool. Cheap to clone; clones are the same run.
 #[derive(Clone, Debug)]
@@ -51,6 +59,8 @@ struct Shared {
     name: String,
     options: StreamOptions,
     receipt: Option<PathBuf>,
+    /// Where the receipt goes, once it is open.
+    destination: Mutex<Option<Destination>>,
     ledger: Ledger,
     progress: Progress,
     failed: AtomicBool,
@@ -60,11 +70,26 @@ struct Shared {
 impl Tool {
     /// A run of `command` under the flags.
     pub fn new(command: &'static str, io: &IoArgs) -> Tool {
+        Tool::with(command, io, io.stream_options())
+    }
+
+    /// The same, for a command that has many files open: where descriptors are few, and the flags leave it open, streams do
+    /// without the second descriptor that direct I/O takes.
+    pub(crate) fn sparing(command: &'static str, io: &IoArgs) -> Tool {
+        let mut options = io.stream_options();
+        if io.mode == args::Mode::Auto && !io.strict && are_descriptors_few() {
+            options.mode = dio::Mode::Uncached;
+        }
+        Tool::with(command, io, options)
+    }
+
+    fn with(command: &'static str, io: &IoArgs, options: StreamOptions) -> Tool {
         let name = called_as(command);
         let shared = Shared {
             command,
-            options: io.stream_options(),
+            options,
             receipt: io.receipt.clone(),
+            destination: Mutex::default(),
             ledger: Ledger::new(io.receipt.is_some()),
             progress: Progress::new(io.progress, name.clone(), "read"),
             failed: AtomicBool::new(false),
@@ -77,6 +102,29 @@ impl Tool {
     /// What messages start with: `dio cat`, or `cat` for a tool that was called by a link of that name.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// Opens the receipt, where one is asked for, before anything is read or written; `names` are the operands.
+    ///
+    /// # Errors
+    /// The exit status, if it cannot be written or is one of the operands: that is told, and nothing is to be done.
+    pub fn begin<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ExitCode> {
+        let Some(path) = &self.shared.receipt else { return Ok(()) };
+        let opened = Destination::open(path).and_then(|to| to.keep_apart(names).map(|()| to));
+        match opened {
+            Ok(to) => {
+                *self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.error(refusal.of(path));
+                if !matches!(refusal, Refusal::Open(_)) {
+                    // Nobody can be told that standard error is closed.
+                    let _ = writeln!(io::stderr().lock(), "Try '{} --help' for more information.", self.name());
+                }
+                Err(ExitCode::from(multicall::trouble(self.shared.command)))
+            }
+        }
     }
 
     /// How streams are opened.
@@ -155,10 +203,7 @@ impl Tool {
 
     /// Tells something that does not change the exit status.
     pub fn note(&self, message: impl Display) {
-        self.shared.progress.aside(|| {
-            // Nobody can be told that standard error is closed.
-            let _ = writeln!(io::stderr().lock(), "{}: {message}", self.name());
-        });
+        self.shared.progress.aside(|| said::say(format!("{}: {message}\n", self.name())));
     }
 
     /// Tells what went wrong with a file: as GNU's tools do, and with place and cure where the library knows them.
@@ -198,9 +243,11 @@ impl Tool {
         self.shared.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything failed so far.
+    /// Whether anything failed so far; a message that could not be written too, but for the tools
+    /// whose models do not care.
     pub fn failed(&self) -> bool {
-        self.shared.failed.load(Ordering::Relaxed)
+        let careless = matches!(self.shared.command, "gzip" | "zstd");
+        self.shared.failed.load(Ordering::Relaxed) || (said::is_lost() && !careless)
     }
 
     /// Everything written was synced.
@@ -214,11 +261,38 @@ impl Tool {
         if let Some(to) = &self.shared.receipt {
             let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
             self.shared.ledger.look_again();
-            if let Err(error) = self.shared.ledger.print(to, self.shared.command, engine_name(), durable) {
-                self.error(format_args!("cannot write the receipt {}: {}", named(to), words(errno_of(&error))));
+            let opened = self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let opened = opened.map_or_else(|| Destination::open(to).map_err(io::Error::other), Ok);
+            let print = |to| self.shared.ledger.print(to, self.shared.command, engine_name(), durable);
+            if let Err(error) = opened.and_then(print) {
+                self.error(format_args!("cannot write the receipt {}: {}", quoted(to), receipt_words(&error)));
             }
         }
         if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// Says which objects of striped files were wrong, as far as messages of this run have only told the number of the error.
+pub(crate) fn tell_reasons(command: &str) {
+    for error in dio::stripe::take_reasons() {
+        said::say(format!("{}: {error}\n", called_as(command)));
+    }
+}
+
+/// Says which directories' defaults were not followed, and why; whether there were any.
+pub(crate) fn tell_unfollowed(command: &str) -> bool {
+    let unfollowed = dio::stripe::take_unfollowed();
+    for error in &unfollowed {
+        said::say(format!("{}: {error}\n", called_as(command)));
+    }
+    !unfollowed.is_empty()
+}
+
+/// Why a receipt could not be written.
+pub(crate) fn receipt_words(error: &io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<crate::receipt::Refusal>()) {
+        Some(refusal) => format!("it {refusal}"),
+        None => words(errno_of(error)),
     }
 }
 
@@ -241,6 +315,23 @@ pub(crate) fn allow_descriptors(needed: u64) {
     }
 }
 
+/// With fewer free descriptors than these, a stream takes one for a file, not two.
+const FEW_DESCRIPTORS: u64 = 64;
+
+/// Whether there are so few descriptors that each counts.
+pub(crate) fn are_descriptors_few() -> bool {
+    free_descriptors() < FEW_DESCRIPTORS
+}
+
+/// How many more descriptors can be opened. Where that cannot be found out, the usual ones are taken to be open.
+pub(crate) fn free_descriptors() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    const USUAL: u64 = 16;
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |names| names.count() as u64);
+    limit.saturating_sub(open)
+}
+
 /// The name under which a process finds its own open file (`proc_pid_fd(5)`): it leads to that very inode, whatever has
 /// become of its name.
 pub(crate) fn own_path(fd: impl AsFd) -> PathBuf {
@@ -257,7 +348,7 @@ fn file_error(error: &io::Error) -> Option<&FileError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// The error number behind an error of a stream.
+/// The error number behind an error of a stream. What the error says beyond that is told when the run ends (`tell_reasons`).
 pub fn errno_of(error: &io::Error) -> Errno {
-    file_error(error).map(FileError::errno).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
+    file_error(error).map(dio::stripe::reduced).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
 }

@@ -49,6 +49,11 @@ pub(crate) fn gnu(name: &OsStr) -> Option<(&'static str, u8)> {
     GNU.iter().copied().find(|(command, _)| name == *command)
 }
 
+/// The exit status of such a command where something goes wrong that is no matter of its grammar.
+pub(super) fn trouble(command: &str) -> u8 {
+    if matches!(command, "sort" | "tar") { 2 } else { 1 }
+}
+
 /// The name of the link by which the program was called, if it is one of a tool.
 static LINK: OnceLock<&'static str> = OnceLock::new();
 

@@ -1,13 +1,160 @@
 //! Files that nobody sees before they are complete.
 
-use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::stripe::calls::{self, path_in};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat_with, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+
+use super::{own_path, synced};
+
+/// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that, it
+/// takes the hidden name away, and with it the file.
+#[derive(Debug)]
+pub(crate) struct Naming<D: AsFd> {
+    dir: D,
+    /// The name that the file has until then, if it has one.
+    hidden: Option<CString>,
+}
+
+impl<D: AsFd> Naming<D> {
+    /// For a file in `dir` that has no name, or this one.
+    pub(crate) fn new(dir: D, hidden: Option<CString>) -> Naming<D> {
+        Naming { dir, hidden }
+    }
+
+    /// Whether a process that is killed leaves a hidden name behind.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.hidden.is_some()
+    }
+
+    /// The path of that hidden name.
+    pub(crate) fn hidden_path(&self) -> Option<PathBuf> {
+        let hidden = self.hidden.as_ref()?;
+        let dir = std::fs::read_link(own_path(&self.dir)).unwrap_or_default();
+        Some(dir.join(OsStr::from_bytes(hidden.to_bytes())))
+    }
+
+    /// Puts the file in the place of what has `name`, or where nothing has it.
+    ///
+    /// # Errors
+    /// What `link(2)` and `rename(2)` answer.
+    pub(crate) fn replace(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        if self.hidden.is_none() {
+            let hidden = temporary_name();
+            linkat(CWD, own_path(file), &self.dir, &*hidden, AtFlags::SYMLINK_FOLLOW)?;
+            self.hidden = Some(hidden);
+        }
+        if let Some(hidden) = &self.hidden {
+            calls::renameat(&self.dir, hidden, name)?;
+        }
+        self.hidden = None;
+        Ok(())
+    }
+
+    /// Gives the file `name` if nothing has it.
+    ///
+    /// # Errors
+    /// EEXIST where something has it; what `link(2)` and `rename(2)` answer.
+    pub(crate) fn claim(&mut self, file: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+        let Some(hidden) = &self.hidden else {
+            return linkat(CWD, own_path(file), &self.dir, name, AtFlags::SYMLINK_FOLLOW);
+        };
+        match renameat_with(&self.dir, &**hidden, &self.dir, name, RenameFlags::NOREPLACE) {
+            // Not every file system knows the flag.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                if statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    return Err(Errno::EXIST);
+                }
+                calls::renameat(&self.dir, hidden, name)?;
+            }
+            other => other?,
+        }
+        self.hidden = None;
+        Ok(())
+    }
+
+    /// Makes the name durable.
+    ///
+    /// # Errors
+    /// What `fsync(2)` answers.
+    pub(crate) fn sync(&self, file: &OwnedFd) -> Result<(), Errno> {
+        match synced::fsync(&self.dir) {
+            // A directory that may only be searched cannot be synced by itself.
+            Err(Errno::BADF) => rustix::fs::syncfs(file),
+            other => other,
+        }
+    }
+}
+
+impl<D: AsFd> Drop for Naming<D> {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            // Nobody is left who could do something about it.
+            let _ = calls::unlinkat(&self.dir, hidden);
+        }
+    }
+}
+
+/// Opens the directory that holds `path`, to make files in it.
+///
+/// # Errors
+/// What `open(2)` answers.
+pub(crate) fn open_parent(path: &Path) -> Result<OwnedFd, Errno> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat(CWD, parent, OFlags::RDONLY | flags, Mode::empty()) {
+        // It may be written all the same.
+        Err(Errno::ACCESS) => openat(CWD, parent, OFlags::PATH | flags, Mode::empty()),
+        dir => dir,
+    }
+}
+
+/// Puts a small file of the program's own in the place of what has the name, durably: that stays whole until then. Until it is
+/// complete it is called `temporary`, a name beside it that can be foreseen, so that the next run removes what a killed one left.
+/// Nothing is written into, or found through, what somebody else may have put there.
+///
+/// # Errors
+/// What making, writing, syncing and renaming answer.
+pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let removed = std::fs::remove_file(temporary);
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
+    let mut file = File::options().write(true).create_new(true).mode(mode).open(temporary)?;
+    let mut replace = || -> io::Result<()> {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(temporary, path)?;
+        Ok(Naming::new(open_parent(path)?, None).sync(&OwnedFd::from(file.try_clone()?))?)
+    };
+    replace().inspect_err(|_| {
+        // The error that is told is the first.
+        let _ = std::fs::remove_file(temporary);
+    })
+}
+
+/// The contents of a file that [`replace_by`] has left, if it is the program's own: a regular file of at most `most` bytes that
+/// belongs to this user or root, and that nobody else may write. `None` for anything else.
+pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
+    // To open what is there may wait, or do something.
+    let place = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let found = fstat(&place).ok()?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&found.st_uid) && found.st_mode & 0o022 == 0;
+    if !is_file || !is_own || found.st_size as u64 > most {
+        return None;
+    }
+    let file = openat(CWD, own_path(&place), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut bytes = Vec::new();
+    File::from(file).take(most).read_to_end(&mut bytes).ok().map(|_| bytes)
+}
 
 /// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the kernel, has none such, or the
 /// directory gives its files stripes, it is hidden by a name that is returned as well.
@@ -16,25 +163,36 @@ use rustix::time::{ClockId, clock_gettime};
 /// What `open(2)` answers.
 pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
-    let hidden = || {
-        let name = temporary_name();
-        let fd = calls::openat(dir, &*name, flags | OFlags::CREATE | OFlags::EXCL, mode);
-        match fd {
-            Ok(fd) => Ok((fd, Some(name))),
-            // It could not be striped.
-            Err(errno) if errno != Errno::EXIST => {
-                let _ = calls::unlinkat(dir, &name);
-                Err(errno)
-            }
-            Err(errno) => Err(errno),
-        }
-    };
     if dio::stripe::has_default(path_in(dir, OsStr::new("."))) {
-        return hidden();
+        return hidden(dir, flags, mode, true);
     }
+    unnamed_plain(dir, flags, mode)
+}
+
+/// The same, without stripes whatever the directory has by default.
+///
+/// # Errors
+/// What `open(2)` answers.
+pub(crate) fn unnamed_plain(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
+    let dir = dir.as_fd();
     match openat(dir, c".", flags | OFlags::TMPFILE, mode) {
         Ok(fd) => Ok((fd, None)),
-        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => hidden(),
+        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::NOENT | Errno::INVAL) => hidden(dir, flags, mode, false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A file under a temporary name, striped where it `may` be and the directory says so.
+fn hidden(dir: BorrowedFd<'_>, flags: OFlags, mode: Mode, may: bool) -> Result<(OwnedFd, Option<CString>), Errno> {
+    let name = temporary_name();
+    let flags = flags | OFlags::CREATE | OFlags::EXCL;
+    match if may { calls::openat(dir, &*name, flags, mode) } else { openat(dir, &*name, flags, mode) } {
+        Ok(fd) => Ok((fd, Some(name))),
+        // It could not be striped.
+        Err(errno) if errno != Errno::EXIST => {
+            let _ = calls::unlinkat(dir, &name);
+            Err(errno)
+        }
         Err(errno) => Err(errno),
     }
 }
@@ -66,6 +224,32 @@ mod tests {
         let stat = rustix::fs::fstat(&fd).unwrap();
         assert_eq!((stat.st_nlink as usize, stat.st_mode & 0o777), (names.len(), 0o400));
         assert_eq!(unnamed(File::open("/proc").unwrap(), OFlags::RDWR, Mode::RUSR).unwrap_err(), Errno::NOENT);
+    }
+
+    #[test]
+    fn a_name_is_claimed_or_taken_over_and_nothing_hidden_stays() {
+        let scratch = tempfile::tempdir_in("/var/tmp").unwrap();
+        let dir = || File::open(scratch.path()).unwrap();
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        for may_be_unnamed in [true, false] {
+            let made = || match may_be_unnamed {
+                true => unnamed_plain(dir(), flags, Mode::RUSR).unwrap(),
+                false => hidden(dir().as_fd(), flags, Mode::RUSR, false).unwrap(),
+            };
+            let ((first, one), (second, other), (third, last)) = (made(), made(), made());
+            Naming::new(dir(), one).claim(&first, c"name").unwrap();
+            let mut naming = Naming::new(dir(), other);
+            assert_eq!(naming.claim(&second, c"name"), Err(Errno::EXIST));
+            naming.replace(&second, c"name").unwrap();
+            naming.sync(&second).unwrap();
+            drop(Naming::new(dir(), last));
+            drop(third);
+            let names: Vec<_> = std::fs::read_dir(scratch.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert_eq!(names, ["name"]);
+            let there = statat(dir(), c"name", AtFlags::empty()).unwrap();
+            assert_eq!(there.st_ino, rustix::fs::fstat(&second).unwrap().st_ino);
+            std::fs::remove_file(scratch.path().join("name")).unwrap();
+        }
     }
 
     #[test]

@@ -33,6 +33,9 @@ const PIECE: usize = 64 << 10;
 /// Runs `dio cat`; returns 0 if every file was written out, else 1.
 pub fn run(args: CatArgs) -> ExitCode {
     let tool = Tool::new("cat", &args.io);
+    if let Err(status) = tool.begin(args.files.iter().map(OsString::as_os_str)) {
+        return status;
+    }
     if was_closed(1) {
         tool.error(format_args!("standard output: {}", words(Errno::BADF)));
         return tool.finish();

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use dio::stripe::calls;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, fsync,
-    futimens, linkat, openat, renameat_with, statat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, futimens, openat,
+    statat,
 };
 use rustix::io::Errno;
 
-use crate::tool::unnamed::{temporary_name, unnamed};
-use crate::tool::{Sink, Tool, own_path};
+use crate::tool::unnamed::{Naming, open_parent, unnamed};
+use crate::tool::{Sink, Tool, synced};
 
 /// A file that is being made. Dropped without [`Target::keep`], it leaves nothing.
 #[derive(Debug)]
@@ -28,13 +28,10 @@ pub(crate) struct Target {
 enum Way {
     /// It gets its name at the end.
     File {
-        dir: OwnedFd,
         name: CString,
-        /// The name it has until then, on file systems without `O_TMPFILE`.
-        temporary: Option<CString>,
+        naming: Naming<OwnedFd>,
         /// What has the name then is replaced.
         replace: bool,
-        named: bool,
     },
     /// A device or a pipe: written as it is.
     Special,
@@ -49,18 +46,7 @@ impl Target {
     pub(crate) fn create(path: &Path, replace: bool) -> io::Result<Target> {
         let name = path.file_name().ok_or(Errno::ISDIR)?;
         let name = CString::new(name.as_bytes())?;
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = match openat(CWD, parent, directory, Mode::empty()) {
-            // It may be written all the same.
-            Err(Errno::ACCESS) => {
-                openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?
-            }
-            dir => dir?,
-        };
+        let dir = open_parent(path)?;
         match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => return Err(Errno::ISDIR.into()),
             Ok(_) if !replace => return Err(Errno::EXIST.into()),
@@ -69,7 +55,7 @@ impl Target {
         }
         let (flags, mode) = (OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
         let (fd, temporary) = unnamed(&dir, flags, mode)?;
-        let way = Way::File { dir, name, temporary, replace, named: false };
+        let way = Way::File { name, naming: Naming::new(dir, temporary), replace };
         Ok(Target { fd, path: path.to_owned(), way })
     }
 
@@ -115,10 +101,7 @@ impl Target {
     /// # Errors
     /// What `fsync(2)` answers.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        match calls::fsync(&self.fd) {
-            Err(Errno::INVAL) if !self.is_file() => Ok(()),
-            other => Ok(other?),
-        }
+        Ok(if self.is_file() { calls::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
     }
 
     /// Makes its name durable.
@@ -127,11 +110,7 @@ impl Target {
     /// What `fsync(2)` answers.
     pub(crate) fn sync_name(&self) -> io::Result<()> {
         match &self.way {
-            Way::File { dir, .. } => match fsync(dir) {
-                // A directory that may not be read is known by its name only; then its file system has to do it.
-                Err(Errno::BADF) => Ok(rustix::fs::syncfs(&self.fd)?),
-                other => Ok(other?),
-            },
+            Way::File { naming, .. } => Ok(naming.sync(&self.fd)?),
             Way::Special => Ok(()),
         }
     }
@@ -154,41 +133,11 @@ impl Target {
     /// # Errors
     /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
     fn name(&mut self) -> io::Result<()> {
-        let Way::File { dir, name, temporary, replace, named } = &mut self.way else { return Ok(()) };
-        let own = own_path(&self.fd);
-        if !*replace && temporary.is_none() {
-            linkat(CWD, own, &*dir, &**name, AtFlags::SYMLINK_FOLLOW)?;
-            *named = true;
-            return Ok(());
-        }
+        let Way::File { name, naming, replace } = &mut self.way else { return Ok(()) };
         if *replace || calls::is_striped(&self.fd)? {
             calls::fsync(&self.fd)?;
         }
-        if temporary.is_none() {
-            let new = temporary_name();
-            linkat(CWD, own, &*dir, &*new, AtFlags::SYMLINK_FOLLOW)?;
-            *temporary = Some(new);
-        }
-        let Some(from) = temporary.as_deref() else { return Ok(()) };
-        match replace {
-            true => calls::renameat(&*dir, from, name)?,
-            false => match renameat_with(&*dir, from, &*dir, &**name, RenameFlags::NOREPLACE) {
-                // Not every file system knows the flag; nothing had the name when it was begun.
-                Err(Errno::INVAL | Errno::NOSYS) => calls::renameat(&*dir, from, name)?,
-                other => other?,
-            },
-        }
-        *named = true;
-        Ok(())
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Way::File { dir, temporary: Some(temporary), named: false, .. } = &self.way {
-            // Nobody is left who could do something about it.
-            let _ = calls::unlinkat(dir, temporary);
-        }
+        Ok(if *replace { naming.replace(&self.fd, name) } else { naming.claim(&self.fd, name) }?)
     }
 }
 

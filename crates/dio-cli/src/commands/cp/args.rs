@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ValueEnum};
 
 use crate::size::{parse_positive_size, parse_rate, parse_size};
-use crate::tool::{Found, InOrder, Mode, Ordered, When};
+use crate::tool::{Abbreviated, Found, InOrder, Mode, Ordered, When};
 
 /// Copy SOURCE to DEST, or several SOURCEs into a DIRECTORY, past the page cache and durably
 #[derive(Args, Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct CpArgs {
     pub remove_destination: bool,
 
     /// Replace existing files: none of them, only those older than the source, or all
-    #[arg(short, long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true,
+    #[arg(short, long, value_parser = Abbreviated::<Update>::new(), value_name = "WHICH", num_args = 0..=1, require_equals = true,
           default_missing_value = "older")]
     pub update: Option<Update>,
 
@@ -61,11 +61,11 @@ pub struct CpArgs {
     pub parents: bool,
 
     /// Make holes in the target: where the source has them, wherever it has zeros, or none
-    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    #[arg(long, value_parser = Abbreviated::<When>::new(), value_name = "WHEN", default_value = "auto")]
     pub sparse: When,
 
     /// Share the source's blocks: where the file system can, or fail if it cannot
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
+    #[arg(long, value_parser = Abbreviated::<When>::new(), value_name = "WHEN", num_args = 0..=1, require_equals = true,
           default_value = "auto", default_missing_value = "always")]
     pub reflink: When,
 
@@ -163,12 +163,13 @@ pub struct OrderedFlags {
     preserve_default: bool,
 
     /// Keep these attributes: mode, ownership, timestamps, links, context, xattr, all
-    #[arg(long, value_enum, value_name = "LIST", num_args = 0..=1, require_equals = true, value_delimiter = ',',
+    #[arg(long, value_parser = Abbreviated::<Attribute>::new(), value_name = "LIST", num_args = 0..=1,
+          require_equals = true, value_delimiter = ',',
           default_missing_value = "mode,ownership,timestamps", action = ArgAction::Append)]
     preserve: Vec<Attribute>,
 
     /// Do not keep these attributes
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',', action = ArgAction::Append)]
+    #[arg(long, value_parser = Abbreviated::<Attribute>::new(), value_name = "LIST", value_delimiter = ',', action = ArgAction::Append)]
     no_preserve: Vec<Attribute>,
 
     /// Same as --no-dereference --preserve=links

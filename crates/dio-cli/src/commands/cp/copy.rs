@@ -1,6 +1,6 @@
 //! Copies one entry, whatever it is.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -17,13 +17,27 @@ use super::metadata::{Attributes, Now, Object};
 use super::open::Contents;
 use super::options::{Dereference, Existing};
 use super::session::{Entry, Session};
+use super::tree::Listed;
 use crate::tool::unnamed::temporary_name;
 
 impl Session {
-    /// Copies `entry`; what goes wrong is told, and the exit status will say so.
-    pub(super) fn copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) {
-        if let Err(error) = self.try_copy(lane, entry, stat) {
-            self.tell(error);
+    /// Copies the name `source` in `dir` as `target`; of an operand, which was looked at, `operand` is what it is. What goes
+    /// wrong is told, and the exit status will say so.
+    pub(super) fn copy(
+        self: &Arc<Self>,
+        lane: &mut Lane,
+        dir: &Arc<Dir>,
+        (source, target): (&CStr, &CStr),
+        operand: Option<Stat>,
+    ) {
+        let copied = dir.open().and_then(|open| {
+            let entry = Entry { dir, open: &open, source, target, operand: operand.is_some() };
+            self.try_copy(lane, entry, operand)
+        });
+        match copied {
+            // Nothing holds `dir` open while another directory in it is filled.
+            Ok(listed) => listed.into_iter().for_each(|listed| self.fill(lane, listed)),
+            Err(error) => self.tell(error),
         }
     }
 
@@ -47,14 +61,19 @@ impl Session {
     /// Looks at the source of `entry`.
     pub(super) fn look(&self, entry: Entry<'_>) -> Result<Stat, CopyError> {
         let flags = if self.follows(entry) { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        let stat = statat(&entry.dir.source, entry.source, flags).at(Doing::Stat, || entry.source_path())?;
+        let stat = statat(&entry.open.source, entry.source, flags).at(Doing::Stat, || entry.source_path())?;
         if kind(&stat) == FileType::Directory && !self.options.recursive {
             return Err(CopyError::Omitting(entry.source_path()));
         }
         Ok(stat)
     }
 
-    fn try_copy(self: &Arc<Self>, lane: &mut Lane, entry: Entry<'_>, stat: Option<Stat>) -> Result<(), CopyError> {
+    fn try_copy(
+        self: &Arc<Self>,
+        lane: &mut Lane,
+        entry: Entry<'_>,
+        stat: Option<Stat>,
+    ) -> Result<Option<Listed>, CopyError> {
         if self.data.stopped() {
             return Err(CopyError::Interrupted);
         }
@@ -65,14 +84,14 @@ impl Session {
         let directory = kind(&stat) == FileType::Directory;
         let found = match self.examine(entry, &stat)? {
             Verdict::Proceed(found) => found,
-            Verdict::Keep => return Ok(()),
-            Verdict::KeepAsCopy => return self.keep_as_copy(entry, &stat),
+            Verdict::Keep => return Ok(None),
+            Verdict::KeepAsCopy => return self.keep_as_copy(entry, &stat).map(|()| None),
         };
         if directory {
-            return self.copy_directory(lane, entry, &stat, found);
+            return self.copy_directory(entry, &stat, found).map(Some);
         }
         self.report.copying(|| entry.source_path(), || entry.target_path());
-        self.copy_or_link(lane, entry, &stat, found)
+        self.copy_or_link(lane, entry, &stat, found).map(|()| None)
     }
 
     /// Whether other names of the same inode may come.
@@ -119,7 +138,7 @@ impl Session {
     fn link_waiting(&self, entry: Entry<'_>, stat: &Stat) {
         let name = entry.target_path();
         for one in self.links.copied(stat, name.clone(), self.names(stat)) {
-            if let Err(error) = self.link(one.entry(), &name) {
+            if let Err(error) = one.dir.open().and_then(|open| self.link(one.entry(&open), &name)) {
                 self.report.error(error);
             }
             self.leave(one.dir);
@@ -129,7 +148,9 @@ impl Session {
     /// The first name of the inode of `stat` could not be copied: the next one becomes the first.
     fn retry_waiting(self: &Arc<Self>, lane: &mut Lane, stat: &Stat) {
         for one in self.links.failed(stat) {
-            if let Err(error) = self.copy_or_link(lane, one.entry(), &one.stat, one.found) {
+            let copied =
+                one.dir.open().and_then(|open| self.copy_or_link(lane, one.entry(&open), &one.stat, one.found));
+            if let Err(error) = copied {
                 self.tell(error);
             }
             self.leave(one.dir);
@@ -165,7 +186,7 @@ impl Session {
         flags: AtFlags,
         replace: bool,
     ) -> Result<(), Errno> {
-        let target = &entry.dir.target;
+        let target = &entry.open.target;
         match linkat(dir, from, target, entry.target, flags) {
             Err(Errno::EXIST) if replace => {}
             other => return other,
@@ -187,7 +208,7 @@ impl Session {
         if self.options.hard_link {
             let replace = self.options.force || self.options.existing == Existing::Ask;
             let flags = if self.follows(entry) { AtFlags::SYMLINK_FOLLOW } else { AtFlags::empty() };
-            let linked = self.link_replacing(entry, entry.dir.source.as_fd(), entry.source, flags, replace);
+            let linked = self.link_replacing(entry, entry.open.source.as_fd(), entry.source, flags, replace);
             linked.map_err(|errno| CopyError::Link { path: entry.target_path(), to: entry.source_path(), errno })?;
         } else if kind == FileType::RegularFile || (!self.options.recursive && kind != FileType::Symlink) {
             self.place_contents(lane, entry, stat, found)?;
@@ -282,7 +303,7 @@ impl Session {
 
     /// Makes a symbolic link, a fifo, a socket or a device.
     fn place_special(&self, entry: Entry<'_>, stat: &Stat, kind: FileType) -> Result<(), CopyError> {
-        let (dir, name) = (&entry.dir.target, entry.target);
+        let (dir, name) = (&entry.open.target, entry.target);
         let preserve = &self.options.preserve;
         let omitted = if preserve.ownership { 0o077 } else { 0 };
         let mode = stat.st_mode & 0o7777 & !omitted;
@@ -294,7 +315,7 @@ impl Session {
         };
         let link = match kind {
             FileType::Symlink => Some(
-                readlinkat(&entry.dir.source, entry.source, Vec::new()).at(Doing::ReadLink, || entry.source_path())?,
+                readlinkat(&entry.open.source, entry.source, Vec::new()).at(Doing::ReadLink, || entry.source_path())?,
             ),
             _ => None,
         };
@@ -317,7 +338,7 @@ impl Session {
         let known = !entry.dir.default_acl && kind != FileType::Symlink;
         Attributes {
             session: self,
-            source: Object::Named { dir: entry.dir.source.as_fd(), name: entry.source, path: entry.source_path() },
+            source: Object::Named { dir: entry.open.source.as_fd(), name: entry.source, path: entry.source_path() },
             target: Object::Named { dir: dir.as_fd(), name, path: entry.target_path() },
             stat,
             now: Now {
@@ -350,7 +371,7 @@ impl Session {
 }
 
 /// A name in the target's directory that nothing else uses.
-fn temporary_beside(target: &std::ffi::CStr) -> CString {
+fn temporary_beside(target: &CStr) -> CString {
     let name = target.to_bytes();
     let end = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     CString::new([&name[..end], temporary_name().to_bytes()].concat()).expect("both parts are C strings")

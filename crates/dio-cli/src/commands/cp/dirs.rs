@@ -1,13 +1,20 @@
-//! A pair of open directories, source and target, and when the target is finished.
+//! A pair of directories, source and target, and when the target is finished.
+//!
+//! A tree may be deeper than there are descriptors: directories far above those that are worked in are closed. They are opened
+//! again by their names from one above them that is open, and are the same if device and inode are.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use rustix::fs::{CWD, Stat};
+use rustix::fs::{CWD, OFlags, Stat, fstat};
+use rustix::io::Errno;
+
+use super::error::{At, CopyError, Doing};
+use crate::tool::deep::open_in_steps;
 
 /// An open directory, or the working directory.
 #[derive(Debug)]
@@ -25,6 +32,13 @@ impl AsFd for Handle {
     }
 }
 
+/// Source and target directory, open.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) source: Handle,
+    pub(crate) target: Handle,
+}
+
 /// The command-line argument a copy belongs to.
 #[derive(Debug)]
 pub(crate) struct Operand {
@@ -38,8 +52,10 @@ pub(crate) struct Operand {
 /// What a target directory needs once its contents are there.
 #[derive(Debug)]
 pub(crate) struct Finish {
-    pub(crate) name: std::ffi::CString,
+    pub(crate) name: CString,
     pub(crate) stat: Stat,
+    /// Device and inode of the target.
+    pub(crate) identity: (u64, u64),
     /// It was made by this run, with this mode (and the owner's rwx in any case).
     pub(crate) made: Option<u32>,
     /// Its mode while it is filled.
@@ -52,14 +68,16 @@ pub(crate) struct Finish {
 
 /// A source directory and the target directory its entries go to.
 ///
-/// It stays open while entries wait or are copied; the last of them to be done finishes it (times,
-/// mode), because creating an entry changes the directory's times.
+/// The last of its entries to be done finishes it (times, mode), because creating an entry changes
+/// the directory's times.
 #[derive(Debug)]
 pub(crate) struct Dir {
     pub(crate) operand: Arc<Operand>,
     pub(crate) parent: Option<Arc<Dir>>,
-    pub(crate) source: Handle,
-    pub(crate) target: Handle,
+    /// None while they are closed. Those that operands stand in stay open.
+    open: Mutex<Option<Arc<Pair>>>,
+    /// The name of the source in the source of `parent`.
+    name: CString,
     shown_source: PathBuf,
     shown_target: PathBuf,
     /// Device and inode of the source directory; `None` for the place operands stand in.
@@ -84,8 +102,8 @@ impl Dir {
         Arc::new(Self {
             operand: Arc::new(operand),
             parent: None,
-            source: Handle::Working,
-            target,
+            open: Mutex::new(Some(Arc::new(Pair { source: Handle::Working, target }))),
+            name: CString::default(),
             shown_source: PathBuf::new(),
             shown_target: shown,
             identity: None,
@@ -102,15 +120,15 @@ impl Dir {
     pub(crate) fn below(
         parent: &Arc<Dir>,
         (source, target): (&CStr, &CStr),
-        (source_handle, target_handle): (OwnedFd, OwnedFd),
+        open: Pair,
         (fresh, default_acl): (bool, bool),
         finish: Finish,
     ) -> Arc<Self> {
         parent.enter();
         Arc::new(Self {
             operand: Arc::clone(&parent.operand),
-            source: Handle::Open(source_handle),
-            target: Handle::Open(target_handle),
+            open: Mutex::new(Some(Arc::new(open))),
+            name: source.to_owned(),
             shown_source: parent.source_path(source),
             shown_target: parent.target_path(target),
             identity: Some((finish.stat.st_dev, finish.stat.st_ino)),
@@ -122,6 +140,47 @@ impl Dir {
             pending: AtomicUsize::new(1),
             parent: Some(Arc::clone(parent)),
         })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Pair>>> {
+        self.open.lock().expect("nothing panics under this lock")
+    }
+
+    /// Both directories, opened again if they were closed.
+    pub(crate) fn open(&self) -> Result<Arc<Pair>, CopyError> {
+        let (mut above, mut closed) = (self, Vec::new());
+        let open = loop {
+            let open = above.lock().clone();
+            match (open, &above.parent) {
+                (Some(open), _) => break open,
+                (None, Some(parent)) => {
+                    closed.push(above);
+                    above = parent;
+                }
+                (None, None) => return Err(Errno::BADF).at(Doing::Access, || self.shown_source.clone()),
+            }
+        };
+        let Some(finish) = self.finish.as_ref().filter(|_| !closed.is_empty()) else { return Ok(open) };
+        let path = |name: fn(&Dir) -> &CStr| closed.iter().rev().map(|dir| name(dir).to_bytes()).collect::<Vec<_>>();
+        let sources = path(|dir| &dir.name).join(&b'/');
+        let targets = path(|dir| dir.finish.as_ref().map_or(c".", |finish| &finish.name)).join(&b'/');
+        let identity = (finish.stat.st_dev, finish.stat.st_ino);
+        let source = reopen(&open.source, &sources, identity).at(Doing::Access, || self.shown_source.clone())?;
+        let target = reopen(&open.target, &targets, finish.identity).at(Doing::Access, || self.shown_target.clone())?;
+        Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
+    }
+
+    /// Closes the directory so many levels above this one. Called for each directory below another, it leaves that many
+    /// levels open.
+    pub(crate) fn close_above(&self, levels: usize) {
+        let mut dir = self;
+        for _ in 0..levels {
+            let Some(parent) = &dir.parent else { return };
+            dir = parent;
+        }
+        if dir.parent.is_some() {
+            *dir.lock() = None;
+        }
     }
 
     /// One more entry is under way.
@@ -159,6 +218,17 @@ impl Dir {
     }
 }
 
+/// Opens a directory of this device and inode again.
+fn reopen(above: &Handle, path: &[u8], identity: (u64, u64)) -> Result<Handle, Errno> {
+    let fd = match open_in_steps(above.as_fd(), path, OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open_in_steps(above.as_fd(), path, OFlags::PATH)?,
+        opened => opened?,
+    };
+    let stat = fstat(&fd)?;
+    // Something else has its name now.
+    if (stat.st_dev, stat.st_ino) != identity { Err(Errno::NOENT) } else { Ok(Handle::Open(fd)) }
+}
+
 /// `dir/name` as GNU shows it: one slash between them, whatever `dir` ends in.
 pub(crate) fn join(dir: &Path, name: &CStr) -> PathBuf {
     let (dir, name) = (dir.as_os_str().as_bytes(), name.to_bytes());
@@ -177,6 +247,64 @@ pub(crate) fn join(dir: &Path, name: &CStr) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn opened(path: &Path) -> OwnedFd {
+        rustix::fs::open(path, OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap()
+    }
+
+    /// The directory `name` below `parent`, in the trees `s` and `t` of `scratch`.
+    fn below(parent: &Arc<Dir>, name: &CStr, scratch: &Path) -> Arc<Dir> {
+        let [source, target] = [("s", parent.source_path(name)), ("t", parent.target_path(name))]
+            .map(|(tree, path)| opened(&scratch.join(tree).join(path)));
+        let finish = Finish {
+            name: name.to_owned(),
+            stat: fstat(&source).unwrap(),
+            identity: fstat(&target).map(|stat| (stat.st_dev, stat.st_ino)).unwrap(),
+            made: None,
+            mode: 0o700,
+            omitted: 0,
+            owner: (0, 0),
+        };
+        let open = Pair { source: Handle::Open(source), target: Handle::Open(target) };
+        Dir::below(parent, (name, name), open, (false, false), finish)
+    }
+
+    #[test]
+    fn a_closed_directory_is_found_again_or_missed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        ["s", "t"].iter().for_each(|tree| std::fs::create_dir_all(root.join(tree).join("a/b/c")).unwrap());
+        let operand = Operand { source: "a".into(), target: "a".into(), first_made: OnceLock::new() };
+        let top = Dir::top(operand, Handle::Working, PathBuf::new(), false);
+        // The trees do not begin in the working directory.
+        let open =
+            Pair { source: Handle::Open(opened(&root.join("s"))), target: Handle::Open(opened(&root.join("t"))) };
+        *top.lock() = Some(Arc::new(open));
+        let a = below(&top, c"a", root);
+        let b = below(&a, c"b", root);
+        let c = below(&b, c"c", root);
+        c.close_above(1);
+        b.close_above(1);
+        a.close_above(1);
+        let is_open = |dir: &Dir| dir.lock().is_some();
+        assert_eq!([&top, &a, &b, &c].map(|dir| is_open(dir)), [true, false, false, true]);
+        let inode = |handle: &Handle| fstat(handle.as_fd()).unwrap().st_ino;
+        let again = b.open().unwrap();
+        assert_eq!(inode(&again.source), b.identity.unwrap().1);
+        assert_eq!(inode(&again.target), b.finish.as_ref().unwrap().identity.1);
+        assert!(is_open(&b) && !is_open(&a));
+        // Something else has the name.
+        for tree in ["t", "s"] {
+            *b.lock() = None;
+            std::fs::rename(root.join(tree).join("a/b"), root.join(tree).join("a/x")).unwrap();
+            assert!(b.open().is_err());
+            std::os::unix::fs::symlink("/", root.join(tree).join("a/b")).unwrap();
+            assert!(b.open().is_err());
+            std::fs::remove_file(root.join(tree).join("a/b")).unwrap();
+            std::os::unix::fs::symlink("x", root.join(tree).join("a/b")).unwrap();
+            assert_eq!(inode(&b.open().unwrap().source), b.identity.unwrap().1);
+        }
+    }
 
     #[test]
     fn names_join_with_one_slash() {

@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, fsync, openat, syncfs};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, syncfs};
 use rustix::io::Errno;
 
 use super::dirs::{Dir, Handle};
 use super::error::{At, CopyError, Doing};
+use crate::tool::synced;
 
 /// Operands up to this many, none of them a directory, are synced one by one.
 pub(super) const FEW: usize = 16;
@@ -71,7 +72,8 @@ impl Durable {
         let parent = parent_of(name.to_bytes());
         let shown = || dir.target_path(name);
         let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |flags| match (&dir.target, parent) {
+        let pair = dir.open()?;
+        let open = |flags| match (&pair.target, parent) {
             (Handle::Open(fd), b".") => openat(fd, c".", flags, Mode::empty()),
             (handle, parent) => openat(handle, parent, flags, Mode::empty()),
         };
@@ -166,7 +168,7 @@ impl Durable {
             outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));
         }
         for Place { fd, shown, whole } in places.into_values() {
-            let synced = if whole { syncfs(&fd) } else { fsync(&fd) };
+            let synced = if whole { syncfs(&fd) } else { synced::fsync(&fd) };
             self.syncs.fetch_add(1, Ordering::Relaxed);
             outcome = outcome.and(synced.at(Doing::Sync, || shown));
         }

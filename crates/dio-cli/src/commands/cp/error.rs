@@ -149,6 +149,8 @@ pub(crate) enum CopyError {
         quoted(path)
     )]
     Differs { path: PathBuf, offset: u64 },
+    #[error("cannot verify {}: what it takes cannot be read back", quoted(.0))]
+    Unverifiable(PathBuf),
     #[error("not enough space for {}: {needed} bytes are needed; it was left as it was", quoted(path))]
     NoRoom { path: PathBuf, needed: u64 },
     #[error("{} exists but is not a directory", quoted(.0))]

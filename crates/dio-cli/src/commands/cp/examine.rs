@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use dio::stripe::{DESCRIPTOR_LEN, calls, descriptor_of};
+use dio::stripe::{calls, descriptor_of, may_be_striped};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
 use rustix::io::Errno;
 
-use super::dirs::Dir;
+use super::dirs::{Handle, Pair};
 use super::error::{At, CopyError, Doing};
 use super::options::{CpOptions, Dereference, Existing};
 use super::session::{Entry, Session};
@@ -60,7 +60,7 @@ impl Session {
         let options = &self.options;
         let itself = looks_at_itself(options, source);
         let flags = if itself { AtFlags::SYMLINK_NOFOLLOW } else { AtFlags::empty() };
-        let verdict = match statat(&entry.dir.target, entry.target, flags) {
+        let verdict = match statat(&entry.open.target, entry.target, flags) {
             Ok(target) => self.examine_existing(entry, source, target)?,
             Err(Errno::NOENT) => Verdict::Proceed(Target::FRESH),
             // A loop of links cannot be opened; with -f it is then removed.
@@ -126,7 +126,7 @@ impl Session {
     }
 
     fn remove(&self, entry: Entry<'_>) -> Result<(), CopyError> {
-        match calls::unlinkat(&entry.dir.target, entry.target) {
+        match calls::unlinkat(&entry.open.target, entry.target) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).at(Doing::Remove, || entry.target_path()),
         }
@@ -146,7 +146,7 @@ impl Session {
         if !self.was_created(entry) {
             return Ok(());
         }
-        match statat(&entry.dir.target, entry.target, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&entry.open.target, entry.target, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if kind(&stat) == FileType::Symlink => {
                 Err(CopyError::ThroughNewSymlink(entry.source_path(), entry.target_path()))
             }
@@ -159,7 +159,7 @@ impl Session {
         let name = quoted(entry.target_path());
         let writable = kind(target) == FileType::Symlink
             || self.root
-            || accessat(&entry.dir.target, entry.target, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+            || accessat(&entry.open.target, entry.target, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
         if writable {
             return self.report.ask(format_args!("overwrite {name}? "));
         }
@@ -191,16 +191,15 @@ fn older(target: &Stat, source: &Stat) -> bool {
 /// Whether source and target are a descriptor of a striped file and a copy of it: removing or truncating the one would take the
 /// bytes of the other.
 fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> bool {
-    let may_be = |stat: &Stat| stat.st_size as u64 == DESCRIPTOR_LEN && kind(stat) == FileType::RegularFile;
-    if !may_be(source) || !may_be(target) || identity(source) == identity(target) {
+    if !may_be_striped(source) || !may_be_striped(target) || identity(source) == identity(target) {
         return false;
     }
-    let id = |dir: &super::dirs::Handle, name, stat| {
+    let id = |dir: &Handle, name, stat| {
         let fd = openat(dir, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
         Some(descriptor_of(&fd, stat, Path::new("")).ok()??.id)
     };
-    let source = id(&entry.dir.source, entry.source, source);
-    source.is_some() && source == id(&entry.dir.target, entry.target, target)
+    let source = id(&entry.open.source, entry.source, source);
+    source.is_some() && source == id(&entry.open.target, entry.target, target)
 }
 
 /// Whether copying `source` over `target` would destroy it, because they are one file.
@@ -223,8 +222,8 @@ fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat)
             return Sameness::Different;
         }
         let nofollow = AtFlags::SYMLINK_NOFOLLOW;
-        let source_link = statat(&entry.dir.source, entry.source, nofollow);
-        let target_link = statat(&entry.dir.target, entry.target, nofollow);
+        let source_link = statat(&entry.open.source, entry.source, nofollow);
+        let target_link = statat(&entry.open.target, entry.target, nofollow);
         let (Ok(source_link), Ok(target_link)) = (source_link, target_link) else { return Sameness::Different };
         (source_link, target_link)
     };
@@ -249,11 +248,11 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
             true => Sameness::Same,
         };
     }
-    let end = |is_link: bool, dir: &super::dirs::Handle, name, stat: &Stat| {
+    let end = |is_link: bool, dir: &Handle, name, stat: &Stat| {
         if is_link { statat(dir, name, AtFlags::empty()) } else { Ok(*stat) }
     };
-    let source_end = end(source_is_link, &entry.dir.source, entry.source, source);
-    let target_end = end(target_is_link, &entry.dir.target, entry.target, target);
+    let source_end = end(source_is_link, &entry.open.source, entry.source, source);
+    let target_end = end(target_is_link, &entry.open.target, entry.target, target);
     match (source_end, target_end) {
         (Ok(source_end), Ok(target_end)) if identity(&source_end) == identity(&target_end) => {
             match (options.hard_link, target_is_link) {
@@ -268,7 +267,7 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
 
 /// Whether source and target are one directory entry.
 fn same_name(entry: Entry<'_>) -> bool {
-    fn parts(dir: &super::dirs::Handle, name: &std::ffi::CStr) -> Option<((u64, u64), Vec<u8>)> {
+    fn parts(dir: &Handle, name: &std::ffi::CStr) -> Option<((u64, u64), Vec<u8>)> {
         let bytes = name.to_bytes();
         let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
         let (parent, last) = match bytes[..end].iter().rposition(|&b| b == b'/') {
@@ -277,7 +276,7 @@ fn same_name(entry: Entry<'_>) -> bool {
         };
         statat(dir, parent, AtFlags::empty()).ok().map(|stat| (identity(&stat), last.to_vec()))
     }
-    let Dir { source, target, .. } = &**entry.dir;
+    let Pair { source, target } = entry.open;
     matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b)) if a == b)
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::Stat;
 
-use super::dirs::Dir;
+use super::dirs::{Dir, Pair};
 use super::examine::Target;
 use super::session::Entry;
 
@@ -26,8 +26,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn entry(&self) -> Entry<'_> {
-        Entry { dir: &self.dir, source: &self.source, target: &self.target, operand: self.operand }
+    pub(super) fn entry<'a>(&'a self, open: &'a Pair) -> Entry<'a> {
+        Entry { dir: &self.dir, open, source: &self.source, target: &self.target, operand: self.operand }
     }
 }
 

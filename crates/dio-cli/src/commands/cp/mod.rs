@@ -22,12 +22,14 @@ mod report;
 mod session;
 mod tree;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 pub use args::{Attribute, CpArgs, Flag, Update};
 
-use operands::{PlaceError, Walk};
-use options::CpOptions;
+use crate::receipt::{Destination, Refusal};
+use operands::{Place, PlaceError, Walk};
+use options::{CpOptions, Operands};
 use queue::Work;
 use report::Report;
 use session::Session;
@@ -50,6 +52,18 @@ pub fn run(args: CpArgs) -> ExitCode {
         }
         Err(PlaceError::Copy(error)) => {
             report.error(error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let receipt = match receipt(&options, &operands, &place) {
+        Ok(receipt) => receipt,
+        Err((refusal, path)) => {
+            let what = refusal.of(path);
+            if matches!(refusal, Refusal::Open(_)) {
+                report.error(what)
+            } else {
+                report.wrong_usage(what)
+            }
             return ExitCode::FAILURE;
         }
     };
@@ -79,8 +93,25 @@ pub fn run(args: CpArgs) -> ExitCode {
     if session.data.stopped() {
         session.report.error(error::CopyError::Interrupted);
     }
-    session.print_receipt(durable);
+    session.print_receipt(receipt, durable);
     let well = session.report.finish();
     crate::stop::Stop::on_signals().die_if_asked();
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Opens the receipt before anything is copied. It is neither a source nor what a source is copied to.
+fn receipt<'o>(
+    options: &'o CpOptions,
+    operands: &Operands,
+    place: &Place,
+) -> Result<Option<Destination>, (Refusal, &'o Path)> {
+    let Some(path) = options.receipt.as_deref() else { return Ok(None) };
+    let target = |source: &Path| match place {
+        Place::At(target) => target.clone(),
+        Place::Into(directory) => directory.join(source.file_name().unwrap_or_default()),
+    };
+    let targets: Vec<_> = operands.sources.iter().map(|source| target(source)).collect();
+    let names = operands.sources.iter().chain(&targets).map(|name| name.as_os_str());
+    let opened = Destination::open(path).and_then(|to| to.keep_apart(names).map(|()| to));
+    opened.map(Some).map_err(|refusal| (refusal, path))
 }

@@ -42,11 +42,11 @@ pub(crate) struct OpenTarget {
 
 impl Contents<'_> {
     pub(crate) fn source_dir(&self) -> (BorrowedFd<'_>, &CStr) {
-        (std::os::fd::AsFd::as_fd(&self.entry.dir.source), self.entry.source)
+        (std::os::fd::AsFd::as_fd(&self.entry.open.source), self.entry.source)
     }
 
     pub(crate) fn target_dir(&self) -> (BorrowedFd<'_>, &CStr) {
-        (std::os::fd::AsFd::as_fd(&self.entry.dir.target), self.entry.target)
+        (std::os::fd::AsFd::as_fd(&self.entry.open.target), self.entry.target)
     }
 
     pub(crate) fn source_path(&self) -> PathBuf {
@@ -104,7 +104,7 @@ impl Contents<'_> {
     }
 
     fn path_of_target(&self) -> PathBuf {
-        calls::path_in(self.entry.dir.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
+        calls::path_in(self.entry.open.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
     }
 
     /// Creates the target, which must not exist.
@@ -119,15 +119,23 @@ impl Contents<'_> {
                 Ok(OpenTarget { fd, fresh: !striped })
             }
             Ok(fd) => Ok(OpenTarget { fd, fresh: true }),
+            // POSIX has a file made where the link leads.
+            Err(Errno::EXIST) if is_link(dir, name) && std::env::var_os("POSIXLY_CORRECT").is_some() => {
+                let fd = openat(dir, name, flags - OFlags::EXCL, Mode::from_bits_retain(self.mode));
+                Ok(OpenTarget { fd: fd.at(Doing::Create, || self.target_path())?, fresh: true })
+            }
             // Where such a link leads, a file could be made; but between looking and making it
             // could lead elsewhere.
-            Err(Errno::EXIST) if readlinkat_raw(dir, name, &mut [0; 1]).is_ok() => {
-                Err(CopyError::Dangling(self.target_path()))
-            }
+            Err(Errno::EXIST) if is_link(dir, name) => Err(CopyError::Dangling(self.target_path())),
             Err(Errno::ISDIR) if name.to_bytes().ends_with(b"/") => {
                 Err(Errno::NOTDIR).at(Doing::Create, || self.target_path())
             }
             Err(errno) => Err(errno).at(Doing::Create, || self.target_path()),
         }
     }
+}
+
+/// Whether the name is a symbolic link.
+pub(super) fn is_link(dir: BorrowedFd<'_>, name: &CStr) -> bool {
+    readlinkat_raw(dir, name, &mut [0; 1]).is_ok()
 }

@@ -117,7 +117,8 @@ impl<'a> Walk<'a> {
         let operand = Operand { source: source.to_owned(), target: shown_target.clone(), first_made: OnceLock::new() };
         let default_acl = self.default_acl(&handle, &target);
         let dir = Dir::top(operand, handle, shown, default_acl);
-        let entry = Entry { dir: &dir, source: &source_name, target: &target, operand: true };
+        let open = dir.open()?;
+        let entry = Entry { dir: &dir, open: &open, source: &source_name, target: &target, operand: true };
         let stat = session.look(entry)?;
         // Which of several linked operands is copied, and which are links to it, is settled by their order.
         let linked = kind(&stat) != FileType::Directory && session.has_links(entry, &stat);
@@ -190,11 +191,12 @@ fn same_entry(a: &Path, b: &Path) -> bool {
 /// be the source or below it.
 fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), CopyError> {
     // Copying a directory onto itself is "the same file", and told later.
-    let Ok(mut above) = open_parent(&dir.target, target) else { return Ok(()) };
+    let handle = &dir.open()?.target;
+    let Ok(mut above) = open_parent(handle, target) else { return Ok(()) };
     loop {
         let Ok(here) = statat(&above, c".", AtFlags::empty()) else { return Ok(()) };
         if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
-            let onto = statat(&dir.target, target, AtFlags::SYMLINK_NOFOLLOW);
+            let onto = statat(handle, target, AtFlags::SYMLINK_NOFOLLOW);
             if onto.is_ok_and(|onto| (onto.st_dev, onto.st_ino) == (stat.st_dev, stat.st_ino)) {
                 return Ok(());
             }

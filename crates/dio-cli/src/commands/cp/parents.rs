@@ -18,9 +18,10 @@ pub(super) struct Parents {
     made: Vec<Parent>,
 }
 
+/// It is not held open: there may be more of them than descriptors.
 struct Parent {
-    source: OwnedFd,
-    target: OwnedFd,
+    /// The source, relative to the working directory as the target is.
+    name: CString,
     shown: PathBuf,
     stat: Stat,
     now: Stat,
@@ -50,10 +51,7 @@ impl Parents {
     fn make_one(session: &Session, directory: &Path, name: &CStr) -> Result<Parent, CopyError> {
         let shown = join(directory, name);
         let source_shown = || PathBuf::from(std::ffi::OsString::from(OsStr::from_bytes(name.to_bytes())));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let source = openat(CWD, name, flags, Mode::empty())
-            .or_else(|_| openat(CWD, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
-            .at(Doing::ParentAttributes, source_shown)?;
+        let source = open_to_read(name).at(Doing::ParentAttributes, source_shown)?;
         let stat = fstat(&source).at(Doing::ParentAttributes, source_shown)?;
         let omitted = if session.options.preserve.ownership { 0o077 } else { 0o022 };
         let mode = (stat.st_mode & 0o1777 & !omitted) | 0o700;
@@ -65,24 +63,31 @@ impl Parents {
             Err(Errno::EXIST) => false,
             Err(errno) => return Err(errno).at(Doing::MakeParent, || shown.clone()),
         };
-        let target = match openat(CWD, &shown, flags, Mode::empty()) {
+        let target = match open_directory(&shown) {
             Err(Errno::NOTDIR) => return Err(CopyError::NotDirectory(shown)),
             opened => opened.at(Doing::ParentAttributes, || shown.clone())?,
         };
         let now = fstat(&target).at(Doing::ParentAttributes, || shown.clone())?;
-        Ok(Parent { source, target, shown, stat, now, fresh })
+        Ok(Parent { name: name.to_owned(), shown, stat, now, fresh })
     }
 
     /// Gives the directories the attributes of their sources, innermost first.
     pub(super) fn finish(&self, session: &Session) {
         for parent in self.made.iter().rev() {
+            let (source, target) = match parent.open() {
+                Ok(opened) => opened,
+                Err(error) => {
+                    session.report.error(error);
+                    continue;
+                }
+            };
             let preserve = &session.options.preserve;
             let mode = parent.now.st_mode & 0o7777;
             let plain = parent.stat.st_mode & 0o777 & !session.umask;
             Attributes {
                 session,
-                source: Object::Open(parent.source.as_fd()),
-                target: Object::Open(parent.target.as_fd()),
+                source: Object::Open(source.as_fd()),
+                target: Object::Open(target.as_fd()),
                 stat: &parent.stat,
                 now: Now {
                     owner: (parent.now.st_uid, parent.now.st_gid),
@@ -102,6 +107,30 @@ impl Parents {
             .apply();
         }
     }
+}
+
+impl Parent {
+    /// Source and target, if they are what they were.
+    fn open(&self) -> Result<(OwnedFd, OwnedFd), CopyError> {
+        let same = |fd: OwnedFd, then: &Stat| {
+            let now = fstat(&fd)?;
+            if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) { Ok(fd) } else { Err(Errno::NOENT) }
+        };
+        let shown = || PathBuf::from(OsStr::from_bytes(self.name.to_bytes()));
+        let source = open_to_read(&self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;
+        let target = open_directory(&self.shown).and_then(|fd| same(fd, &self.now));
+        Ok((source, target.at(Doing::ParentAttributes, || self.shown.clone())?))
+    }
+}
+
+fn open_directory(path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A directory, to read its attributes.
+fn open_to_read(path: &CStr) -> Result<OwnedFd, Errno> {
+    open_directory(path)
+        .or_else(|_| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
 }
 
 use std::ffi::OsStr;

@@ -7,9 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::quote::quoted;
+use crate::tool::called_as;
+use crate::tool::said::{is_lost, say};
 
-/// The name messages start with.
-pub(super) const NAME: &str = "dio cp";
+/// The name messages start with: `cp` where that is the name of the link that was called.
+pub(super) fn name() -> String {
+    called_as("cp")
+}
 
 /// Collects the outcome of a run and tells it.
 pub(crate) struct Report {
@@ -36,8 +40,7 @@ impl Report {
     /// Tells something that does not change the exit status.
     pub(crate) fn note(&self, text: impl Display) {
         self.flush();
-        // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr().lock(), "{NAME}: {text}");
+        say(format!("{}: {text}\n", name()));
     }
 
     /// Tells a wrong command line.
@@ -48,7 +51,7 @@ impl Report {
     /// Tells a wrong command line, and where help is.
     pub(crate) fn wrong_usage(&self, what: impl Display) {
         self.error(what);
-        let _ = writeln!(io::stderr().lock(), "Try '{NAME} --help' for more information.");
+        say(format!("Try '{} --help' for more information.\n", name()));
     }
 
     /// Remembers a failure that was told already.
@@ -103,8 +106,7 @@ impl Report {
     /// Asks `question` on standard error; only an answer that starts with `y` or `Y` is a yes.
     pub(crate) fn ask(&self, question: impl Display) -> bool {
         self.flush();
-        let mut err = io::stderr().lock();
-        let _ = write!(err, "{NAME}: {question}").and_then(|()| err.flush());
+        say(format!("{}: {question}", name()));
         let mut answer = Vec::new();
         match io::stdin().lock().read_until(b'\n', &mut answer) {
             Ok(_) => matches!(answer.first(), Some(b'y' | b'Y')),
@@ -117,8 +119,8 @@ impl Report {
         if let Err(error) = self.out.lock().expect("a line was printed to its end").flush() {
             let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
             self.fail();
-            let _ = writeln!(io::stderr().lock(), "{NAME}: write error: {}", crate::quote::words(errno));
+            say(format!("{}: write error: {}\n", name(), crate::quote::words(errno)));
         }
-        !self.failed()
+        !self.failed() && !is_lost()
     }
 }

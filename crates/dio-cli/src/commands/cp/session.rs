@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Mode, Stat};
 
 use super::data::{DataPath, Lane};
-use super::dirs::Dir;
+use super::dirs::{Dir, Pair};
 use super::durable::Durable;
 use super::links::Links;
 use super::options::CpOptions;
 use super::queue::{Queue, Work};
 use super::report::{self, Report};
-use crate::receipt::Ledger;
+use crate::receipt::{Destination, Ledger};
 use crate::tool::Progress;
 
 /// Jobs that may wait; with up to [`CHUNK`] names each this bounds what a copy keeps in memory
@@ -28,6 +28,13 @@ pub(super) const CHUNK: usize = 128;
 /// to this.
 const DESCRIPTORS: u64 = 1 << 16;
 
+/// Descriptors that a worker may have open at a time beside those of levels: a directory that it comes to, or a file as the
+/// copy loop needs it.
+const WORKERS_DESCRIPTORS: u64 = 12;
+
+/// Descriptors that are left for the engine, the libraries and what is opened in passing.
+const OTHER_DESCRIPTORS: u64 = 40;
+
 /// A piece of work.
 pub(crate) enum Job {
     /// Entries of a directory, under the same names in the target.
@@ -40,6 +47,8 @@ pub(crate) enum Job {
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) dir: &'a Arc<Dir>,
+    /// The directories of `dir`.
+    pub(crate) open: &'a Pair,
     pub(crate) source: &'a CStr,
     pub(crate) target: &'a CStr,
     /// It was named on the command line.
@@ -71,6 +80,8 @@ pub(crate) struct Session {
     /// target's name: met again while walking, a copy would go into itself.
     pub(super) roots: Mutex<HashMap<(u64, u64), PathBuf>>,
     queue: Queue<Job>,
+    /// Levels of a tree that are open, counted from one that is worked in.
+    pub(super) levels: usize,
     /// The process's file mode creation mask.
     pub(super) umask: u32,
     /// User and group that files get where the directory does not say otherwise.
@@ -82,10 +93,11 @@ impl Session {
     pub(crate) fn new(options: CpOptions, several: bool, per_file_sync: bool) -> Arc<Self> {
         let umask = rustix::process::umask(Mode::empty());
         rustix::process::umask(umask);
-        // Questions and their answers belong to one file at a time.
-        let workers = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
         crate::tool::allow_descriptors(DESCRIPTORS);
-        let progress = Arc::new(Progress::new(options.progress, report::NAME.to_owned(), "copied"));
+        // Questions and their answers belong to one file at a time.
+        let most = if options.existing == super::options::Existing::Ask { 0 } else { workers() };
+        let (workers, levels) = means(crate::tool::free_descriptors(), most);
+        let progress = Arc::new(Progress::new(options.progress, report::name(), "copied"));
         let ledger = Arc::new(Ledger::new(options.receipt.is_some()));
         Arc::new(Self {
             report: Report::new(options.verbose),
@@ -97,6 +109,7 @@ impl Session {
             created: several.then(Mutex::default),
             roots: Mutex::default(),
             queue: Queue::new(workers, WAITING),
+            levels,
             umask: umask.bits(),
             root: rustix::process::geteuid().is_root(),
             options,
@@ -106,12 +119,12 @@ impl Session {
 
 impl Session {
     /// Writes the receipt, if one was asked for.
-    pub(super) fn print_receipt(&self, durable: bool) {
-        let Some(to) = &self.options.receipt else { return };
+    pub(super) fn print_receipt(&self, to: Option<Destination>, durable: bool) {
+        let (Some(to), Some(path)) = (to, &self.options.receipt) else { return };
         self.ledger.count_syncs(self.durable.syncs());
         if let Err(error) = self.ledger.print(to, "cp", self.data.engine_name(), durable) {
-            let cause = super::super::words(&error);
-            self.report.error(format_args!("cannot write the receipt {}: {cause}", crate::quote::quoted(to)));
+            let (path, cause) = (crate::quote::quoted(path), crate::tool::receipt_words(&error));
+            self.report.error(format_args!("cannot write the receipt {path}: {cause}"));
         }
     }
 }
@@ -131,16 +144,24 @@ impl Work<Job> for Session {
         match job {
             Job::Entries { dir, names } => {
                 for name in &names {
-                    self.copy(lane, Entry { dir: &dir, source: name, target: name, operand: false }, None);
+                    self.copy(lane, &dir, (name, name), None);
                 }
                 self.leave(dir);
             }
             Job::Operand { dir, source, target, stat } => {
-                self.copy(lane, Entry { dir: &dir, source: &source, target: &target, operand: true }, Some(*stat));
+                self.copy(lane, &dir, (&source, &target), Some(*stat));
                 self.leave(dir);
             }
         }
     }
+}
+
+/// Of so many workers those, and of the levels of a tree as many open for each, as there are descriptors for. With few of them
+/// everything is done by one thread in one directory.
+fn means(free: u64, workers: usize) -> (usize, usize) {
+    let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
+    let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
+    (workers, (free / 4 / (workers + 1)).max(1))
 }
 
 /// Four times the processors, because on a cold disk workers mostly wait; more than 16 only fight over directories.

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_g
 use rustix::io::Errno;
 
 use super::data::Lane;
-use super::dirs::{Dir, Finish};
+use super::dirs::{Dir, Finish, Handle, Pair};
 use super::error::{At, CopyError, Doing};
 use super::examine::Target;
 use super::metadata::{Attributes, Now, Object, has_default_acl};
@@ -30,20 +30,14 @@ struct Made {
 }
 
 impl Session {
-    /// Copies a directory and, as far as nobody else takes it, what is in it.
-    pub(super) fn copy_directory(
-        self: &Arc<Self>,
-        lane: &mut Lane,
-        entry: Entry<'_>,
-        stat: &Stat,
-        found: Target,
-    ) -> Result<(), CopyError> {
+    /// Makes a directory, and lists what is to be copied into it. It is left when that is done.
+    pub(super) fn copy_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Listed, CopyError> {
         self.refuse_loop(entry, stat)?;
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if self.options.dereference == Dereference::Never {
             flags |= OFlags::NOFOLLOW;
         }
-        let source = openat(&entry.dir.source, entry.source, flags, Mode::empty());
+        let source = openat(&entry.open.source, entry.source, flags, Mode::empty());
         let made = self.make_directory(entry, stat, found)?;
         let (source, listed) = match source {
             Ok(fd) => {
@@ -55,18 +49,19 @@ impl Session {
             Err(errno) => {
                 // The directory itself can still be made, as the rest of the tree expects it.
                 let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let fd = openat(&entry.dir.source, entry.source, path, Mode::empty());
+                let fd = openat(&entry.open.source, entry.source, path, Mode::empty());
                 (fd.at(Doing::Access, || entry.source_path())?, Err(errno).at(Doing::Access, || entry.source_path()))
             }
         };
         let names = (entry.source, entry.target);
-        let dir = Dir::below(entry.dir, names, (source, made.fd), (made.fresh, made.default_acl), made.finish);
-        match listed {
-            Ok(names) => self.share_out(lane, &dir, names),
-            Err(error) => self.report.error(error),
-        }
-        self.leave(dir);
-        Ok(())
+        let open = Pair { source: Handle::Open(source), target: Handle::Open(made.fd) };
+        let dir = Dir::below(entry.dir, names, open, (made.fresh, made.default_acl), made.finish);
+        dir.close_above(self.levels);
+        let names = listed.unwrap_or_else(|error| {
+            self.report.error(error);
+            Vec::new()
+        });
+        Ok(Listed { dir, names })
     }
 
     /// Refuses directories that would be copied for ever.
@@ -89,7 +84,7 @@ impl Session {
     fn make_directory(&self, entry: Entry<'_>, stat: &Stat, found: Target) -> Result<Made, CopyError> {
         let preserve = &self.options.preserve;
         let shown = || entry.target_path();
-        let (dir, name) = (&entry.dir.target, entry.target);
+        let (dir, name) = (&entry.open.target, entry.target);
         let bits = stat.st_mode & 0o7777;
         let omitted = if preserve.ownership { bits & 0o077 } else { bits & 0o022 };
         let fresh = found.fresh;
@@ -134,6 +129,7 @@ impl Session {
         let finish = Finish {
             name: name.to_owned(),
             stat: *stat,
+            identity: (now.st_dev, now.st_ino),
             made: fresh.then_some(created.unwrap_or(now.st_mode & 0o7777)),
             mode: now.st_mode & 0o7777,
             omitted: if fresh { omitted } else { 0 },
@@ -142,13 +138,19 @@ impl Session {
         Ok(Made { fd, fresh, default_acl, finish })
     }
 
-    /// Gives the entries of `dir` to whoever is free, and copies the rest.
+    /// Gives the entries of a directory to whoever is free, copies the rest, and leaves the directory.
+    pub(super) fn fill(self: &Arc<Self>, lane: &mut Lane, listed: Listed) {
+        let Listed { dir, names } = listed;
+        self.share_out(lane, &dir, names);
+        self.leave(dir);
+    }
+
     fn share_out(self: &Arc<Self>, lane: &mut Lane, dir: &Arc<Dir>, mut names: Vec<Name>) {
         // Inodes are near each other on the disk when their numbers are.
         names.sort_unstable_by_key(|name| name.inode);
         if !self.queue().parallel() {
             for Name { name, .. } in names {
-                self.copy(lane, Entry { dir, source: &name, target: &name, operand: false }, None);
+                self.copy(lane, dir, (&name, &name), None);
             }
             return;
         }
@@ -161,7 +163,7 @@ impl Session {
             let names: Vec<CString> = files.by_ref().take(CHUNK).collect();
             if files.len() == 0 {
                 for name in &names {
-                    self.copy(lane, Entry { dir, source: name, target: name, operand: false }, None);
+                    self.copy(lane, dir, (name, name), None);
                 }
                 return;
             }
@@ -179,6 +181,10 @@ impl Session {
     /// Sets what filling a directory would have changed: times, owner, mode.
     pub(super) fn finish_directory(&self, dir: &Dir) {
         let Some(finish) = &dir.finish else { return };
+        let open = match dir.open() {
+            Ok(open) => open,
+            Err(error) => return self.report.error(error),
+        };
         let preserve = &self.options.preserve;
         let shown = || dir.parent.as_ref().map_or_else(PathBuf::new, |parent| parent.target_path(&finish.name));
         let plain_mode = finish.made.map(|made| {
@@ -196,8 +202,8 @@ impl Session {
         };
         Attributes {
             session: self,
-            source: object(&dir.source, dir.shown_source()),
-            target: object(&dir.target, &shown()),
+            source: object(&open.source, dir.shown_source()),
+            target: object(&open.target, &shown()),
             stat: &finish.stat,
             now,
             symlink: false,
@@ -210,7 +216,7 @@ impl Session {
 }
 
 /// A directory by its descriptor, or by name where the descriptor only names it (`O_PATH`).
-fn object<'a>(handle: &'a super::dirs::Handle, shown: &std::path::Path) -> Object<'a> {
+fn object<'a>(handle: &'a Handle, shown: &std::path::Path) -> Object<'a> {
     let fd = handle.as_fd();
     if fcntl_getfl(fd).is_ok_and(|flags| !flags.contains(OFlags::PATH)) {
         return Object::Open(fd);
@@ -220,6 +226,12 @@ fn object<'a>(handle: &'a super::dirs::Handle, shown: &std::path::Path) -> Objec
         path = shown.to_owned();
     }
     Object::Named { dir: fd, name: c".", path }
+}
+
+/// A directory that is made, and what is to be copied into it.
+pub(super) struct Listed {
+    dir: Arc<Dir>,
+    names: Vec<Name>,
 }
 
 /// An entry of a listing.

@@ -35,6 +35,9 @@ pub fn run(args: GzipArgs) -> ExitCode {
         run.tool.error(format_args!("invalid suffix '{}'", run.args.suffix.display()));
         return ExitCode::FAILURE;
     }
+    if let Err(status) = run.tool.begin(run.args.files.iter().map(|file| file.as_os_str())) {
+        return status;
+    }
     let ended = run.all();
     run.finish(ended)
 }
@@ -197,7 +200,9 @@ impl Run {
 
     /// An error of the system with a file.
     fn failed(&self, path: &Path, errno: Errno) {
-        self.error(&[path.as_os_str().as_bytes(), b": ", words(errno).as_bytes()]);
+        // Nothing stands for a name that is empty.
+        let colon: &[u8] = if path.as_os_str().is_empty() { b"" } else { b": " };
+        self.error(&[path.as_os_str().as_bytes(), colon, words(errno).as_bytes()]);
     }
 
     /// Something with the contents of a file: GNU gzip leaves the line that it may have begun.

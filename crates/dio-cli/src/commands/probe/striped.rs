@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::stripe::state_words;
 use super::{
-    Table, answer_json, answer_words, device_json, file_system_name, geometry_json, geometry_rows, mount_json,
+    Table, answer_json, answer_words, device_json, file_system_name, geometry_json, geometry_rows, mount_json, optimal,
     or_unknown, place_rows,
 };
 
@@ -46,7 +46,7 @@ pub(super) fn target_rows(table: &mut Table, stripes: &Result<Stripes, String>) 
             Err(reason) => table.row("device", format!("unknown: {reason}")),
         }
         match &first.geometry {
-            Ok(geometry) => geometry_rows(table, geometry),
+            Ok(geometry) => geometry_rows(table, geometry, optimal(&first.device)),
             Err(reason) => table.row("alignments", format!("unknown: {reason}")),
         }
         table.row("opens direct", answer_words(&first.trials.open_direct));
@@ -116,7 +116,7 @@ fn of_object(index: usize, object: &Object) -> Value {
         "bytes": object.held,
         "file_system": sound.then(|| file_system_name(object.file_system, object.mount.as_ref())),
         "mount": object.mount.as_ref().map(mount_json),
-        "geometry": or_unknown(&object.geometry, geometry_json),
+        "geometry": or_unknown(&object.geometry, |known| geometry_json(known, optimal(&object.device))),
         "tried": {
             "open_direct": answer_json(&object.trials.open_direct),
             "read_direct": answer_json(&object.trials.read_direct),

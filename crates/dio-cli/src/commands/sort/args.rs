@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
 use super::words::{CHECKS, SORTS};
-use crate::tool::IoArgs;
+use crate::tool::{InPlaceArgs, IoArgs};
 
 /// Sort lines of text, past the page cache
 ///
@@ -164,6 +164,10 @@ pub struct SortArgs {
     /// How bytes are moved
     #[command(flatten)]
     pub io: IoArgs,
+
+    /// How an existing output is replaced
+    #[command(flatten)]
+    pub in_place: InPlaceArgs,
 }
 
 /// What stands between both positions of an obsolete key when they are one argument. No argument of a process holds it.

@@ -49,6 +49,9 @@ pub fn run(args: SortArgs) -> ExitCode {
         Err(refusal) => return refuse(&refusal),
     };
     let tool = Tool::new(NAME, &io);
+    if let Err(status) = tool.begin(options.inputs.iter().chain(&options.output).map(OsString::as_os_str)) {
+        return status;
+    }
     if let Some(told) = options.needs.told(|name| std::env::var_os(name)) {
         tool.note(told);
     }

@@ -33,6 +33,8 @@ pub(super) struct Options {
     pub(super) inputs: Vec<OsString>,
     /// None for standard output.
     pub(super) output: Option<OsString>,
+    /// An existing output is overwritten.
+    pub(super) in_place: bool,
     pub(super) engine: EngineOptions,
 }
 
@@ -93,7 +95,7 @@ impl Options {
         let needs = Needs::of(&keys, keys.is_empty() || !stable);
         let keys = keys.iter().map(|key| key.key(shuffle.as_ref())).collect();
         let order = Order::by_keys(keys, separator, stable, letters.reverse);
-        Ok(Options { order, needs, check, inputs, output, engine })
+        Ok(Options { order, needs, check, inputs, output, in_place: args.in_place.in_place, engine })
     }
 }
 

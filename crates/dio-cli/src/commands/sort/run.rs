@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use super::check::first_disorder;
 use super::engine::{self, Failure, Input};
 use super::options::{Check, Options};
-use super::target::{Guard, Target};
+use super::target::Target;
 use crate::quote::{named, quoted, words};
+use crate::tool::said::say;
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
 /// Sorts, or checks; `false` if the file that was to be checked is not sorted. Trouble is told and latched in `tool`.
@@ -37,7 +38,7 @@ fn sort(tool: &Tool, options: &Options) {
             return trouble(tool, "cannot read", name, &error.into());
         }
     }
-    let mut target = match Target::new(options.output.as_deref()) {
+    let mut target = match Target::new(options.output.as_deref(), options.in_place) {
         Ok(target) => target,
         Err(error) => {
             return trouble(tool, "open failed", options.output.as_deref().unwrap_or_default(), &error.into());
@@ -46,13 +47,11 @@ fn sort(tool: &Tool, options: &Options) {
     let merge = options.engine.merge;
     let inputs = options.inputs.iter();
     let inputs: Vec<Input> =
-        inputs.map(|name| Input { name: name.clone(), is_output: merge && target.is(name) }).collect();
-    let guard = Guard::of(&target);
-    let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut || target.open(tool));
-    guard.done();
-    if let Err(failure) = sorted {
-        target.give_up();
+        inputs.map(|name| Input { name: name.clone(), is_output: merge && target.overwrites(name) }).collect();
+    let sorted = engine::sort(tool, &inputs, &options.order, &options.engine, &mut |how| target.open(tool, how));
+    if let Err(failure) = sorted.and_then(|()| target.keep().map_err(Failure::Write)) {
         tell(tool, &target, &failure);
+        target.give_up();
     }
 }
 
@@ -87,6 +86,9 @@ fn tell(tool: &Tool, target: &Target, failure: &Failure) {
         Failure::Write(error) => {
             die_of_a_closed_pipe(errno_of(error));
             trouble(tool, "write failed", target.name(), error);
+            if let Some(cure) = target.cure(errno_of(error)) {
+                tool.note(format_args!("{}: {cure}", named(target.name())));
+            }
         }
         Failure::Memory(error) => tool.error(format_args!("memory exhausted: {}", words(errno_of(error)))),
     }
@@ -116,8 +118,7 @@ fn check(tool: &Tool, options: &Options, how: Check) -> bool {
     if how == Check::Aloud {
         let place = format!("{}: {}:{}: disorder: ", tool.name(), name.display(), disorder.number);
         let text = [place.as_bytes(), &disorder.text, &[terminator]].concat();
-        // Nobody can be told that standard error is closed.
-        let _ = io::stderr().lock().write_all(&text);
+        say(&text);
     }
     false
 }

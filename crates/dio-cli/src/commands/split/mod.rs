@@ -44,6 +44,9 @@ pub fn run(args: SplitArgs) -> ExitCode {
         Err(refusal) => return refuse(&refusal),
     };
     let tool = Tool::new(NAME, &io);
+    if let Err(status) = tool.begin([options.input.as_os_str()]) {
+        return status;
+    }
     let status = run::run(&tool, options).err().map(|failure| failure.tell(&tool));
     let code = tool.finish();
     status.filter(|status| *status != 1).map_or(code, ExitCode::from)

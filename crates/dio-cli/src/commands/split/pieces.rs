@@ -3,13 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
-use dio::stripe::calls;
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use crate::quote::{named, quoted, words};
-use crate::tool::Tool;
+use crate::tool::successor::{Successor, Wish};
+use crate::tool::{Tool, allow_descriptors, own_path};
 
 use super::failure::{Failure, Run};
 use super::filter::Filter;
@@ -17,6 +18,11 @@ use super::names::Names;
 
 /// What `--verbose` says is gathered up to this size unless a terminal shows it, as the C library does.
 const GATHERED: usize = 4096;
+
+/// Descriptors of an output that replaces a file: it, another of it, its directory, and two to write it by. And those that are
+/// for something else than outputs.
+const DESCRIPTORS: u64 = 5;
+const OTHERS: u64 = 64;
 
 /// A new output.
 #[derive(Debug)]
@@ -34,6 +40,21 @@ pub(super) struct MadeFile {
     pub(super) fd: OwnedFd,
     /// A regular file; else a device, a pipe or the like.
     pub(super) regular: bool,
+    /// The file whose place it takes when it is complete.
+    pub(super) replaces: Option<Box<Successor>>,
+}
+
+impl MadeFile {
+    /// The path by which it is opened again.
+    pub(super) fn own_path(&self) -> PathBuf {
+        if self.replaces.is_some() { own_path(&self.fd) } else { self.name.clone().into() }
+    }
+}
+
+/// A file is complete and closed: it takes the place of the one that had its name.
+pub(super) fn keep(name: &OsStr, replaces: Option<Box<Successor>>) -> Run<()> {
+    let kept = replaces.map_or(Ok(()), |mut successor| successor.keep());
+    kept.map_err(|error| Failure::written(name, &error))
 }
 
 /// Makes outputs in the order of their names.
@@ -46,12 +67,23 @@ pub(super) struct Maker {
     said: Option<Vec<u8>>,
     /// Device and inode of the input, which is not to be overwritten.
     input: (u64, u64),
+    /// Files that exist are emptied at once: there are not enough descriptors for their successors.
+    in_place: bool,
 }
 
 impl Maker {
     pub(super) fn new(tool: &Tool, names: Names, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
         let said = verbose.then(Vec::new);
-        Maker { tool: tool.clone(), names, filter, said, input: (input.st_dev, input.st_ino) }
+        Maker { tool: tool.clone(), names, filter, said, input: (input.st_dev, input.st_ino), in_place: false }
+    }
+
+    /// So many outputs will be open at a time.
+    pub(super) fn expect(mut self, count: u64) -> Maker {
+        let needed = count.saturating_mul(DESCRIPTORS).saturating_add(OTHERS);
+        allow_descriptors(needed);
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        self.in_place = limit.is_some_and(|limit| limit < needed);
+        self
     }
 
     pub(super) fn tool(&self) -> &Tool {
@@ -69,31 +101,34 @@ impl Maker {
             return Ok(Made::Filter(Filter::run(&self.tool, &command, name)?));
         }
         self.say(format_args!("creating file {}\n", quoted(&name)))?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = loop {
-            match calls::openat(rustix::fs::CWD, &name, flags, Mode::from_raw_mode(0o666)) {
+        let wish = Wish { in_place: self.in_place, ..Wish::default() };
+        let opened = || {
+            let successor = Successor::open(Path::new(&name), wish)?;
+            let fd = rustix::io::fcntl_dupfd_cloexec(successor.descriptor(), 3)?;
+            Ok((successor, fd))
+        };
+        let (successor, fd) = loop {
+            match opened() {
                 Err(Errno::INTR) => {}
                 Err(Errno::MFILE) if relieve()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
             }
         };
-        let regular = self.examine(&name, &fd)?;
-        Ok(Made::File(MadeFile { name, fd, regular }))
+        let regular = self.examine(&name, &successor)?;
+        let replaces = successor.keeps_the_old().then(|| Box::new(successor));
+        Ok(Made::File(MadeFile { name, fd, regular, replaces }))
     }
 
-    /// Refuses the input as an output, and empties everything else; says whether it is a regular file.
-    fn examine(&self, name: &OsStr, fd: &OwnedFd) -> Run<bool> {
-        let stat = rustix::fs::fstat(fd)
-            .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(name), words(errno))))?;
-        if (stat.st_dev, stat.st_ino) == self.input {
+    /// Refuses the input as an output, and empties what is written in place; says whether it is a regular file.
+    fn examine(&self, name: &OsStr, successor: &Successor) -> Run<bool> {
+        if successor.before() == Some(self.input) {
             return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
         }
-        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        match calls::ftruncate(fd, 0) {
-            Err(errno) if regular => {
-                Err(Failure::Message(format!("{}: error truncating: {}", named(name), words(errno))))
-            }
-            _ => Ok(regular),
+        let stat = rustix::fs::fstat(successor.descriptor())
+            .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(name), words(errno))))?;
+        match successor.begin() {
+            Err(errno) => Err(Failure::Message(format!("{}: error truncating: {}", named(name), words(errno)))),
+            Ok(()) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
         }
     }
 

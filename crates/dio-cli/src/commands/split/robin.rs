@@ -2,17 +2,19 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use dio::file::Class;
 use dio::{File, Mode, OpenOptions};
 use rustix::io::Errno;
 
 use crate::tool::Tool;
+use crate::tool::successor::Successor;
 
 use super::cut::Cut;
 use super::failure::{Failure, Run};
 use super::filter::Filter;
-use super::pieces::{Made, MadeFile, Maker};
+use super::pieces::{Made, MadeFile, Maker, keep};
 use super::sequence::Outlet;
 use super::target::{Part, account};
 
@@ -30,6 +32,10 @@ enum Place {
     Regular {
         /// None while other outputs need the descriptors.
         file: Option<Box<File>>,
+        /// The path by which it is opened again.
+        path: PathBuf,
+        /// The file whose place it takes at the end, and the descriptor behind the path.
+        replaces: Option<(Box<Successor>, OwnedFd)>,
     },
     /// A device, a pipe or the like.
     Plain(OwnedFd),
@@ -86,10 +92,16 @@ impl Robin {
         let new = |name, place| Out { name, place, held: Vec::new(), written: 0, requests: 0 };
         let out = match maker.make(|| close_one(&tool, outs, victim))? {
             Made::Filter(filter) => new(filter.name().to_owned(), Place::Filter(Box::new(filter))),
-            Made::File(MadeFile { name, fd, regular: false }) => new(name, Place::Plain(fd)),
-            Made::File(MadeFile { name, fd, .. }) => {
-                let mut out = new(name, Place::Regular { file: None });
-                out.open(&how, Some(fd), || close_one(&tool, outs, victim))?;
+            Made::File(MadeFile { name, fd, regular: false, .. }) => new(name, Place::Plain(fd)),
+            Made::File(made) => {
+                let path = made.own_path();
+                let MadeFile { name, fd, replaces, .. } = made;
+                let (replaces, given) = match replaces {
+                    Some(successor) => (Some((successor, fd)), None),
+                    None => (None, Some(fd)),
+                };
+                let mut out = new(name, Place::Regular { file: None, path, replaces });
+                out.open(&how, given, || close_one(&tool, outs, victim))?;
                 out
             }
         };
@@ -102,7 +114,7 @@ impl Robin {
         let how = self.how();
         let tool = self.maker.tool().clone();
         let mut held = std::mem::take(&mut self.outs[index].held);
-        if let Place::Regular { file: None } = self.outs[index].place {
+        if let Place::Regular { file: None, .. } = self.outs[index].place {
             // Taken out, so that it cannot be chosen to be closed.
             let mut out = self.outs.remove(index);
             let opened = out.open(&how, None, || close_one(&tool, &mut self.outs, &mut self.victim));
@@ -120,15 +132,16 @@ impl Robin {
 }
 
 impl Robin {
-    /// Writes and closes all outputs, also those behind one that fails.
-    fn close(&mut self) -> Run<()> {
+    /// Writes and closes all outputs, also those behind one that fails. What they replace goes only if all are `whole`.
+    fn close(&mut self, whole: bool) -> Run<()> {
         let mut result = Ok(());
         for index in 0..self.outs.len() {
             result = result.and(self.put_held(index));
         }
         let tool = self.maker.tool().clone();
         for out in std::mem::take(&mut self.outs) {
-            result = result.and(out.close(&tool));
+            let closed = out.close(&tool, whole && result.is_ok());
+            result = result.and(closed);
         }
         result
     }
@@ -138,7 +151,7 @@ impl Drop for Robin {
     /// What was gathered is written even if the run fails; the first error is told already.
     fn drop(&mut self) {
         if !self.outs.is_empty() {
-            let _ = self.close();
+            let _ = self.close(false);
         }
     }
 }
@@ -163,8 +176,9 @@ impl Out {
 
     /// Opens the file, which exists, to be written on. `given` is a descriptor that was opened for writing only.
     fn open(&mut self, how: &OpenOptions, given: Option<OwnedFd>, mut relieve: impl FnMut() -> Run<bool>) -> Run<()> {
-        let file = loop {
-            match how.open(&self.name) {
+        let Place::Regular { file, path, .. } = &mut self.place else { return Ok(()) };
+        let opened = loop {
+            match how.open(&*path) {
                 Err(error) if error.errno() == Errno::MFILE && relieve()? => {}
                 // One that may not be read can be written through the page cache.
                 Err(error) if error.errno() == Errno::ACCESS => {
@@ -172,20 +186,20 @@ impl Out {
                     how.read(false).mode(Mode::Uncached);
                     break match given {
                         Some(fd) => how.adopt(fd, &self.name),
-                        None => how.open(&self.name),
+                        None => how.open(&*path),
                     };
                 }
                 other => break other,
             }
         };
-        let file = file.map_err(|error| Failure::file(&self.name, error.errno()))?;
-        self.place = Place::Regular { file: Some(Box::new(file)) };
+        let opened = opened.map_err(|error| Failure::file(&self.name, error.errno()))?;
+        *file = Some(Box::new(opened));
         Ok(())
     }
 
     /// Closes the file if it is open, and says whether it was.
     fn release(&mut self, tool: &Tool) -> Run<bool> {
-        let Place::Regular { file } = &mut self.place else { return Ok(false) };
+        let Place::Regular { file, .. } = &mut self.place else { return Ok(false) };
         let Some(file) = file.take() else { return Ok(false) };
         file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
         tool.ledger().count(&file.counters());
@@ -195,7 +209,7 @@ impl Out {
     fn write(&mut self, mut bytes: &[u8]) -> Run<()> {
         match &mut self.place {
             Place::Filter(filter) => return filter.write(bytes),
-            Place::Regular { file } => {
+            Place::Regular { file, .. } => {
                 let file = file.as_ref().expect("it is opened before it is written");
                 let written = if bytes.is_empty() { Ok(()) } else { file.write_at(bytes, self.written) };
                 written.map_err(|error| Failure::file(&self.name, error.errno()))?;
@@ -219,7 +233,7 @@ impl Out {
         Ok(())
     }
 
-    fn close(mut self, tool: &Tool) -> Run<()> {
+    fn close(mut self, tool: &Tool, whole: bool) -> Run<()> {
         match &mut self.place {
             Place::Filter(filter) => {
                 tool.ledger().count(&filter.counters());
@@ -231,14 +245,15 @@ impl Out {
                 account(tool, &self.name, &*fd, &counters);
                 Ok(())
             }
-            Place::Regular { file } => {
+            Place::Regular { file, replaces, .. } => {
                 let Some(file) = file.take() else { return Ok(()) };
                 file.settle().map_err(|error| Failure::file(&self.name, error.errno()))?;
                 match file.descriptor() {
                     Some(fd) => account(tool, &self.name, fd, &file.counters()),
                     None => tool.ledger().count(&file.counters()),
                 }
-                Ok(())
+                drop(file);
+                keep(&self.name, replaces.take().map(|(successor, _)| successor).filter(|_| whole))
             }
         }
     }
@@ -287,7 +302,7 @@ impl Outlet for Robin {
                 self.open()?;
             }
         }
-        self.close()?;
+        self.close(true)?;
         self.maker.flush()
     }
 }

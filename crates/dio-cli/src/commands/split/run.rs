@@ -61,7 +61,9 @@ fn outlet(tool: &Tool, options: Options, input: &Stat) -> Run<Box<dyn Outlet>> {
     }
     let maker = Maker::new(tool, options.names, options.filter, options.verbose, input);
     Ok(match way {
-        Way::RoundRobin { count, .. } => Box::new(Robin::new(maker, count, options.elide_empty, options.unbuffered)),
+        Way::RoundRobin { count, .. } => {
+            Box::new(Robin::new(maker.expect(count), count, options.elide_empty, options.unbuffered))
+        }
         _ => Box::new(Sequence::new(maker, way.count(), options.elide_empty)),
     })
 }

@@ -1,6 +1,6 @@
 //! One output while it is written.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{IoSlice, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -13,11 +13,12 @@ use rustix::io::{Errno, pwritev2};
 
 use crate::receipt::{FileLine, Role, main_way};
 use crate::tool::evict::drop_written;
+use crate::tool::successor::Successor;
 use crate::tool::{DontCache, Sink, Tool};
 
 use super::failure::{Failure, Run};
 use super::filter::Filter;
-use super::pieces::{Made, MadeFile};
+use super::pieces::{Made, MadeFile, keep};
 
 /// Bytes of the input for an output.
 #[derive(Debug)]
@@ -44,8 +45,8 @@ pub(super) enum Target {
     /// stream with buffers of its own; and if it is little, no direct request, which would pay a round trip to the device
     /// for each file where the kernel gathers many.
     Small(Small),
-    /// A stream, past the page cache. The second is the name; none for standard output.
-    Sink(Box<Sink>, Option<std::ffi::OsString>),
+    /// A stream, past the page cache.
+    Sink(Box<Sink>, OsString, Option<Box<Successor>>),
     /// A command.
     Filter(Filter),
 }
@@ -88,7 +89,7 @@ impl Target {
     pub(super) fn waits(&self) -> bool {
         match self {
             Target::Small(small) => !small.held.is_empty(),
-            Target::Sink(stream, _) => stream.file().is_some(),
+            Target::Sink(stream, ..) => stream.file().is_some(),
             Target::Filter(_) => false,
         }
     }
@@ -108,12 +109,12 @@ impl Target {
         }
         match self {
             Target::Filter(filter) => filter.write(part.as_ref()),
-            Target::Sink(stream, name) => {
+            Target::Sink(stream, name, _) => {
                 let written = match part {
                     Part::Chunk(chunk) => stream.write_chunk(chunk),
                     Part::Slice(bytes) => stream.write_all(bytes),
                 };
-                written.map_err(|error| failed(name.as_deref(), &error))
+                written.map_err(|error| Failure::written(name, &error))
             }
             Target::Small(_) => unreachable!("it was made large above"),
         }
@@ -125,8 +126,9 @@ impl Target {
         let (held, written) = (std::mem::take(&mut small.held), small.written);
         let name = small.file.name.clone();
         let fd = small.file.fd.try_clone().map_err(|error| Failure::written(&name, &error))?;
-        let mut large = sink(tool, MadeFile { name: name.clone(), fd, regular: true })?;
-        if let Target::Sink(stream, _) = &mut large {
+        let replaces = small.file.replaces.take();
+        let mut large = sink(tool, MadeFile { name: name.clone(), fd, regular: true, replaces })?;
+        if let Target::Sink(stream, ..) = &mut large {
             let begun = stream.seek(written).and_then(|()| stream.write_all(&held));
             begun.map_err(|error| Failure::written(&name, &error))?;
         }
@@ -138,7 +140,7 @@ impl Target {
     pub(super) fn flush(&mut self, tool: &Tool, all: bool) -> Run<()> {
         match self {
             Target::Small(small) => small.put(tool, &[]),
-            Target::Sink(stream, name) if all => stream.flush().map_err(|error| failed(name.as_deref(), &error)),
+            Target::Sink(stream, name, _) if all => stream.flush().map_err(|error| Failure::written(name, &error)),
             _ => Ok(()),
         }
     }
@@ -147,7 +149,10 @@ impl Target {
     pub(super) fn close(self, tool: &Tool) -> Run<()> {
         match self {
             Target::Small(small) => small.close(tool),
-            Target::Sink(stream, name) => stream.close().map_err(|error| failed(name.as_deref(), &error)),
+            Target::Sink(stream, name, replaces) => {
+                stream.close().map_err(|error| Failure::written(&name, &error))?;
+                keep(&name, replaces)
+            }
             Target::Filter(mut filter) => {
                 tool.ledger().count(&filter.counters());
                 filter.close()
@@ -157,13 +162,9 @@ impl Target {
 }
 
 fn sink(tool: &Tool, file: MadeFile) -> Run<Target> {
-    let MadeFile { name, fd, .. } = file;
+    let MadeFile { name, fd, replaces, .. } = file;
     let stream = tool.output(fd, Path::new(&name)).map_err(|error| Failure::written(&name, &error))?;
-    Ok(Target::Sink(Box::new(stream), Some(name)))
-}
-
-fn failed(name: Option<&OsStr>, error: &std::io::Error) -> Failure {
-    Failure::written(name.unwrap_or(OsStr::new("-")), error)
+    Ok(Target::Sink(Box::new(stream), name, replaces))
 }
 
 impl Small {
@@ -214,12 +215,12 @@ impl Small {
             counters.reasons[Reason::Small as usize] = self.written;
         }
         account(tool, &self.file.name, self.file.fd.as_fd(), &counters);
-        Ok(())
+        keep(&self.file.name, self.file.replaces)
     }
 
     /// Writes a file of which all is held.
     fn write_whole(self, tool: &Tool) -> Run<()> {
-        let MadeFile { name, fd, .. } = self.file;
+        let MadeFile { name, fd, replaces, .. } = self.file;
         let options = tool.stream_options();
         tool.ledger().count_buffers(self.held.len() as u64);
         let file = OpenOptions::new().write(true).mode(options.mode).need(options.need).adopt(fd, &name);
@@ -234,7 +235,8 @@ impl Small {
             Some(fd) => account(tool, &name, fd, &file.counters()),
             None => tool.ledger().count(&file.counters()),
         }
-        Ok(())
+        drop(file);
+        keep(&name, replaces)
     }
 }
 

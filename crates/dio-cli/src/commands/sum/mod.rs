@@ -107,6 +107,9 @@ fn start(command: &'static str, io: &IoArgs, options: Result<Options, UsageError
     // `--strict` is about lists when one is checked, and about the mode when a mode was asked for.
     let strict = io.strict && (options.check.is_none() || io.mode != Mode::Auto);
     let tool = Tool::new(command, &IoArgs { strict, ..io.clone() });
+    if let Err(status) = tool.begin(options.files.iter().map(|file| file.as_os_str())) {
+        return status;
+    }
     let cpus = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let helpers = Helpers::new(cpus);
     match &options.check {

@@ -11,6 +11,8 @@ use super::policy::OutputError;
 use crate::tool::IoArgs;
 
 /// Copy standard input to standard output and to files, past the page cache
+///
+/// Files that exist are emptied at the start and written in place.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
 pub struct TeeArgs {

@@ -38,6 +38,9 @@ pub fn run(args: TeeArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Err(status) = tool.begin(args.files.iter().map(|file| file.as_os_str())) {
+        return status;
+    }
     if args.ignore_interrupts {
         // A handler that does nothing, as nearly as that can be had to ignoring it.
         let _ = flag::register(SIGINT, Arc::default());

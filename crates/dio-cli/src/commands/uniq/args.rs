@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgAction, Args, ValueHint};
 
-use crate::tool::{Found, InOrder, IoArgs, Ordered};
+use crate::tool::{Found, InOrder, InPlaceArgs, IoArgs, Ordered};
 
 /// Leave out or count lines that are as the one before, past the page cache
 ///
@@ -30,7 +30,8 @@ pub struct UniqArgs {
     pub ordered: Ordered<Flag>,
 
     /// Take upper and lower case of letters for the same
-    #[arg(short, long)]
+    // As above, though dio has --in-place.
+    #[arg(short, long, alias = "i")]
     pub ignore_case: bool,
 
     /// Print only lines that differ from those before and behind
@@ -64,6 +65,10 @@ pub struct UniqArgs {
     /// How bytes are moved
     #[command(flatten)]
     pub io: IoArgs,
+
+    /// How an existing output is replaced
+    #[command(flatten)]
+    pub in_place: InPlaceArgs,
 }
 
 /// What an option has for METHOD where none is given, which is not the same as an empty one. No argument of a process holds

@@ -32,6 +32,9 @@ pub fn run(args: UniqArgs) -> ExitCode {
         Err(refusal) => return refuse(refusal),
     };
     let tool = Tool::new(NAME, &io);
+    if let Err(status) = tool.begin([options.input.as_os_str(), &options.output]) {
+        return status;
+    }
     run::run(&tool, &options);
     tool.finish()
 }

@@ -19,6 +19,8 @@ pub(super) struct Options {
     pub(super) input: OsString,
     /// `-` is standard output.
     pub(super) output: OsString,
+    /// An existing output is overwritten.
+    pub(super) in_place: bool,
 }
 
 /// Why nothing is done: a message, which may hold bytes that are no text.
@@ -77,7 +79,8 @@ impl Options {
         };
         let file = |operand: Option<OsString>| operand.unwrap_or_else(|| "-".into());
         let delimiter = if args.zero_terminated { 0 } else { b'\n' };
-        Ok(Options { what, part, delimiter, input: file(args.input), output: file(args.output) })
+        let in_place = args.in_place.in_place;
+        Ok(Options { what, part, delimiter, input: file(args.input), output: file(args.output), in_place })
     }
 }
 

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use super::filter::{Filter, NoMemory};
 use super::options::Options;
-use crate::quote::{quoted, words};
+use crate::quote::{named, quoted, words};
 use crate::tool::held::{Broken, Held};
+use crate::tool::successor::{Guard, Successor, Wish, identity};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
 /// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
@@ -48,26 +49,44 @@ impl From<NoMemory> for Failure {
 /// Does what was asked for; what goes wrong is told.
 pub(super) fn run(tool: &Tool, options: &Options) {
     let (input, output) = (Path::new(&options.input), Path::new(&options.output));
-    // In GNU uniq's order: the input, which may be the output too, is opened before the output becomes empty.
+    // In GNU uniq's order: the input, which may be the output too, is opened first.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let from = match open(&options.input, flags) {
         Ok(from) => from,
         Err(errno) => return tool.file_error(input, &errno.into()),
     };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let to = match open(&options.output, flags) {
+    // As with GNU uniq, an output that is the input is made empty before it is read.
+    let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
+    let other = rustix::fs::stat(output);
+    let same = own.is_ok_and(|own| other.is_ok_and(|other| identity(&own) == identity(&other)));
+    let wish = Wish { in_place: options.in_place || same, ..Wish::default() };
+    let to = (options.output != "-").then(|| {
+        let to = Successor::open(output, wish)?;
+        to.begin().map(|()| to)
+    });
+    let mut to = match to.transpose() {
         Ok(to) => to,
         Err(errno) => return tool.file_error(output, &errno.into()),
     };
+    let guard = to.as_ref().map(|to| Guard::of(to, false));
     let done = source(tool, from, input).map_err(Failure::Read).and_then(|source| {
-        let target = Target::new(tool, to, output, &source).map_err(Failure::Write)?;
+        let target = Target::new(tool, to.as_ref(), &source).map_err(Failure::Write)?;
         let filter = Filter::new(options.what, options.part, options.delimiter);
         Uniq { tool, filter, target, text: Vec::with_capacity(2 * PIECE), held: None }.all(source)
+    });
+    let done = done.and_then(|()| match (&guard, &mut to) {
+        (Some(guard), Some(to)) => guard.finally(|| to.keep()).map_err(Failure::Write),
+        _ => Ok(()),
     });
     match done {
         Ok(()) => {}
         Err(Failure::Read(error)) => unreadable(tool, input, &error),
-        Err(Failure::Write(error)) => tool.write_failed(&error),
+        Err(Failure::Write(error)) => {
+            tool.write_failed(&error);
+            if let Some(cure) = to.and_then(|to| to.cure(errno_of(&error))) {
+                tool.note(format_args!("{}: {cure}", named(output)));
+            }
+        }
         Err(Failure::Memory) => tool.error("memory exhausted"),
     }
 }
@@ -104,13 +123,13 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(tool: &'a Tool, to: Option<OwnedFd>, name: &Path, input: &Source) -> io::Result<Target<'a>> {
+    fn new(tool: &'a Tool, to: Option<&Successor>, input: &Source) -> io::Result<Target<'a>> {
         let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
-        let own = to.as_ref().map_or_else(|| rustix::fs::fstat(io::stdout()), rustix::fs::fstat);
+        let own = to.map_or_else(|| rustix::fs::fstat(io::stdout()), |to| rustix::fs::fstat(to.descriptor()));
         let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
         let is_input =
             regular && own.is_ok_and(|own| rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(&own) == id(&its)));
-        let sink = to.map(|to| tool.output(to, name)).transpose()?;
+        let sink = to.map(|to| tool.output(to.descriptor().try_clone()?, to.path())).transpose()?;
         Ok(Target { tool, sink, is_input })
     }
 

@@ -34,6 +34,11 @@ pub fn run(args: ZstdArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Err(status) =
+        tool.begin(args.files.iter().map(AsRef::as_ref).chain(args.output.iter().map(|file| file.as_os_str())))
+    {
+        return status;
+    }
     let mut run = Run {
         tool,
         plan,
@@ -62,6 +67,8 @@ pub fn run_unzstd(mut args: ZstdArgs) -> ExitCode {
 /// Runs `dio zstdcat`: `zstd -dcf`.
 pub fn run_zstdcat(mut args: ZstdArgs) -> ExitCode {
     (args.force, args.stdout) = (true, args.output.is_none());
+    // Also with -o and --test, where -f alone does not.
+    args.pass_through = !args.no_pass_through;
     if args.quiet == 0 && args.verbose == 0 {
         args.quiet = 1;
     }

@@ -1,6 +1,7 @@
 //! Large files: the library's copy loop, with a bounded number of copiers shared by the workers.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dio::file::Reason;
@@ -8,11 +9,12 @@ use dio::geometry::align_up;
 use dio::transfer::{Contents as Whole, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, Io, IoError, Limits, Need, OpenOptions};
 use rustix::fs::FileType;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
 use super::verify::Digests;
-use super::{DataPath, Task};
+use super::{DataPath, Lane, Task};
 use crate::tool::{Mode, When};
 
 /// Size of one request in bytes, and requests in flight. Measured on the machine the README names: from 512 KiB × 32 to
@@ -220,16 +222,33 @@ impl DataPath {
         Ok(options)
     }
 
+    /// Source and target as the copy loop takes them; none where there are too few descriptors for that.
+    fn open_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<Option<(File, File)>, CopyError> {
+        let contents = task.contents;
+        let own = |fd: &OwnedFd| fcntl_dupfd_cloexec(fd, 3);
+        let (source, file) = match (own(&task.source), own(&target.fd)) {
+            (Ok(source), Ok(file)) => (source, file),
+            (Err(Errno::MFILE), _) | (_, Err(Errno::MFILE)) => return Ok(None),
+            (Err(errno), _) | (_, Err(errno)) => return Err(CopyError::Engine(crate::quote::words(errno).to_string())),
+        };
+        let source = self.open_options()?.read(true).adopt(source, contents.source_path());
+        let file = self.open_options()?.write(true).adopt(file, contents.target_path());
+        match (source, file) {
+            (Ok(source), Ok(file)) => Ok(Some((source, file))),
+            (Err(error), _) | (_, Err(error)) if error.errno() == Errno::MFILE => Ok(None),
+            (Err(error), _) | (_, Err(error)) => Err(error.into()),
+        }
+    }
+
     /// Copies a file through the copy loop.
-    pub(super) fn copy_large(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+    pub(super) fn copy_large(&self, lane: &mut Lane, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         let contents = task.contents;
         if let Some(reason) = self.copiers.try_io()?.engine_reason() {
             self.tell(contents.report, &format!("io_uring is not used: {reason}; threads are"), None);
         }
-        let duplicate =
-            |fd: &std::os::fd::OwnedFd| fd.try_clone().map_err(|error| CopyError::Engine(error.to_string()));
-        let source = self.open_options()?.read(true).adopt(duplicate(&task.source)?, contents.source_path())?;
-        let file = self.open_options()?.write(true).adopt(duplicate(&target.fd)?, contents.target_path())?;
+        let Some((source, file)) = self.open_large(task, target)? else {
+            return self.copy_with_few_descriptors(lane, task, target);
+        };
         let device = FileType::from_raw_mode(contents.stat.st_mode) == FileType::BlockDevice;
         let size = if device { source.size()? } else { contents.stat.st_size as u64 };
         let whole = Whole {

@@ -3,9 +3,10 @@
 //! One [`DataPath`] serves a run; every worker has a [`Lane`] of its own, so that small files need no lock and no
 //! allocation. A file takes one of these ways: `clone`, where the file system shares blocks; `small`, one buffer through
 //! a page cache that forgets; `large`, through the library's copy loop; `plain`, for what has no size (devices, pipes,
-//! `/proc`). Under which name the bytes appear is `place`'s matter; `verify` and `resume` stand beside `large`.
+//! `/proc`); and `few` instead of `large` where there are few descriptors. Under which name the bytes appear is `place`'s matter; `verify` and `resume` stand beside `large`.
 
 mod account;
+mod few;
 mod large;
 mod place;
 mod plain;
@@ -30,7 +31,7 @@ use super::report::Report;
 use crate::receipt::Ledger;
 use crate::stop::Stop;
 use crate::tool::evict::Evictor;
-use crate::tool::{Mode, Progress, When};
+use crate::tool::{Mode, Progress, When, synced};
 
 use account::Account;
 use large::Copiers;
@@ -160,7 +161,7 @@ impl DataPath {
         let stat = task.contents.stat;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile | FileType::BlockDevice if task.striped => self.copy_large(task, target),
+            FileType::RegularFile | FileType::BlockDevice if task.striped => self.copy_large(lane, task, target),
             _ if !target.fresh && !has_blocks(target) => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.clone(task, target)? => {
                 task.account.reflinked(size);
@@ -170,7 +171,7 @@ impl DataPath {
             // A file that says 0 may still have contents, as those of /proc do.
             FileType::RegularFile if size == 0 && self.transfer.verify => self.copy_plain(lane, task, target),
             FileType::RegularFile if self.is_small(size) => self.copy_small(lane, task, target),
-            FileType::RegularFile | FileType::BlockDevice => self.copy_large(task, target),
+            FileType::RegularFile | FileType::BlockDevice => self.copy_large(lane, task, target),
             _ => self.copy_plain(lane, task, target),
         }
     }
@@ -214,7 +215,7 @@ impl DataPath {
     /// Syncs the file where files are synced one by one; only then are its pages clean and can go.
     fn make_durable(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
         if self.sync_each {
-            rustix::fs::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
+            synced::fsync(&target.fd).at(Doing::Sync, || task.contents.target_path())?;
             self.ledger.count_syncs(1);
         }
         let verified = if self.transfer.verify { self.verify(task, target) } else { Ok(()) };
@@ -275,9 +276,13 @@ impl DataPath {
     }
 }
 
-/// Whether an existing target is a regular file or a block device, rather than a pipe or a terminal.
+/// Whether an existing target is a regular file or a block device that can be written at any
+/// offset, rather than a pipe, a terminal or one of those files of `proc(5)` that take bytes only
+/// in order.
 fn has_blocks(target: &OpenTarget) -> bool {
-    rustix::fs::fstat(&target.fd).is_ok_and(|stat| {
+    let blocks = rustix::fs::fstat(&target.fd).is_ok_and(|stat| {
         matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
-    })
+    });
+    // Nothing is written; only the answer differs.
+    blocks && rustix::io::pwrite(&target.fd, &[], 0) != Err(Errno::SPIPE)
 }

@@ -10,25 +10,22 @@ use rustix::io::Errno;
 
 use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
-use super::super::open::{Contents, OpenTarget};
+use super::super::open::{Contents, OpenTarget, is_link};
 use super::{DataPath, Task};
-use crate::tool::unnamed::{temporary_name, unnamed};
+use crate::tool::unnamed::{Naming, temporary_name, unnamed};
 use crate::tool::{When, own_path};
 
 /// Where the contents go.
 pub(super) struct Place {
     target: OpenTarget,
     /// `Some` under `--atomic`: how the file gets its name.
-    naming: Option<Naming>,
+    named: Option<Named>,
 }
 
-struct Naming {
-    dir: OwnedFd,
-    /// The name it will have in `dir`.
+struct Named {
+    /// The name that it will have.
     name: CString,
-    /// The name it has until then. Without `O_TMPFILE` it has it from the start.
-    temporary: CString,
-    named: bool,
+    naming: Naming<OwnedFd>,
     /// The name was found through a symbolic link: its directory is none of those that are synced at the end.
     elsewhere: bool,
 }
@@ -40,7 +37,7 @@ impl DataPath {
         let place = if self.transfer.atomic {
             self.place_atomically(contents)?
         } else {
-            Place { target: contents.open_target(OFlags::empty())?, naming: None }
+            Place { target: contents.open_target(OFlags::empty())?, named: None }
         };
         task.account.opened_target(&place.target);
         Ok(place)
@@ -54,7 +51,7 @@ impl DataPath {
             Existing::Nothing => {
                 (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()), true)
             }
-            Existing::Special(target) => return Ok(Place { target, naming: None }),
+            Existing::Special(target) => return Ok(Place { target, named: None }),
             Existing::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
                 // What is replaced is what the name leads to, not a link.
@@ -73,6 +70,8 @@ impl DataPath {
             }
             _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(Doing::Create, shown)?,
         };
+        // From here on an error leaves nothing hidden behind.
+        let named = Some(Named { name, naming: Naming::new(dir, hidden), elsewhere });
         let before = fstat(&fd).at(Doing::Stat, shown)?;
         if let Some((existing, user, group)) = replaced {
             // A file of another owner becomes ours, as with every editor that replaces files; what it lent its owner
@@ -87,9 +86,7 @@ impl DataPath {
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
         calls::follow(&fd, &before).at(Doing::SetPermissions, shown)?;
-        let (named, temporary) = (hidden.is_some(), hidden.unwrap_or_else(temporary_name));
-        let naming = Some(Naming { dir, name, temporary, named, elsewhere });
-        Ok(Place { target: OpenTarget { fd, fresh }, naming })
+        Ok(Place { target: OpenTarget { fd, fresh }, named })
     }
 
     /// Empties an existing target just before its new contents come; not earlier, and not when it is clear that they
@@ -129,39 +126,23 @@ impl Place {
 
     /// Gives the complete file its name, for good if it is to be `durable`.
     pub(super) fn keep(self, task: &Task<'_>, durable: bool) -> Result<(), CopyError> {
-        let Some(naming) = &self.naming else { return Ok(()) };
+        let Some(Named { name, mut naming, elsewhere }) = self.named else { return Ok(()) };
         let shown = || task.contents.target_path();
-        if !naming.named {
-            rustix::fs::linkat(
-                CWD,
-                own_path(&self.target.fd),
-                &naming.dir,
-                &*naming.temporary,
-                AtFlags::SYMLINK_FOLLOW,
-            )
-            .at(Doing::Create, shown)?;
-        }
-        let renamed = calls::renameat(&naming.dir, &naming.temporary, &naming.name);
-        if renamed.is_err() {
-            // The error that is told is that of renaming.
-            let _ = calls::unlinkat(&naming.dir, &naming.temporary);
-        }
-        renamed.at(Doing::Create, shown)?;
-        if naming.elsewhere && durable {
-            rustix::fs::fsync(&naming.dir).at(Doing::Sync, shown)?;
+        naming.replace(&self.target.fd, &name).at(Doing::Create, shown)?;
+        if elsewhere && durable {
+            naming.sync(&self.target.fd).at(Doing::Sync, shown)?;
         }
         Ok(())
     }
 
     /// After an error: what bears a name although it holds nothing is removed.
     pub(super) fn give_up(self, task: &Task<'_>) {
-        // Failing to tidy up is not worth a second message.
-        if let Some(naming) = self.naming {
-            if naming.named {
-                let _ = calls::unlinkat(&naming.dir, &naming.temporary);
-            }
-        } else if self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
+        if self.named.is_none() && self.target.fresh && fstat(&self.target.fd).is_ok_and(|stat| stat.st_size == 0) {
             let (dir, name) = task.contents.target_dir();
+            if is_link(dir, name) {
+                return;
+            }
+            // Failing to tidy up is not worth a second message.
             let _ = unlinkat(dir, name, AtFlags::empty());
         }
     }

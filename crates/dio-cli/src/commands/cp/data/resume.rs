@@ -12,6 +12,8 @@ use super::super::error::{At, CopyError, Doing};
 use super::super::open::OpenTarget;
 use super::verify::Digests;
 use super::{DataPath, Task};
+use crate::tool::errno_of;
+use crate::tool::unnamed::{read_own, replace_by};
 
 /// Most bytes between two notes, which is what a crash may cost: each note waits for what is in flight and flushes the
 /// device.
@@ -19,6 +21,9 @@ const STEP: u64 = 256 << 20;
 
 /// Fewest bytes between two notes: a slow copy makes one each second.
 const LEAST_STEP: u64 = 1 << 20;
+
+/// Most bytes of a note.
+const NOTE_MAX: u64 = 4096;
 
 /// What the note says. A source that was changed in between, by its times of modification and of change, is another
 /// source.
@@ -72,7 +77,7 @@ impl DataPath {
     ) -> Result<u64, CopyError> {
         let path = note_path(&task.contents.target_path());
         let mut note = Note::of(task, target)?;
-        let earlier: Option<Note> = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let earlier: Option<Note> = read_own(&path, NOTE_MAX).and_then(|text| serde_json::from_slice(&text).ok());
         let kept = whole.target.size()?;
         match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
             Some(earlier) => {
@@ -137,14 +142,9 @@ fn new_note(path: &std::path::Path) -> PathBuf {
 
 /// Replaces the note, durably: an interrupted writer leaves the old one.
 fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Errno> {
-    let write = || -> std::io::Result<()> {
-        let new = new_note(path);
-        let text = serde_json::to_vec(note)?;
-        std::fs::write(&new, text)?;
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, path)
-    };
-    write().map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+    let text = serde_json::to_vec(note).map_err(std::io::Error::from);
+    let written = text.and_then(|text| replace_by(path, &new_note(path), &text, 0o600));
+    written.map_err(|error| errno_of(&error))
 }
 
 /// Cuts ranges into groups of about `most` bytes.

@@ -19,7 +19,7 @@ use crate::tool::{DontCache, Mode};
 
 /// A file of the default for `--small` and the byte behind it fit, so that one read also meets the end. That default,
 /// 64 KiB, comes from the comparison `threshold` of the benchsuite.
-const BUFFER: usize = (64 << 10) + 4096;
+pub(super) const BUFFER: usize = (64 << 10) + 4096;
 
 /// A small target that is complete.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl DataPath {
     }
 
     /// An error if the source ended early because it was changed. Files of `/sys` say 4096 and hold less all the same.
-    fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
+    pub(super) fn refuse_shrunk(&self, task: &Task<'_>, found: u64) -> Result<(), CopyError> {
         let (then, now) = (task.contents.stat, fstat(&task.source).at(Doing::Stat, || task.contents.source_path())?);
         let identity = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         if identity(then) == identity(&now) {
@@ -103,7 +103,7 @@ impl DataPath {
     }
 
     /// One read. A picture of what is resident is taken `before` anything is read without the flag.
-    fn read_some(
+    pub(super) fn read_some(
         &self,
         task: &Task<'_>,
         buffer: &mut [u8],
@@ -120,7 +120,7 @@ impl DataPath {
         read.at(Doing::Read, || task.contents.source_path())
     }
 
-    fn write_all(
+    pub(super) fn write_all(
         &self,
         task: &Task<'_>,
         target: &OpenTarget,

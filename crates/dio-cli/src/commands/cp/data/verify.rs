@@ -10,7 +10,7 @@ use dio::{File, Need, OpenOptions};
 
 use super::super::error::CopyError;
 use super::super::open::OpenTarget;
-use super::{DataPath, Task};
+use super::{DataPath, Task, has_blocks};
 use crate::tool::own_path;
 
 /// The digests of the blocks of a file, in the order they were read.
@@ -61,6 +61,9 @@ impl Watch for Zeros {
 impl DataPath {
     /// Compares the target on the medium with what was read from the source. The target has been synced.
     pub(super) fn verify(&self, task: &Task<'_>, target: &OpenTarget) -> Result<(), CopyError> {
+        if !target.fresh && !has_blocks(target) {
+            return Err(CopyError::Unverifiable(task.contents.target_path()));
+        }
         let Some(mut expected) = task.digests.take() else { return self.verify_whole(task, target) };
         let file = self.open_again(&target.fd)?;
         let ranges = std::mem::take(&mut expected.ranges);

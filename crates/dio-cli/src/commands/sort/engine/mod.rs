@@ -3,6 +3,7 @@
 
 mod batch;
 mod crew;
+mod descriptors;
 mod entry;
 mod exchange;
 mod failure;
@@ -24,16 +25,17 @@ use std::io;
 use std::path::PathBuf;
 use std::thread;
 
-use dio::stream::Output;
+use dio::stream::{Output, StreamOptions};
 
 use super::key::Order;
 use crate::tool::{Sink, Tool};
 use crew::Crew;
+use descriptors::Descriptors;
 use gather::Gather;
 use piece::Lines;
 use plan::Plan;
 use read::{Filler, open, size_of_all};
-use runs::{Merger, Run, in_order, most_kept};
+use runs::{Merger, Run, in_order};
 use store::Store;
 
 pub(crate) use failure::{Failure, Outcome};
@@ -79,28 +81,28 @@ pub(crate) fn sort(
     inputs: &[Input],
     order: &Order,
     options: &EngineOptions,
-    output: &mut dyn FnMut() -> io::Result<Sink>,
+    output: &mut dyn FnMut(&StreamOptions) -> io::Result<Sink>,
 ) -> Outcome<()> {
-    sort_with(tool, inputs, order, options, most_kept(), output)
+    sort_with(tool, inputs, order, options, Descriptors::here(), output)
 }
 
-/// As [`sort`], with at most so many runs in temporary files while inputs are read.
+/// As [`sort`], with so many descriptors.
 fn sort_with(
     tool: &Tool,
     inputs: &[Input],
     order: &Order,
     options: &EngineOptions,
-    most_kept: usize,
-    output: &mut dyn FnMut() -> io::Result<Sink>,
+    descriptors: Descriptors,
+    output: &mut dyn FnMut(&StreamOptions) -> io::Result<Sink>,
 ) -> Outcome<()> {
     let memory = options.memory.unwrap_or_else(memory::usual);
-    let plan = Plan::new(memory, options.parallel, options.batch_size, tool.stream_options());
+    let plan = Plan::new(memory, options.parallel, options.batch_size, tool.stream_options(), descriptors);
     let store = Store::new(tool, &options.directories, options.compress.clone());
     let how = Lines { order, terminator: options.terminator, unique: options.unique };
     let merger = Merger { tool, plan: &plan, store: &store, how };
-    let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs, most_kept)? };
+    let runs = if options.merge { sorted_inputs(&merger, inputs)? } else { read_inputs(&merger, inputs)? };
     let lanes = merger.open(merger.reduce(runs)?)?;
-    let mut sink = output().map_err(Failure::Open)?;
+    let mut sink = output(&descriptors.streams(tool.stream_options())).map_err(Failure::Open)?;
     let drain: &mut Output = &mut sink;
     let mut gather = Gather::new(drain, plan.writing.block, tool.stream_options().depth).map_err(Failure::Memory)?;
     merger.merge_to(lanes, &mut gather)?;
@@ -109,12 +111,12 @@ fn sort_with(
 }
 
 /// Reads all inputs; returns them as sorted runs.
-fn read_inputs(merger: &Merger<'_>, inputs: &[Input], most_kept: usize) -> Outcome<Vec<Run>> {
+fn read_inputs(merger: &Merger<'_>, inputs: &[Input]) -> Outcome<Vec<Run>> {
     let crew = Crew::new(merger.plan, merger.store, merger.how);
     let total = size_of_all(inputs.iter().map(|input| input.name.as_os_str()));
     let (number, last) = thread::scope(|scope| {
         let _ended = crew.end_at_the_end();
-        let mut filler = Filler::new(&crew, scope, total, most_kept);
+        let mut filler = Filler::new(&crew, scope, total, merger.plan.descriptors.kept);
         for input in inputs {
             filler.read(open(merger.tool, &input.name, &merger.plan.reading)?, &input.name)?;
         }

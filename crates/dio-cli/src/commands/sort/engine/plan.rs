@@ -2,6 +2,7 @@
 
 use dio::stream::StreamOptions;
 
+use super::descriptors::Descriptors;
 use super::exchange::HELD;
 
 /// Sizes for a sort, in bytes where nothing else is said.
@@ -23,6 +24,8 @@ pub(super) struct Plan {
     pub(super) batch: u64,
     /// Most runs to merge at a time, if that was asked for.
     batch_size: Option<usize>,
+    /// How many runs the limit of open files allows.
+    pub(super) descriptors: Descriptors,
 }
 
 /// A request is never smaller.
@@ -48,7 +51,15 @@ const OWN: u64 = 16 << 20;
 const LANE_BLOCKS: u64 = 2 + 1 + HELD as u64 + 1;
 
 impl Plan {
-    pub(super) fn new(memory: u64, parallel: Option<usize>, batch_size: Option<usize>, usual: &StreamOptions) -> Plan {
+    pub(super) fn new(
+        memory: u64,
+        parallel: Option<usize>,
+        batch_size: Option<usize>,
+        usual: &StreamOptions,
+        descriptors: Descriptors,
+    ) -> Plan {
+        let usual = &descriptors.streams(usual);
+        let parallel = if descriptors.few { Some(1) } else { parallel };
         let memory = (memory - OWN.min(memory / 8)).max(LEAST_MEMORY);
         let block = whole(memory / 128).min(usual.block as u64).max(LEAST_BLOCK);
         let depth = (memory / 8 / block).saturating_sub(3) / 2;
@@ -64,9 +75,11 @@ impl Plan {
         let workers = parallel.unwrap_or_else(processors).clamp(1, most);
         let taken = block * (2 * reading.depth as u64 + 3) + written(&writing) * workers as u64;
         let batches = memory.saturating_sub(taken).max(LEAST_MEMORY / 4);
-        // One is filled, one sorted or written by each worker, one is ready for whoever needs it first.
-        let batch = (batches / (workers as u64 + 2)).min(MOST_BATCH);
-        Plan { memory, workers, reading, writing, batches, batch, batch_size }
+        // One is filled, one sorted or written by each worker, one is ready for whoever needs it first. Where descriptors are
+        // few there is one alone, because a merge begins with writing all there are.
+        let parts = if descriptors.few { 1 } else { workers as u64 + 2 };
+        let batch = (batches / parts).min(MOST_BATCH);
+        Plan { memory, workers, reading, writing, batches, batch, batch_size, descriptors }
     }
 
     /// What is left for the runs when batches of `resident` bytes stay in memory.
@@ -113,11 +126,13 @@ fn whole(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
+    const MANY: Descriptors = Descriptors { kept: 1 << 16, read: 1 << 13, few: false };
+
     #[test]
     fn parts_are_within_the_whole() {
         for memory in [1, 200_000, 1 << 20, 10 << 20, 100 << 20, 1 << 30, 100 << 30] {
             for workers in [1, 2, 64] {
-                let plan = Plan::new(memory, Some(workers), None, &StreamOptions::default());
+                let plan = Plan::new(memory, Some(workers), None, &StreamOptions::default(), MANY);
                 let (reading, memory) = (&plan.reading, memory.max(LEAST_MEMORY));
                 let taken =
                     (reading.block * (2 * reading.depth + 3)) as u64 + plan.workers as u64 * written(&plan.writing);
@@ -137,9 +152,9 @@ mod tests {
 
     #[test]
     fn a_gibibyte_merges_hundreds_of_runs_in_one_pass() {
-        let plan = Plan::new(1 << 30, Some(2), None, &StreamOptions::default());
+        let plan = Plan::new(1 << 30, Some(2), None, &StreamOptions::default(), MANY);
         assert!(plan.most_runs(0) > 1000 && plan.batch > 200 << 20, "{plan:?}");
-        assert_eq!(Plan::new(1 << 30, None, Some(7), &StreamOptions::default()).most_runs(0), 7);
-        assert!(Plan::new(1 << 20, None, None, &StreamOptions::default()).most_runs(0) >= 16);
+        assert_eq!(Plan::new(1 << 30, None, Some(7), &StreamOptions::default(), MANY).most_runs(0), 7);
+        assert!(Plan::new(1 << 20, None, None, &StreamOptions::default(), MANY).most_runs(0) >= 16);
     }
 }

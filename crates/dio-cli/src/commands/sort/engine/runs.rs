@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::read::open;
 use super::store::{Kept, Store};
 use super::stream::Stream;
-use crate::tool::{Tool, allow_descriptors};
+use crate::tool::Tool;
 
 /// Sorted lines.
 #[derive(Debug)]
@@ -35,23 +35,10 @@ pub(super) struct Merger<'a> {
     pub(super) how: Lines<'a>,
 }
 
-/// Open files that are for something else than runs, and descriptors of a run that is read: given and opened again, direct
-/// and through the page cache, and the ring; or the pipe of a program.
-const OTHERS: u64 = 64;
-const DESCRIPTORS: u64 = 5;
-
-/// Most runs that may be kept, each an open file, so that some of them can still be read.
-pub(super) fn most_kept() -> usize {
-    allow_descriptors(1 << 16);
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
-    (limit.saturating_sub(OTHERS) / 2).clamp(4, 1 << 16) as usize
-}
-
 impl Merger<'_> {
     /// Most runs that are merged at a time.
     fn most(&self, resident: u64) -> usize {
-        let open = (most_kept() as u64 / DESCRIPTORS).max(2) as usize;
-        self.plan.most_runs(resident).min(open)
+        self.plan.most_runs(resident).min(self.plan.descriptors.read)
     }
 
     /// Merges runs into others until there are so few that they can be merged into the output.
@@ -68,10 +55,22 @@ impl Merger<'_> {
             }
             // No more than needed, and the shortest neighbours: which come first in the input must stay known.
             let count = most.min(streams - most + 1);
-            let from = shortest(&runs, count);
+            let from = self.first_to_merge(&runs, count);
             let merged = self.merged(runs.splice(from..from + count, []).collect())?;
             runs.insert(from, Run::Kept(merged));
         }
+    }
+
+    /// Where the `count` neighbours begin that are merged next: the shortest, unless so many runs are kept that some of
+    /// these have to go first.
+    fn first_to_merge(&self, runs: &[Run], count: usize) -> usize {
+        let kept = |runs: &[Run]| runs.iter().filter(|run| matches!(run, Run::Kept(_))).count();
+        if kept(runs) < self.plan.descriptors.kept {
+            return shortest(runs, count);
+        }
+        let windows = runs.windows(count).enumerate();
+        // Of equals the last is taken: the runs of highest number, which are the shortest after earlier merges.
+        windows.max_by_key(|(_, window)| kept(window)).map_or(0, |(from, _)| from)
     }
 
     /// Writes batches where they leave too little memory to read the runs.

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dio::residency::{evict, write_back};
 use dio::stream::{Input, Output, StreamOptions};
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use dio::sys::uninterrupted;
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 
 use super::failure::{Failure, Outcome};
@@ -95,7 +96,7 @@ impl<'a> Store<'a> {
         // Space first: writes inside a file go beside each other, those that extend it one by one; and a disk without the
         // room says so before anything is written.
         let allocated = match most.filter(|most| *most > 0) {
-            Some(most) => match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, most) {
+            Some(most) => match uninterrupted(|| fallocate(&fd, FallocateFlags::empty(), 0, most)) {
                 Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(failed(errno.into())),
                 outcome => outcome.is_ok(),
             },

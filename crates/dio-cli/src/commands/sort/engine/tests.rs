@@ -44,11 +44,12 @@ impl Case {
 
     fn run_to(&self, order: &Order, path: &Path, most_kept: usize) -> Outcome<()> {
         let tool = Tool::new("sort", &IoArgs::default());
-        let mut output = || {
+        let mut output = |how: &StreamOptions| {
             let file = fs::OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-            tool.output(file.into(), path)
+            tool.output_with(file.into(), path, how)
         };
-        sort_with(&tool, &self.inputs, order, &self.options, most_kept, &mut output)
+        let descriptors = Descriptors { kept: most_kept, read: 1 << 13, few: false };
+        sort_with(&tool, &self.inputs, order, &self.options, descriptors, &mut output)
     }
 
     fn run(&self, order: &Order) -> Vec<u8> {

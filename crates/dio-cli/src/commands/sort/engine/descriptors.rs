@@ -1,0 +1,87 @@
+//! How many files may be open at a time (`RLIMIT_NOFILE`).
+
+use std::io;
+
+use dio::stream::StreamOptions;
+use dio::{Mode, Need};
+use rustix::process::{Resource, getrlimit};
+
+use crate::tool::allow_descriptors;
+
+/// Open files that are for something else than runs, and descriptors of a run that is read: given
+/// and opened again, direct and through the page cache, and the ring; or the pipe of a program.
+const OTHERS: u64 = 64;
+const EACH: u64 = 5;
+
+/// The same where descriptors are few: no second one for direct requests is opened then. Beside the
+/// runs there are a ring, the input that is read (two), and the run that is written (four).
+const FEW_OTHERS: u64 = 7;
+const FEW_EACH: u64 = 3;
+
+/// Runs are merged two at a time at least.
+const LEAST: usize = 2;
+
+/// What the limit leaves for runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Descriptors {
+    /// Most runs that may be kept, each an open file, so that some of them can still be read.
+    pub(super) kept: usize,
+    /// Most runs that may be read at a time, one more than are kept where they are few.
+    pub(super) read: usize,
+    /// They are few: files go through the page cache, which forgets them, and one thread writes.
+    pub(super) few: bool,
+}
+
+impl Descriptors {
+    /// What this process may have, which is raised first as far as it can be.
+    pub(super) fn here() -> Descriptors {
+        allow_descriptors(1 << 16);
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        Descriptors::of(limit, open_now().unwrap_or(OTHERS / 2))
+    }
+
+    fn of(limit: u64, open: u64) -> Descriptors {
+        let kept = limit.saturating_sub(OTHERS) / 2;
+        let read = kept / EACH;
+        if read >= 4 {
+            let (kept, read) = (kept.min(1 << 16) as usize, read as usize);
+            return Descriptors { kept, read, few: false };
+        }
+        let read = (limit.saturating_sub(open + FEW_OTHERS) / FEW_EACH).max(LEAST as u64) as usize;
+        Descriptors { kept: read - 1, read, few: true }
+    }
+
+    /// How files are read and written: as asked, unless that takes more descriptors than there are.
+    pub(super) fn streams(&self, asked: &StreamOptions) -> StreamOptions {
+        match asked.mode {
+            Mode::Direct | Mode::Concurrent if self.few && asked.need == Need::Preferred => {
+                StreamOptions { mode: Mode::Uncached, ..*asked }
+            }
+            _ => *asked,
+        }
+    }
+}
+
+/// Descriptors that are open now.
+fn open_now() -> io::Result<u64> {
+    // The directory itself is one of them.
+    Ok(std::fs::read_dir("/proc/self/fd")?.count() as u64 - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_and_read_stays_below_the_limit() {
+        for limit in 1..2000 {
+            let Descriptors { kept, read, few } = Descriptors::of(limit, 4);
+            assert!(kept >= 1 && read >= LEAST, "{limit}");
+            let taken = match few {
+                true => 4 + FEW_OTHERS as usize + (kept + 1) + 2 * read,
+                false => kept + EACH as usize * read,
+            };
+            assert!(taken as u64 <= limit || read == LEAST, "{limit}: {taken}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Where a receipt goes: opened before the work, and never over a file that is not a receipt.
+//!
+//! A file is written beside what has its name and takes the name at the end. What has the name must
+//! be an earlier receipt or empty, and nothing that the command reads or writes: `--receipt source
+//! copy` forgets an argument, not the source.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Stat, fstat, stat};
+use rustix::io::Errno;
+
+use crate::quote::{quoted, words};
+use crate::tool::successor::{Identity, Successor, Wish, identity};
+
+/// What a receipt begins with, behind the brace and blanks.
+const FIRST_KEY: &[u8] = b"\"command\"";
+
+/// Bytes of a file that show whether it is a receipt.
+const HEAD_BYTES: u64 = 64;
+
+/// A receipt that will be written.
+#[derive(Debug)]
+pub struct Destination {
+    path: PathBuf,
+    to: To,
+    /// The earlier receipt.
+    before: Option<Identity>,
+}
+
+#[derive(Debug)]
+enum To {
+    Stdout,
+    /// A device or a pipe, or a file that can only be overwritten.
+    InPlace(Successor),
+    File(Successor),
+    /// A file whose temporary name a killed process would leave behind: it is made at the end.
+    Later,
+}
+
+/// Why there can be no such receipt.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It cannot be opened.
+    Open(Errno),
+    /// The file is no receipt.
+    Other,
+    /// The command reads or writes the file, under this name.
+    Operand(PathBuf),
+    /// The file is standard input or output.
+    Standard(&'static str),
+}
+
+impl Destination {
+    /// Opens it; `-` is standard output.
+    ///
+    /// # Errors
+    /// Why a receipt cannot go there. Nothing was changed then.
+    pub fn open(path: &Path) -> Result<Destination, Refusal> {
+        let path = path.to_owned();
+        if path == Path::new("-") {
+            return Ok(Destination { path, to: To::Stdout, before: None });
+        }
+        let before = match stat(&path) {
+            Ok(there) if is_file(&there) => {
+                judge(&path, &there)?;
+                Some(identity(&there))
+            }
+            _ => None,
+        };
+        let successor = open(&path).map_err(Refusal::Open)?;
+        let to = match () {
+            () if successor.is_in_place() => To::InPlace(successor),
+            () if successor.has_temporary_name() => To::Later,
+            () => To::File(successor),
+        };
+        Ok(Destination { path, to, before })
+    }
+
+    /// Refuses a receipt that is one of the files that a command reads or writes.
+    ///
+    /// # Errors
+    /// It is one of `names`, or would be if that were made.
+    pub fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), Refusal> {
+        if matches!(self.to, To::Stdout) || self.before.is_none() && matches!(self.to, To::InPlace(_)) {
+            return Ok(());
+        }
+        let own = entry_of(&self.path);
+        for name in names {
+            let same = match (self.before, stat(name)) {
+                (Some(before), Ok(other)) => identity(&other) == before,
+                (None, Err(Errno::NOENT)) => own.is_some() && own == entry_of(Path::new(name)),
+                _ => false,
+            };
+            if same {
+                return Err(Refusal::Operand(name.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the receipt. `paths` are the files that were read and written.
+    ///
+    /// # Errors
+    /// What writing answers; one of the files is what the receipt would replace, or another file
+    /// has its name now.
+    pub(super) fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
+        if let Some(before) = self.before
+            && paths.into_iter().any(|path| stat(path).is_ok_and(|other| identity(&other) == before))
+        {
+            return Err(io::Error::other(Refusal::Operand(self.path)));
+        }
+        let mut successor = match self.to {
+            To::Stdout => return io::stdout().write_all(text),
+            To::InPlace(successor) | To::File(successor) => successor,
+            To::Later => open(&self.path)?,
+        };
+        if stat(&self.path).ok().filter(is_file).map(|there| identity(&there)) != self.before {
+            return Err(Errno::EXIST.into());
+        }
+        successor.begin()?;
+        File::from(OwnedFd::try_clone(successor.descriptor())?).write_all(text)?;
+        successor.keep()
+    }
+}
+
+fn open(path: &Path) -> Result<Successor, Errno> {
+    Successor::open(path, Wish { hidden: true, ..Wish::default() })
+}
+
+/// Whether a file that has the name may be replaced.
+fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
+    for (name, fd) in [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))] {
+        if fd.is_ok_and(|fd| identity(&fd) == identity(there)) {
+            return Err(Refusal::Standard(name));
+        }
+    }
+    if there.st_size == 0 {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut head));
+    let key = head.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+    match read {
+        Ok(_) if key.is_some_and(|key| key.starts_with(FIRST_KEY)) => Ok(()),
+        _ => Err(Refusal::Other),
+    }
+}
+
+/// The directory and the name in it of a file that may not exist.
+fn entry_of(path: &Path) -> Option<(Identity, std::ffi::OsString)> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some((identity(&stat(parent).ok()?), path.file_name()?.to_owned()))
+}
+
+fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+impl Refusal {
+    /// What is wrong with a receipt of that name.
+    pub fn of(&self, path: &Path) -> String {
+        match self {
+            Refusal::Open(errno) => format!("cannot write the receipt {}: {}", quoted(path), words(*errno)),
+            other => format!("the receipt {} {other}", quoted(path)),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Open(errno) => f.write_str(&words(*errno)),
+            Refusal::Other => f.write_str("would replace a file that is no receipt: name another, or remove it first"),
+            Refusal::Operand(name) => write!(f, "is read or written itself, as {}", quoted(name)),
+            Refusal::Standard(name) => write!(f, "is {name}; use - for standard output"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,354 @@
+//! The successor of a file: written beside it, and given its name when it is whole and durable.
+//!
+//! An existing regular file keeps its name and its contents until the new contents are complete and
+//! synced; an error, a signal or a full disk before that changes nothing. Three invariants:
+//!
+//! 1. The old file is only opened. It is neither truncated nor written before
+//!    [`Successor::keep`].
+//! 2. What replaces it has its owner, permissions, ACLs, extended attributes and inode flags.
+//!    Where the file system refuses one of these, the file is not replaced.
+//! 3. A file that must stay the same inode, because it has other names or is mounted over, or
+//!    because of invariant 2, gets the new contents by a copy from a temporary file that is
+//!    complete; signals wait for the end of that copy.
+//!
+//! Written in place, and so lost with a run that is cut short: devices, pipes and sockets; a file
+//! in a directory in which nothing can be made; a file that a descriptor of the process leads to;
+//! everything under `--in-place`. What did not exist before is made under its own name at once.
+
+mod attributes;
+mod guard;
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use dio::stream::StreamOptions;
+use dio::stripe::calls;
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
+    readlink, statat, statx,
+};
+use rustix::io::Errno;
+
+use super::unnamed::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
+use super::{Sink, Tool, own_path};
+pub(crate) use guard::Guard;
+
+/// Device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// The identity of a file.
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// A file that is being written. Dropped without [`Successor::keep`] it leaves the old file as it
+/// was.
+#[derive(Debug)]
+pub(crate) struct Successor {
+    /// What is written.
+    fd: OwnedFd,
+    path: PathBuf,
+    how: How,
+    /// The file that had the name before.
+    before: Option<Identity>,
+    kept: bool,
+}
+
+#[derive(Debug)]
+enum How {
+    /// Nothing had the name; the file has it from the start.
+    New(Identity),
+    /// Nothing had the name; the file gets it at the end.
+    NewAtEnd(Beside),
+    /// It replaces the file of that name.
+    Beside(Beside),
+    /// It is copied into this file at the end.
+    Into(OwnedFd),
+    /// It is the file itself. The flag says that it has contents to cut off.
+    InPlace { regular: bool },
+}
+
+/// The name that the file gets.
+#[derive(Debug)]
+struct Beside {
+    name: CString,
+    naming: Naming<OwnedFd>,
+}
+
+/// How a [`Successor`] is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wish {
+    /// The old contents go before the new ones come (`--in-place`).
+    pub(crate) in_place: bool,
+    /// Where nothing has the name, it is given at the end, and only if it is still free.
+    pub(crate) hidden: bool,
+}
+
+impl Successor {
+    /// Begins the successor of what `path` leads to. What is there has the bytes it had until
+    /// [`Successor::keep`], unless it has to be written in place: then until [`Successor::sink`].
+    ///
+    /// # Errors
+    /// What `open(2)` answers for writing to the file itself.
+    pub(crate) fn open(path: &Path, wish: Wish) -> Result<Successor, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let mode = Mode::from_raw_mode(0o666);
+        let path = path.to_owned();
+        let old = match retried(|| openat(CWD, &path, flags, Mode::empty())) {
+            Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return Successor::hidden(path, mode),
+            Err(Errno::NOENT) => {
+                match retried(|| calls::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
+                    // A link to nowhere, or another process made the file meanwhile.
+                    Err(Errno::EXIST) => retried(|| calls::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
+                    Err(errno) => return Err(errno),
+                    Ok(fd) => {
+                        let made = identity(&fstat(&fd)?);
+                        return Ok(Successor { fd, path, how: How::New(made), before: None, kept: false });
+                    }
+                }
+            }
+            old => old?,
+        };
+        let stat = fstat(&old)?;
+        let before = Some(identity(&stat));
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let may_move = regular && !wish.in_place && !is_written_already(&old, &stat);
+        let apart = if may_move { apart(&old, &stat)? } else { None };
+        let (fd, how) = match apart {
+            Some((fd, None)) => (fd, How::Into(old)),
+            Some((fd, Some(beside))) => (fd, How::Beside(beside)),
+            None => (old, How::InPlace { regular }),
+        };
+        Ok(Successor { fd, path, how, before, kept: false })
+    }
+
+    /// A file that has no name before it is kept.
+    fn hidden(path: PathBuf, mode: Mode) -> Result<Successor, Errno> {
+        let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
+        let dir = open_parent(&path)?;
+        let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
+        let how = How::NewAtEnd(Beside { name, naming: Naming::new(dir, temporary) });
+        Ok(Successor { fd, path, how, before: None, kept: false })
+    }
+
+    /// Its name, as it was given.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is written: the new file, or the old one where that is written in place.
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The file that had the name before, if there was one.
+    pub(crate) fn before(&self) -> Option<Identity> {
+        self.before
+    }
+
+    /// Whether the old contents are whole until the new ones are.
+    pub(crate) fn keeps_the_old(&self) -> bool {
+        matches!(self.how, How::Beside(_) | How::Into(_))
+    }
+
+    /// Whether the old contents go as soon as new ones come.
+    pub(crate) fn is_in_place(&self) -> bool {
+        matches!(self.how, How::InPlace { .. })
+    }
+
+    /// Whether a process that is killed leaves a temporary name behind.
+    pub(crate) fn has_temporary_name(&self) -> bool {
+        matches!(&self.how, How::Beside(beside) | How::NewAtEnd(beside) if beside.naming.is_hidden())
+    }
+
+    /// What can be done where `errno` says that there is no room for two copies.
+    pub(crate) fn cure(&self, errno: Errno) -> Option<&'static str> {
+        let full = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+        (full && self.keeps_the_old())
+            .then_some("the old contents are kept beside the new ones; --in-place overwrites them")
+    }
+
+    /// Cuts the old contents off where they are overwritten.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers for a regular file.
+    pub(crate) fn begin(&self) -> Result<(), Errno> {
+        match self.how {
+            How::InPlace { regular: true } => calls::ftruncate(&self.fd, 0),
+            _ => Ok(()),
+        }
+    }
+
+    /// A stream into it. The contents of a file that is written in place are gone.
+    ///
+    /// # Errors
+    /// As [`Successor::begin`] and [`Tool::output`].
+    pub(crate) fn sink(&self, tool: &Tool) -> io::Result<Sink> {
+        self.sink_with(tool, tool.stream_options())
+    }
+
+    /// The same, with options of its own.
+    ///
+    /// # Errors
+    /// As [`Successor::sink`].
+    pub(crate) fn sink_with(&self, tool: &Tool, how: &StreamOptions) -> io::Result<Sink> {
+        self.begin()?;
+        tool.output_with(self.fd.try_clone()?, &self.path, how)
+    }
+
+    /// The contents are complete: they become those of the file, for good before the old ones go.
+    ///
+    /// # Errors
+    /// EEXIST where the name was free and is not any more; what syncing, linking, renaming and
+    /// copying answer.
+    pub(crate) fn keep(&mut self) -> io::Result<()> {
+        match &mut self.how {
+            How::New(_) | How::InPlace { .. } => {}
+            How::NewAtEnd(Beside { name, naming }) => naming.claim(&self.fd, name)?,
+            How::Beside(Beside { name, naming }) => {
+                calls::fsync(&self.fd)?;
+                naming.replace(&self.fd, name)?;
+                naming.sync(&self.fd)?;
+            }
+            How::Into(old) => copy_into(&self.fd, old)?,
+        }
+        self.kept = true;
+        Ok(())
+    }
+
+    /// Takes away a file that was made here and is not whole.
+    pub(crate) fn discard(self) {
+        if let How::New(made) = &self.how
+            && !self.kept
+        {
+            remove_if(&self.path, *made);
+        }
+    }
+}
+
+/// A file of its own, and what it replaces by its name.
+type Apart = (OwnedFd, Option<Beside>);
+
+/// A file apart from `old`, to be renamed over it, or copied into it where the second is none; none
+/// where the directory lets nothing be made.
+///
+/// # Errors
+/// There is no room for one, or there are too many open files: the old one is not overwritten
+/// because of that.
+fn apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
+    match made_apart(old, stat) {
+        Ok(made) => Ok(made),
+        Err(
+            errno
+            @ (Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::INTR),
+        ) => Err(errno),
+        Err(_) => Ok(None),
+    }
+}
+
+fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
+    let real = readlink(own_path(old), Vec::new())?;
+    let Some(name) = base_name(real.to_bytes()) else { return Ok(None) };
+    let dir = open_parent(Path::new(OsStr::from_bytes(real.to_bytes())))?;
+    // A file that was removed, or that a mount of another name space hides, has no name to be taken
+    // over.
+    let there = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let named = identity(&there) == identity(stat);
+    let striped = calls::is_striped(old)?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if named && stat.st_nlink == 1 && !is_mount(old) {
+        let (fd, temporary) = match striped {
+            true => {
+                let name = temporary_name();
+                (calls::striped_like(old, dir.as_fd(), &name)?, Some(name))
+            }
+            false => unnamed_plain(&dir, flags, Mode::RUSR | Mode::WUSR)?,
+        };
+        let same_device = fstat(&fd).is_ok_and(|new| new.st_dev == stat.st_dev);
+        if same_device && attributes::give(old, stat, &fd).is_ok() {
+            let naming = Naming::new(dir, temporary);
+            return Ok(Some((fd, Some(Beside { name, naming }))));
+        }
+        drop(Naming::new(&dir, temporary));
+    }
+    if striped {
+        return Ok(None);
+    }
+    let (fd, temporary) = unnamed_plain(&dir, flags, Mode::RUSR | Mode::WUSR)?;
+    if let Some(temporary) = temporary {
+        calls::unlinkat(&dir, &temporary)?;
+    }
+    Ok(Some((fd, None)))
+}
+
+/// Whether this process was started with another descriptor that writes to the file, as for `-o
+/// /dev/stdout >file`: what others write there after it must reach the same file.
+fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
+    const WRITES: u32 = 0o200;
+    let own = own_path(fd);
+    let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return false };
+    all.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
+        path != own
+            && rustix::fs::lstat(&path).is_ok_and(|link| link.st_mode & WRITES != 0)
+            && rustix::fs::stat(&path).is_ok_and(|other| identity(&other) == identity(stat))
+    })
+}
+
+/// Whether something is mounted at the name by which the file was opened (`statx(2)`).
+fn is_mount(fd: &OwnedFd) -> bool {
+    statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+        .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Copies a complete file into the one that has to stay. Space comes first, so that a full disk
+/// changes nothing.
+fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    let (size, held) = (fstat(from)?.st_size as u64, fstat(to)?.st_size as u64);
+    fsync(from)?;
+    if size > held {
+        let allocated = rustix::fs::fallocate(to, FallocateFlags::KEEP_SIZE, held, size - held);
+        // Not every file system can.
+        if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
+            return Err(errno.into());
+        }
+    }
+    let (mut source, mut target) = (std::fs::File::from(from.try_clone()?), std::fs::File::from(to.try_clone()?));
+    io::Seek::rewind(&mut source)?;
+    io::Seek::rewind(&mut target)?;
+    io::copy(&mut source, &mut target)?;
+    target.set_len(size)?;
+    fsync(to)?;
+    super::evict::drop_written(to);
+    Ok(())
+}
+
+/// Removes a name if it is still that of the file.
+fn remove_if(path: &Path, made: Identity) {
+    if rustix::fs::lstat(path).is_ok_and(|stat| identity(&stat) == made) {
+        // It cannot be helped.
+        let _ = calls::unlink(path);
+    }
+}
+
+fn is_link(path: &Path) -> bool {
+    rustix::fs::readlinkat_raw(CWD, path, &mut [0; 1]).is_ok()
+}
+
+/// The last part of a path that does not end in a slash.
+fn base_name(path: &[u8]) -> Option<CString> {
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    CString::new(&path[start..]).ok().filter(|name| !matches!(name.to_bytes(), b"" | b"." | b".."))
+}
+
+/// Does it again as long as a signal interrupts it.
+fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

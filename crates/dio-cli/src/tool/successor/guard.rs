@@ -1,0 +1,81 @@
+//! Signals that end the process while a file is being written.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use dio::stripe::calls;
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+
+use super::{How, Identity, Successor, remove_if};
+use crate::stop;
+
+/// Takes a file away that is not whole when a signal ends the process, and lets a signal wait while
+/// the file gets its name.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// What is removed, as long as it is not whole.
+    partial: Arc<Mutex<Option<Partial>>>,
+    watched: bool,
+}
+
+#[derive(Debug)]
+enum Partial {
+    /// The name of a new file.
+    New(PathBuf, Identity),
+    /// A temporary name.
+    Temporary(PathBuf),
+}
+
+impl Guard {
+    /// From now on. A file that was not there before is removed too, if `new` says so.
+    pub(crate) fn of(successor: &Successor, new: bool) -> Guard {
+        let partial = match &successor.how {
+            How::New(made) if new => Some(Partial::New(successor.path.clone(), *made)),
+            How::Beside(beside) | How::NewAtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
+            _ => None,
+        };
+        // Without a name to remove there is nothing to do before the end: no descriptors are spent
+        // on it.
+        let watched = partial.is_some();
+        let guard = Guard { partial: Arc::new(Mutex::new(partial)), watched };
+        if watched {
+            // Without it, a signal may leave a part of the output; that is no reason to fail now.
+            let _ = guard.watch();
+        }
+        guard
+    }
+
+    fn watch(&self) -> io::Result<()> {
+        let mut signals = Signals::new([] as [i32; 0])?;
+        let (partial, handle) = (Arc::clone(&self.partial), signals.handle());
+        // First the thread: a signal that nobody waits for would end nothing.
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                // Held until the process ends, so that the file does not become whole meanwhile.
+                let partial = partial.lock().unwrap_or_else(PoisonError::into_inner);
+                match &*partial {
+                    Some(Partial::New(path, made)) => remove_if(path, *made),
+                    Some(Partial::Temporary(path)) => drop(calls::unlink(path)),
+                    None => {}
+                }
+                let _ = low_level::emulate_default_handler(signal);
+            }
+        })?;
+        stop::that_end().try_for_each(|signal| handle.add_signal(signal))
+    }
+
+    /// Does `last`, after which nothing has to be removed. A signal that comes meanwhile ends the
+    /// process behind it.
+    pub(crate) fn finally<T>(&self, last: impl FnOnce() -> T) -> T {
+        if !self.watched {
+            let _ = self.watch();
+        }
+        let mut partial = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = last();
+        *partial = None;
+        done
+    }
+}
