@@ -1,12 +1,12 @@
 //! Records in and out, and the report that tells them.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::flags::Level;
 use super::human;
+use crate::tool::said::say;
 
 /// Records of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,16 @@ pub(super) struct Side {
     pub(super) partial: u64,
     /// Bytes of a record that is not full yet.
     rest: u64,
+    /// No full record came after the last partial one.
+    ends_short: bool,
 }
 
 impl Side {
+    /// Whether at most the last record was a partial one.
+    pub(super) fn is_full_but_for_the_last(&self) -> bool {
+        self.partial == 0 || self.partial == 1 && self.ends_short
+    }
+
     /// Full records alone.
     pub(super) fn of(full: u64) -> Side {
         Side { full, ..Side::default() }
@@ -26,7 +33,9 @@ impl Side {
     /// Bytes of a stream that is cut into records of `record` bytes, wherever the pieces end.
     pub(super) fn stream(&mut self, record: u64, bytes: u64) {
         let all = u128::from(self.rest) + u128::from(bytes);
-        self.full += (all / u128::from(record)) as u64;
+        let full = (all / u128::from(record)) as u64;
+        self.full += full;
+        self.ends_short &= full == 0;
         self.rest = (all % u128::from(record)) as u64;
     }
 
@@ -34,6 +43,7 @@ impl Side {
     pub(super) fn cut(&mut self) -> bool {
         let short = std::mem::take(&mut self.rest) > 0;
         self.partial += u64::from(short);
+        self.ends_short |= short;
         short
     }
 
@@ -116,7 +126,7 @@ impl Account {
         let line = transfer(state.counts.told(), elapsed, true);
         let blank = state.shown.saturating_sub(line.len());
         state.shown = line.len();
-        say(&format!("\r{line}{:blank$}", ""));
+        say(format!("\r{line}{:blank$}", ""));
     }
 
     /// Prints the report, as at the end; nothing with `status=none`.
@@ -142,7 +152,7 @@ impl Account {
         if self.level != Level::NoXfer {
             let _ = writeln!(text, "{}", transfer(state.counts.told(), self.started.elapsed(), false));
         }
-        say(&text);
+        say(text);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,12 +176,6 @@ fn transfer(bytes: u64, elapsed: Duration, on_the_way: bool) -> String {
         false => human::seconds(elapsed.as_secs_f64()),
     };
     format!("{amount}, {seconds} s, {rate}")
-}
-
-/// Writes to standard error in one piece.
-fn say(text: &str) {
-    // Nobody can be told that standard error is closed.
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ Blocks are what the result looks like; requests to the disk are of --block bytes
 SIGUSR1 prints the statistics so far, SIGINT prints them and ends the copy.";
 
 /// Copy and convert a file, as the operands say, past the page cache
+///
+/// An existing output is written in place: a copy that is cut short leaves what it has written.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = OPERANDS, infer_long_args = true)]
 pub struct DdArgs {

@@ -79,10 +79,10 @@ impl<'run> Copy<'run> {
             None => Ok(()),
         });
         match copied {
-            Err(Halt::Write(error)) => return Err(Halt::Write(error)),
-            other => other.and(self.finish())?,
+            Err(Halt::Write(error)) => Err(Halt::Write(error)),
+            // Also when the copy was stopped: what was read and could not be written is told.
+            other => self.finish().and(other),
         }
-        Ok(())
     }
 
     /// Decides how to read on; nothing when there is nothing to read. `skipping` is what was needed to skip.
@@ -189,7 +189,12 @@ impl<'run> Copy<'run> {
         loop {
             self.account.tick();
             let side = self.account.counts().input;
-            match records.next(&side, self.signals) {
+            let (signals, mut broken) = (self.signals, None);
+            let got = records.next(&side, signals, &mut || broken = self.target.settle().err());
+            if let Some(error) = broken {
+                return Err(Halt::Write(error));
+            }
+            match got {
                 Got::End => break,
                 Got::Stopped => return Err(Halt::Stopped),
                 Got::Bad { error, lost } => self.bad_record(&records, error, lost)?,
@@ -235,8 +240,7 @@ impl<'run> Copy<'run> {
         }
         if !self.plan.conv.any(conv::SYNC) {
             self.cut();
-            self.target.end_record();
-            return Ok(());
+            return self.target.end_record().map_err(Halt::Write);
         }
         // The record counts as a short one, of which all is missing.
         self.account.update(|counts| {
@@ -265,8 +269,7 @@ impl<'run> Copy<'run> {
         if self.plan.conv.any(conv::SYNC) {
             self.pad(missing)?;
         }
-        self.target.end_record();
-        Ok(())
+        self.target.end_record().map_err(Halt::Write)
     }
 
     /// Fills a record up.

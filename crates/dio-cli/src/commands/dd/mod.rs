@@ -26,6 +26,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use dio::stream::StreamOptions;
 use rustix::io::Errno;
 
 pub use args::DdArgs;
@@ -49,6 +50,9 @@ pub fn run(args: DdArgs) -> ExitCode {
         Ok(plan) => plan,
         Err(wrong) => return refuse(&tool, &wrong),
     };
+    if let Err(status) = tool.begin(plan.input.iter().chain(&plan.output).map(|name| name.as_ref())) {
+        return status;
+    }
     match open_and_copy(&tool, &plan) {
         Ok(Some(signals)) => {
             let status = tool.finish();
@@ -131,8 +135,11 @@ fn copy(
     };
     let to = open::place(output).unwrap_or(0);
     let ahead = !input.is(output) || source::may_read_ahead(plan, from, to);
-    let sink = output.fd.try_clone().and_then(|fd| tool.output(fd, &output.path)).map_err(Halt::Write)?;
-    let target = Target::new(sink, plan, account, signals, !ahead);
+    // What the kernel does for a ring interrupts the reads of the same thread, of which each is a
+    // record here.
+    let how = StreamOptions { undisturbed: input.has_records(), ..*tool.stream_options() };
+    let opened = output.fd.try_clone().and_then(|fd| tool.output_with(fd, &output.path, &how));
+    let target = Target::new(opened.map_err(Halt::Write)?, plan, account, signals, output.has_records(), !ahead);
     let mut copy = Copy::new(tool, plan, account, signals, input, target);
     let copied = copy.run(skipping, ahead);
     let mut target = copy.target;

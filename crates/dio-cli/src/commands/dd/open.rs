@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::flags::{Set, conv, flag, open_flags};
 use super::plan::Plan;
 use crate::quote::{quoted, words};
+use crate::tool::device;
 
 /// An open end of the copy.
 #[derive(Debug)]
@@ -55,6 +56,16 @@ impl End {
     /// What it is.
     pub(super) fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    /// As [`device::is_endless`].
+    pub(super) fn is_endless(&self) -> bool {
+        device::is_endless(&self.stat)
+    }
+
+    /// As [`device::has_records`].
+    pub(super) fn has_records(&self) -> bool {
+        device::has_records(&self.stat)
     }
 
     /// Whether it is the same file or device as another.

@@ -6,13 +6,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGUSR1};
 use signal_hook::{flag, low_level};
 
 use super::account::Account;
 use crate::stop::that_end;
+
+/// The input pauses when it gives nothing for this long.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// What a thread of its own makes of signals: the copy may be blocked in a read or write when they come.
 #[derive(Debug)]
@@ -67,16 +70,22 @@ impl Signals {
         self.shared.stop.load(SeqCst)
     }
 
-    /// Waits until `fd` can be read; false when the copy is to stop.
+    /// Waits until `fd` can be read; false when the copy is to stop. `idle` is called once when nothing
+    /// comes for [`PAUSE`].
     ///
     /// # Errors
     /// What `poll(2)` answers.
-    pub(super) fn wait_for(&self, fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    pub(super) fn wait_for(&self, fd: BorrowedFd<'_>, idle: &mut dyn FnMut()) -> Result<bool, Errno> {
         let mut both = [PollFd::from_borrowed_fd(fd, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        let mut pause = Some(PAUSE);
         loop {
-            match poll(&mut both, None) {
+            match poll(&mut both, pause.as_ref()) {
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
+                Ok(0) => {
+                    pause = None;
+                    idle();
+                }
                 Ok(_) => return Ok(both[1].revents().is_empty() && !self.stop()),
             }
         }

@@ -21,9 +21,6 @@ const STEP: u64 = 1 << 20;
 /// Largest record that is read by one call, as GNU does; what is larger comes in parts.
 const MOST: u64 = 64 << 20;
 
-/// Names of character devices whose first number this is are memory: `zero`, `urandom` (`Documentation/admin-guide/devices.txt`).
-const MEMORY_DEVICES: u32 = 1;
-
 /// What one reading gave.
 #[derive(Debug)]
 pub(super) enum Got {
@@ -41,8 +38,9 @@ pub(super) enum Got {
 #[derive(Debug)]
 enum From {
     /// read(2). Of a pipe, several records at a time are read only as far as they are there, so that none is cut short that
-    /// would not be if each were read by itself; `eager` after that was done.
-    Descriptor { fd: OwnedFd, waits: bool, pipe: bool, eager: bool },
+    /// would not be if each were read by itself; `eager` after that was done. An `endless` device is read until the buffer
+    /// is full: it always has more, so what one read(2) gave too little of was cut off by whatever interrupted it.
+    Descriptor { fd: OwnedFd, waits: bool, pipe: bool, endless: bool, eager: bool },
     /// A file, at a position, past the page cache.
     File { source: Box<Source>, position: u64, careful: u64 },
 }
@@ -71,12 +69,11 @@ impl Records {
     /// Reads from a descriptor, from where it is.
     pub(super) fn of_descriptor(end: &End, plan: &Plan) -> io::Result<Records> {
         let kind = end.kind();
-        let pipe = kind == FileType::Fifo;
-        let memory = kind == FileType::CharacterDevice && rustix::fs::major(end.stat.st_rdev) == MEMORY_DEVICES;
+        let (pipe, endless) = (kind == FileType::Fifo, end.is_endless());
         let nonblocking = rustix::fs::fcntl_getfl(&end.fd)?.contains(OFlags::NONBLOCK);
         let waits = !nonblocking && kind != FileType::RegularFile && kind != FileType::Directory;
-        let from = From::Descriptor { fd: end.fd.try_clone()?, waits, pipe, eager: false };
-        Ok(Records::new(from, plan, pipe || memory, plan.iflag.any(flag::FULLBLOCK)))
+        let from = From::Descriptor { fd: end.fd.try_clone()?, waits, pipe, endless, eager: false };
+        Ok(Records::new(from, plan, pipe || endless, plan.iflag.any(flag::FULLBLOCK)))
     }
 
     /// Reads a file so that each record that cannot be read is told apart.
@@ -122,8 +119,8 @@ impl Records {
         tool.note(format_args!("warning: partial read ({short} {bytes}); suggest iflag=fullblock"));
     }
 
-    /// Reads on; `side` is what was read so far.
-    pub(super) fn next(&mut self, side: &Side, signals: &Signals) -> Got {
+    /// Reads on; `side` is what was read so far. `idle` is called when nothing comes for a while.
+    pub(super) fn next(&mut self, side: &Side, signals: &Signals, idle: &mut dyn FnMut()) -> Got {
         if let Some(error) = self.behind.take() {
             return Got::Bad { error, lost: 0 };
         }
@@ -132,7 +129,7 @@ impl Records {
             From::File { careful, .. } if *careful > 0 => asked.min(self.ibs - side.rest()),
             _ => asked,
         };
-        match self.read(part as usize, signals) {
+        match self.read(part as usize, signals, idle) {
             Ok(None) => Got::Stopped,
             Ok(Some(0)) => Got::End,
             Ok(Some(count)) => {
@@ -179,23 +176,18 @@ impl Records {
     }
 
     /// Reads once; nothing when the copy is to stop.
-    fn read(&mut self, count: usize, signals: &Signals) -> Result<Option<usize>, Errno> {
+    fn read(&mut self, count: usize, signals: &Signals, idle: &mut dyn FnMut()) -> Result<Option<usize>, Errno> {
         match &mut self.from {
-            From::Descriptor { fd, waits, pipe, eager } => {
-                if *waits && !signals.wait_for(fd.as_fd())? || signals.stop() {
+            From::Descriptor { fd, waits, pipe, endless, eager } => {
+                if *waits && !signals.wait_for(fd.as_fd(), idle)? || signals.stop() {
                     return Ok(None);
                 }
                 let mut count = count;
                 if *pipe && !self.whole {
                     count = whole_records(fd, count, self.ibs as usize, eager);
                 }
-                let buffer = &mut self.buffer[..count];
-                let count = loop {
-                    match rustix::io::read(&*fd, &mut *buffer) {
-                        Err(Errno::INTR) if signals.stop() => return Ok(None),
-                        Err(Errno::INTR) => {}
-                        other => break other?,
-                    }
+                let Some(count) = read_once(fd, &mut self.buffer[..count], *endless, signals)? else {
+                    return Ok(None);
                 };
                 self.counters.read_requests += 1;
                 self.counters.read.add(Class::Piped, count as u64);
@@ -262,7 +254,7 @@ impl Records {
                     self.up_to_a_record(room, &side).min(u64::try_from(most).unwrap_or(u64::MAX))
                 }
             };
-            let Some(count) = self.read(asked as usize, signals)? else { return Ok(None) };
+            let Some(count) = self.read(asked as usize, signals, &mut || ())? else { return Ok(None) };
             if count == 0 {
                 break;
             }
@@ -293,6 +285,27 @@ impl Records {
                 source.close().map_err(|error| errno_of(&error))?;
                 rustix::fs::seek(&given, rustix::fs::SeekFrom::Start(position))?;
                 Ok(None)
+            }
+        }
+    }
+}
+
+/// One read(2), and as many more as fill the buffer from an `endless` device; nothing when the copy
+/// is to stop.
+fn read_once(fd: &OwnedFd, buffer: &mut [u8], endless: bool, signals: &Signals) -> Result<Option<usize>, Errno> {
+    let mut filled = 0;
+    loop {
+        match rustix::io::read(fd, &mut buffer[filled..]) {
+            Err(Errno::INTR) if !signals.stop() => {}
+            Err(Errno::INTR) if filled == 0 => return Ok(None),
+            // An error behind bytes comes again at the next read.
+            Err(errno) if filled == 0 => return Err(errno),
+            Err(_) | Ok(0) => return Ok(Some(filled)),
+            Ok(count) => {
+                filled += count;
+                if !endless || filled == buffer.len() || signals.stop() {
+                    return Ok(Some(filled));
+                }
             }
         }
     }
