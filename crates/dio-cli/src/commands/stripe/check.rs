@@ -4,15 +4,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{ObjectState, Report, inspect, repair};
+use dio::stripe::{ObjectState, Report, inspect, repair, take_what_is_there};
 
 use super::digests::{self, Digests, Verdict};
 use super::show::{reports, words};
 
+/// What is wrong with an object that gives away what the file does not.
+const EXPOSED: &str = "may be read or written by others than the file: give it the permissions of the file";
+
 /// Check that all objects of striped files are there and are the right ones
 ///
-/// What is wrong is told with the name of the object. That objects hold bytes behind the end of the file, as a crash leaves
-/// them, is told and is no failure: the next writer removes them, or, on network file systems and those of FUSE, --repair does.
+/// What is wrong is told with the name of the object: it is missing, swapped, cut off, made longer, damaged, an old copy, of another
+/// user, or open to more users than the file. That objects hold bytes behind the end of the file, as a crash leaves them, is told and is no failure: the next writer removes them, or, on network file systems and those of FUSE, --repair does.
 /// Without --digests the bytes are not read, only what each object says of itself. Nobody should write to a file while digests are
 /// taken.
 #[derive(Debug, clap::Args)]
@@ -21,9 +24,15 @@ pub(super) struct CheckArgs {
     #[arg(short, long)]
     quiet: bool,
 
-    /// Cut off what objects hold behind the end of a file; nobody, on no machine, may have it open for writing
+    /// Cut off what objects hold behind the end of a file, and bring files of the first format, of which old copies of objects
+    /// are not told, to the present one; nobody, on no machine, may have it open for writing
     #[arg(long)]
     repair: bool,
+
+    /// With --repair, take for the file what is left of one whose objects are too old, too short or damaged: it ends where the
+    /// first byte is missing, and what some objects hold behind that is lost
+    #[arg(long, requires = "repair")]
+    force: bool,
 
     /// Take the digest of every object and compare it with what --record has written to LIST
     #[arg(long, value_name = "LIST", conflicts_with = "record")]
@@ -59,6 +68,9 @@ impl Findings {
     fn look(&mut self, path: &Path, report: &Report) {
         for (index, object) in report.objects.iter().enumerate() {
             let (file, shown) = (path.display(), object.path.display());
+            if object.exposed {
+                self.complain(format_args!("{file}: object {index}, '{shown}' {EXPOSED}"));
+            }
             match &object.state {
                 ObjectState::Sound if object.size > object.share => {
                     let surplus = object.size - object.share;
@@ -70,19 +82,33 @@ impl Findings {
                 state => self.complain(format_args!("{file}: object {index}, '{shown}' {}", words(state))),
             }
         }
+        if report.is_sound() && report.generation == 0 {
+            let what = "it is of the first format, in which old copies of objects are not told: see --repair";
+            self.text.push_str(&format!("{}: {what}\n", path.display()));
+        }
+        if report.open {
+            let what =
+                "somebody writes to it, or was interrupted: its objects have at least the lengths of the last sync";
+            self.text.push_str(&format!("{}: {what}\n", path.display()));
+        }
         if report.copy {
             self.text.push_str(&format!("{}: it is a copy of a descriptor, to read by\n", path.display()));
         }
     }
 
-    /// Cuts off what is behind the end of a file, if anything is; what it is like then.
-    fn repair(&mut self, path: &Path, report: Report) -> Report {
-        if !(report.is_sound() && report.has_surplus()) {
-            return report;
-        }
-        match repair(path).and_then(|()| inspect(path)) {
+    /// Mends a file, if there is anything to mend; what it is like then.
+    fn repair(&mut self, path: &Path, report: Report, force: bool) -> Report {
+        let done = match report.is_sound() {
+            true if report.has_surplus() => "cut off at its end",
+            true if report.generation == 0 => "brought to the present format",
+            true if report.open => "closed",
+            false if force => "what was left of it is the file",
+            _ => return report,
+        };
+        let mended = if report.is_sound() { repair(path) } else { take_what_is_there(path) };
+        match mended.and_then(|()| inspect(path)) {
             Ok(repaired) => {
-                self.text.push_str(&format!("{}: cut off at its end\n", path.display()));
+                self.text.push_str(&format!("{}: {done}\n", path.display()));
                 repaired.unwrap_or(report)
             }
             Err(error) => {
@@ -119,7 +145,7 @@ pub(super) fn check(args: &CheckArgs) -> ExitCode {
     let mut taken = Digests::default();
     for (path, report) in reports {
         let before = std::mem::take(&mut findings.bad);
-        let report = if args.repair { findings.repair(path, report) } else { report };
+        let report = if args.repair { findings.repair(path, report, args.force) } else { report };
         findings.look(path, &report);
         if (recorded.is_some() || args.record.is_some()) && digests::is_whole(&report) {
             let found = digests::of(&report);

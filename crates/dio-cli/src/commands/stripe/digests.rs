@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use dio::stripe::{ObjectState, Report};
@@ -57,13 +57,9 @@ impl Digests {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{id}  {index}  {bytes}  {digest}");
         }
-        let mut name = path.as_os_str().to_owned();
-        name.push(".part");
-        let part = PathBuf::from(name);
-        let mut file = fs::File::create(&part)?;
-        io::Write::write_all(&mut file, text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(part, path)
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        crate::tool::unnamed::replace_by(path, Path::new(&part), text.as_bytes(), 0o666)
     }
 
     /// Notes the digests of a file's objects.

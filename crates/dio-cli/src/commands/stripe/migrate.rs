@@ -7,7 +7,6 @@
 //! Locks (`flock(2)`) keep apart who moves the same file: the old one is locked, so is the first object of an old file that is
 //! striped, and that of the new one until it is certain that it stays.
 
-use std::ffi::OsString;
 use std::fs::{self, File as Plain};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -74,7 +73,7 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     }
     let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
     let head = Plain::open(path).map_err(failed)?;
-    let new = beside(path);
+    let new = stripe::migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
     make_empty(&new, &before).map_err(failed)?;
     let target = make(path, &new, &before, plan, &hold).inspect_err(|_| {
@@ -107,16 +106,8 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     Ok(stripe::remove_nameless(path, &head, place)?)
 }
 
-/// The name of the new file until it is complete.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().expect("a canonical path of a file has a name"));
-    name.push(".dio-migrate");
-    path.with_file_name(name)
-}
-
 /// Takes away what an earlier attempt left; not what somebody else is making, or has open for writing.
-fn clear(new: &Path) -> Result<(), Failure> {
+pub(super) fn clear(new: &Path) -> Result<(), Failure> {
     match stripe::inspect(new) {
         Ok(Some(left)) => {
             let mut alone = match stripe::alone(new, &left.descriptor) {
@@ -140,8 +131,14 @@ fn clear(new: &Path) -> Result<(), Failure> {
 /// Takes the name for the new file, with the owner and the permissions of the old one.
 fn make_empty(new: &Path, old: &fs::Metadata) -> io::Result<()> {
     let empty = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    std::os::unix::fs::fchown(&empty, Some(old.uid()), Some(old.gid()))?;
-    empty.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))
+    let permissions = fs::Permissions::from_mode(old.mode() & 0o7777);
+    let made = std::os::unix::fs::fchown(&empty, Some(old.uid()), Some(old.gid()))
+        .and_then(|()| empty.set_permissions(permissions));
+    if made.is_err() {
+        // The error that is told is the first.
+        let _ = fs::remove_file(new);
+    }
+    made
 }
 
 /// Makes the new file of the empty one, with the times and all bytes of the old one, durably. As long as what is returned lives,

@@ -6,10 +6,11 @@ mod migrate;
 mod orphans;
 mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use dio::FileError;
 use dio::stripe::{self, Plan, Removed};
 
 use crate::size::parse_positive_size;
@@ -67,7 +68,7 @@ struct How {
     #[arg(short = 'c', long, value_name = "COUNT")]
     stripe_count: Option<usize>,
 
-    /// Directories for the objects, in order, or block devices, each of which becomes one object as a whole
+    /// Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice
     #[arg(short, long, required = true, value_name = "DIR|DEVICE", value_delimiter = ',')]
     targets: Vec<PathBuf>,
 
@@ -99,10 +100,14 @@ struct MigrateArgs {
 
 /// Remove striped files with all their bytes
 ///
-/// What other programs have made as a copy of such a file is removed without the bytes, and so is a name beside which there are
-/// others. Of a directory, what it gives to new files is removed, and no file.
+/// A file of which an object is missing, damaged, or cannot be removed stays as a whole, unless --force is given. What other
+/// programs have made as a copy of such a file is removed without the bytes, and so is a name beside which there are others. Of a directory, what it gives to new files is removed, and no file.
 #[derive(Debug, clap::Args)]
 struct RemoveArgs {
+    /// Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed
+    #[arg(long)]
+    force: bool,
+
     /// Files to remove, or directories
     #[arg(required = true, value_name = "FILE|DIR")]
     files: Vec<PathBuf>,
@@ -129,7 +134,7 @@ pub fn run(args: StripeArgs) -> ExitCode {
         Action::Migrate(args) => migrate(args),
         Action::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
             true => stripe::clear_default(file),
-            false => stripe::remove(file).map(|removed| match removed {
+            false => remove(file, args.force).map(|removed| match removed {
                 Removed::All => {}
                 Removed::Name => eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display()),
                 Removed::Copy => eprintln!("dio stripe: '{}' was a copy: the file keeps its bytes", file.display()),
@@ -140,17 +145,35 @@ pub fn run(args: StripeArgs) -> ExitCode {
     }
 }
 
+fn remove(file: &Path, force: bool) -> Result<Removed, FileError> {
+    if force { stripe::remove_what_is_there(file) } else { stripe::remove(file) }
+}
+
+/// Says which targets gain nothing, being on one disk; of targets that were refused there is nothing to be said.
+fn note_shared_disks(plan: &Plan, status: ExitCode) {
+    if status != ExitCode::SUCCESS {
+        return;
+    }
+    for (target, first) in plan.on_one_disk() {
+        eprintln!("dio stripe: note: '{}' is on the same disk as '{}'", target.display(), first.display());
+    }
+}
+
 fn set(args: SetArgs) -> ExitCode {
     let plan = args.how.plan();
-    for_each(&args.files, |file| match file.is_dir() {
+    let status = for_each(&args.files, |file| match file.is_dir() {
         true => stripe::set_default(file, &plan),
         false => stripe::create(file, &plan).map(drop),
-    })
+    });
+    note_shared_disks(&plan, status);
+    status
 }
 
 fn migrate(args: MigrateArgs) -> ExitCode {
     let plan = args.how.plan();
-    for_each(&args.files, |file| migrate::migrate(file, &plan))
+    let status = for_each(&args.files, |file| migrate::migrate(file, &plan));
+    note_shared_disks(&plan, status);
+    status
 }
 
 fn for_each<E: std::fmt::Display>(files: &[PathBuf], mut work: impl FnMut(&PathBuf) -> Result<(), E>) -> ExitCode {

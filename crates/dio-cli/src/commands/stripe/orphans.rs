@@ -7,19 +7,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dio::stripe::{
-    Descriptor, FoundObject, Remnant, Standing, descriptor_remnant, descriptors_in, objects_in, remnants_in,
-    remove_orphans,
+    Descriptor, FoundObject, LeftByMigration, ObjectState, Remnant, Standing, descriptor_remnant, descriptors_in,
+    inspect, left_by_migrations, objects_in, remnants_in, remove_orphans,
 };
 use dio_bench::units::size as human_size;
 
 use super::super::words;
+use super::migrate::clear;
 
 /// Find objects whose striped file is gone
 ///
 /// Crashes, and programs that remove a striped file as if it were an ordinary one, leave objects behind. Those in the directories
 /// are shown, but for which their file is where it was made, or beside it under another name, or below a directory of --heads.
 /// So is what a crash at the very beginning of 'dio stripe set' leaves there, and descriptors that have not got their name below
-/// --heads and beside lost files.
+/// --heads and beside lost files; and what a 'dio stripe migrate' that was killed has left below --heads and beside the files that
+/// the objects belong to.
 ///
 /// Those are left, and told, of which that cannot be said: a directory is not there or cannot be read, or a descriptor is damaged.
 /// Status 1 if there are some left.
@@ -53,9 +55,9 @@ fn complain(what: &str, path: &Path, error: &io::Error) {
 
 pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
     let (mut status, age) = (ExitCode::SUCCESS, Duration::from_secs(args.age));
-    let (mut known, mut beginnings) = (Vec::new(), Vec::new());
+    let (mut known, mut beginnings, mut beside) = (Vec::new(), Vec::new(), BTreeSet::new());
     for head in &args.heads {
-        if let Err((path, error)) = gather(head, age, &mut known, &mut beginnings) {
+        if let Err((path, error)) = gather(head, age, &mut known, &mut beginnings, &mut beside) {
             complain("look for striped files in", &path, &error);
             // What was not looked at may know any of them.
             return ExitCode::FAILURE;
@@ -75,10 +77,11 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         };
         beginnings.append(&mut remnants);
         for object in objects {
+            beside.extend(object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned));
             match object.standing(&known, age) {
                 Standing::Gone => {
-                    let beside = object.header.name.as_deref().and_then(Path::parent);
-                    beginnings.extend(beside.and_then(|beside| descriptor_remnant(beside, object.id(), age)));
+                    let place = object.header.name.as_deref().and_then(Path::parent);
+                    beginnings.extend(place.and_then(|place| descriptor_remnant(place, object.id(), age)));
                     let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
                     if !objects.contains(&object) {
                         objects.push(object);
@@ -108,7 +111,51 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
             status = ExitCode::FAILURE;
         }
     }
+    let mut settled = BTreeSet::new();
+    for directory in beside {
+        // A directory that is not there is told of with the objects whose file is looked for in it.
+        for left in left_by_migrations(&directory, age).unwrap_or_default() {
+            if settled.insert(left.path.clone()) && !settle_migration(&left, args) {
+                status = ExitCode::FAILURE;
+            }
+        }
+    }
     status
+}
+
+/// Shows what an interrupted migration has left, and removes it if that is asked for; whether nothing is left.
+fn settle_migration(left: &LeftByMigration, args: &OrphansArgs) -> bool {
+    let (name, of) = (left.path.display(), left.of.display());
+    let mut text = format!("a migration of '{of}' was interrupted; it has left\n");
+    let found = inspect(&left.path);
+    let held = match &found {
+        Ok(Some(_)) => "descriptor".to_owned(),
+        _ => human_size(std::fs::metadata(&left.path).map_or(0, |found| found.len())),
+    };
+    text.push_str(&format!("  {:>3}  {held:>10}  {name}\n", "-"));
+    if let Ok(Some(report)) = &found {
+        for (index, object) in report.objects.iter().enumerate().filter(|(_, it)| it.state != ObjectState::Missing) {
+            let held = human_size(object.size.saturating_sub(report.descriptor.layout.start()));
+            text.push_str(&format!("  {index:>3}  {held:>10}  {}\n", object.path.display()));
+        }
+    }
+    // A reader that went away is no failure.
+    let _ = io::stdout().write_all(text.as_bytes());
+    if !args.rm {
+        return false;
+    }
+    let question = format!("dio stripe: remove what a migration has left of '{of}', which is there? ");
+    if !args.yes && !agrees(&question) {
+        return false;
+    }
+    clear(&left.path).inspect_err(|error| eprintln!("dio stripe: {error}")).is_ok()
+}
+
+/// Asks a question.
+fn agrees(question: &str) -> bool {
+    eprint!("{question}");
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim_start().starts_with(['y', 'Y'])
 }
 
 /// What is left of a file.
@@ -148,14 +195,12 @@ impl Lost {
     /// Asks whether it can go.
     fn is_agreed(&self, id: &str) -> bool {
         let count = self.objects.len() + self.remnants.len();
-        match self.name() {
-            Some(name) => eprint!(
+        agrees(&match self.name() {
+            Some(name) => format!(
                 "dio stripe: is {name} really gone, and nowhere else under another name? remove {count} of its objects? "
             ),
-            None => eprint!("dio stripe: remove {count} of {id}, which hold nothing? "),
-        }
-        let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim_start().starts_with(['y', 'Y'])
+            None => format!("dio stripe: remove {count} of {id}, which hold nothing? "),
+        })
     }
 }
 
@@ -187,15 +232,17 @@ fn gather(
     age: Duration,
     known: &mut Vec<Descriptor>,
     beginnings: &mut Vec<Remnant>,
+    directories: &mut BTreeSet<PathBuf>,
 ) -> Result<(), (PathBuf, io::Error)> {
     let failed = |error| (directory.to_owned(), error);
+    directories.insert(directory.to_owned());
     known.extend(descriptors_in(directory, age).map_err(failed)?);
     let remnants = remnants_in(directory, age).map_err(failed)?;
     beginnings.extend(remnants.into_iter().filter(|remnant| remnant.index.is_none()));
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            gather(&entry.path(), age, known, beginnings)?;
+            gather(&entry.path(), age, known, beginnings, directories)?;
         }
     }
     Ok(())

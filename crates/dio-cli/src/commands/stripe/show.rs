@@ -84,6 +84,13 @@ fn to_text(path: &Path, report: &Report) -> String {
     if report.copy {
         text.push_str("       (a copy of the descriptor: it can be read by, and not written)\n");
     }
+    if report.is_sound() && report.generation == 0 {
+        let cure = "'dio stripe check --repair' brings it to the present one";
+        text.push_str(&format!("       (the first format, in which old copies of objects are not told: {cure})\n"));
+    }
+    if report.open {
+        text.push_str("       (open for writing, or its writer was interrupted)\n");
+    }
     for (index, object) in report.objects.iter().enumerate() {
         let held = object.size.saturating_sub(layout.start());
         let state = match &object.state {
@@ -149,6 +156,8 @@ fn to_json(path: &Path, report: &Report) -> Value {
         "copy": report.copy,
         "sound": report.is_sound(),
         "surplus": report.has_surplus(),
+        "generation": report.generation,
+        "open": report.open,
         "objects": objects,
     })
 }
