@@ -43,6 +43,9 @@ struct Known {
 /// What ends the run early; the archive is then what it was.
 pub(super) fn run(run: &mut Run) -> Result<(), Ended> {
     let started = Instant::now();
+    if run.options.operation == Operation::Update {
+        create::tell_unused(run);
+    }
     let path = PathBuf::from(&run.options.archive);
     let (fd, stat) = open_to_add(&path)?;
     let known = match stat.st_size {

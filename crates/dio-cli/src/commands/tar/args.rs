@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::{ArgAction, Args, ValueHint};
 
 use super::ordered::Flag;
-use crate::tool::{IoArgs, Ordered};
+use crate::tool::{InPlaceArgs, IoArgs, Ordered};
 
 /// Write and read archives, past the page cache
 ///
@@ -54,6 +54,10 @@ pub struct TarArgs {
     /// How bytes are moved
     #[command(flatten)]
     pub io: IoArgs,
+
+    /// How an existing output is replaced
+    #[command(flatten)]
+    pub in_place: InPlaceArgs,
 }
 
 /// What to do: one of them, which may be repeated.
@@ -192,38 +196,6 @@ pub struct ArchiveArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Selection of files")]
 pub struct SelectArgs {
-    /// Leave out backup and lock files
-    #[arg(long)]
-    pub exclude_backups: bool,
-
-    /// Leave out the contents of directories with a CACHEDIR.TAG, but for that file
-    #[arg(long)]
-    pub exclude_caches: bool,
-
-    /// Leave out everything under directories with a CACHEDIR.TAG
-    #[arg(long)]
-    pub exclude_caches_under: bool,
-
-    /// Leave out directories with a CACHEDIR.TAG
-    #[arg(long)]
-    pub exclude_caches_all: bool,
-
-    /// Leave out the contents of directories with FILE, but for that file
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub exclude_tag: Vec<OsString>,
-
-    /// Leave out everything under directories with FILE
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub exclude_tag_under: Vec<OsString>,
-
-    /// Leave out directories with FILE
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
-    pub exclude_tag_all: Vec<OsString>,
-
-    /// Leave out what version control systems keep
-    #[arg(long)]
-    pub exclude_vcs: bool,
-
     /// Archive what symbolic links point to
     #[arg(short = 'h', long)]
     pub dereference: bool,

@@ -1,12 +1,14 @@
 //! Dates on the command line (`--mtime`, `-N`), or files that have them.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
+use super::format::Time;
+use super::line;
 use super::options::Refusal;
 use super::quoting::escaped;
 use crate::quote::{marked, words};
@@ -20,6 +22,37 @@ pub(super) struct Moment {
     pub(super) nanoseconds: u32,
 }
 
+/// A date of the command line that was no file's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    option: &'static str,
+    text: OsString,
+    moment: Moment,
+}
+
+impl Written {
+    /// How it was understood, in GNU's words; nothing where it was written in that manner.
+    pub(super) fn understood(&self, utc: bool) -> Option<String> {
+        let Written { option, text, moment } = self;
+        let time = Time { seconds: moment.seconds, nanos: moment.nanoseconds };
+        let meant = line::time(&line::zone(utc), time, true);
+        (*text != *meant).then(|| format!("Option {option}: Treating date '{}' as {meant}", text.to_string_lossy()))
+    }
+}
+
+/// The dates that options have and that are no file's.
+pub(super) fn written(options: &[(&'static str, &Option<OsString>)]) -> Vec<Written> {
+    let dates = options.iter().filter_map(|(option, text)| {
+        let text = text.as_ref().filter(|text| !is_file(text))?;
+        Some(Written { option, text: text.clone(), moment: parse(text).ok()? })
+    });
+    dates.collect()
+}
+
+fn is_file(text: &OsStr) -> bool {
+    matches!(text.as_bytes().first(), Some(b'/' | b'.'))
+}
+
 /// Reads a date: `@SECONDS`, one of ISO 8601 with or without a time and a zone, `now`, or the name of a file (which begins
 /// with `/` or `.`) for the time when it was written. GNU tar knows more ways to write a date, and takes the year −292 billion
 /// for what it does not understand; here that is an error.
@@ -27,7 +60,7 @@ pub(super) struct Moment {
 /// # Errors
 /// The text is no date; the file cannot be asked.
 pub(super) fn parse(text: &OsStr) -> Result<Moment, Refusal> {
-    if matches!(text.as_bytes().first(), Some(b'/' | b'.')) {
+    if is_file(text) {
         let stat = rustix::fs::stat(text);
         let stat = stat
             .map_err(|errno| Refusal::Fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno))))?;

@@ -39,7 +39,7 @@ impl Lines {
             acls: options.acls,
             xattrs: options.xattrs,
             masks: Masks::new(options),
-            zone: if options.utc { TimeZone::UTC } else { TimeZone::system() },
+            zone: zone(options.utc),
             owner_and_size: OWNER_AND_SIZE,
             date: DATE,
         }
@@ -63,11 +63,20 @@ impl Lines {
         self.owner_and_size = self.owner_and_size.max(owner + 1 + size.len());
         let width = self.owner_and_size - owner;
         write!(line, "{size:>width$} ").expect("a vector takes everything");
-        let date = self.time(entry.mtime);
+        let date = time(&self.zone, entry.mtime, self.full_time);
         self.date = self.date.max(date.len());
         write!(line, "{date:<0$} ", self.date).expect("a vector takes everything");
         line.extend(self.name(name));
         self.end(&mut line, entry);
+        line
+    }
+
+    /// The line of a directory that is made on the way to a member.
+    pub(super) fn making(&self, mode: u32, name: &[u8]) -> Vec<u8> {
+        let mut line = permissions(&Entry { kind: Kind::Directory, mode, ..Entry::default() }).to_vec();
+        let width = self.owner_and_size + 1 + self.date;
+        write!(line, " {:>width$} ", "Creating directory:").expect("a vector takes everything");
+        line.extend(self.name(name));
         line
     }
 
@@ -134,28 +143,33 @@ impl Lines {
             line.extend(harmless(name));
         }
     }
+}
 
-    /// A time in the zone of the user; seconds since 1970 where it is beyond all calendars.
-    fn time(&self, time: Time) -> String {
-        let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
-        let local = self.zone.to_datetime(stamp);
-        let day = format!(
-            "{:04}-{:02}-{:02} {:02}:{:02}",
-            local.year(),
-            local.month(),
-            local.day(),
-            local.hour(),
-            local.minute()
-        );
-        if !self.full_time {
-            return day;
-        }
-        let mut full = format!("{day}:{:02}", local.second());
-        if time.nanos != 0 {
-            full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
-        }
-        full
+/// The zone that times are shown in.
+pub(super) fn zone(utc: bool) -> TimeZone {
+    if utc { TimeZone::UTC } else { TimeZone::system() }
+}
+
+/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all calendars.
+pub(super) fn time(zone: &TimeZone, time: Time, full: bool) -> String {
+    let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
+    let local = zone.to_datetime(stamp);
+    let day = format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}",
+        local.year(),
+        local.month(),
+        local.day(),
+        local.hour(),
+        local.minute()
+    );
+    if !full {
+        return day;
     }
+    let mut full = format!("{day}:{:02}", local.second());
+    if time.nanos != 0 {
+        full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
+    }
+    full
 }
 
 fn is_unknown(entry: &Entry) -> bool {
@@ -226,12 +240,11 @@ mod tests {
 
     #[test]
     fn times_are_full_where_they_are_wanted() {
-        let mut lines = lines();
-        let time = Time { seconds: -1, nanos: 120_000_000 };
-        assert_eq!(lines.time(time), "1969-12-31 23:59");
-        lines.full_time = true;
-        assert_eq!(lines.time(time), "1969-12-31 23:59:59.12");
-        assert_eq!(lines.time(Time { seconds: i64::MAX, nanos: 0 }), i64::MAX.to_string());
+        let moment = Time { seconds: -1, nanos: 120_000_000 };
+        assert_eq!(time(&TimeZone::UTC, moment, false), "1969-12-31 23:59");
+        assert_eq!(time(&TimeZone::UTC, moment, true), "1969-12-31 23:59:59.12");
+        let never = Time { seconds: i64::MAX, nanos: 0 };
+        assert_eq!(time(&TimeZone::UTC, never, false), i64::MAX.to_string());
     }
 
     #[test]

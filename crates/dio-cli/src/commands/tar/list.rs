@@ -3,13 +3,12 @@
 use std::time::Instant;
 
 use super::archive::{self, Archive};
+use super::extract::{changed_link, placed};
 use super::format::{About, BLOCK, Entries, FormatError, Notice};
 use super::line::Lines;
-use super::options::Options;
-use super::run::{Ended, Run};
+use super::run::{Ended, Run, bare};
 use super::select::Selection;
 use super::totals;
-use super::transform::Of;
 use super::warnings::Warning;
 use crate::tool::errno_of;
 
@@ -51,7 +50,7 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
         for notice in notices {
             tell(run, &notice, false);
         }
-        let Some(entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
+        let Some(mut entry) = next.map_err(|error| ended(run, error))? else { return Ok(true) };
         if selection.choose(&entry.path).is_none() {
             if options.show_omitted && entry.path.ends_with(b"/") {
                 let name = &entry.path[..entry.path.len() - 1];
@@ -59,8 +58,10 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
             }
             continue;
         }
-        let changed = options.transform.apply(&entry.path, Of::Member);
-        let name = if options.show_transformed { name_of(options, &changed) } else { &entry.path };
+        // What extracting would say of the names is said.
+        let changed = named_as_extracted(run, &entry.path);
+        entry.link = changed_link(run, &entry);
+        let name = if options.show_transformed { &changed } else { &entry.path };
         let mut line =
             if options.block_number { format!("block {}: ", entry.ordinal).into_bytes() } else { Vec::new() };
         line.extend(if options.verbose > 0 { lines.line(&entry, name) } else { lines.name(name) });
@@ -71,14 +72,13 @@ fn list(run: &Run, entries: &mut Entries<Archive>, selection: &mut Selection<'_>
     }
 }
 
-/// What `--strip-components` leaves of a name.
-fn name_of<'n>(options: &Options, name: &'n [u8]) -> &'n [u8] {
-    let left = (0..options.strip_components).fold(name, |rest, _| {
-        let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
-        memchr::memchr(b'/', rest).map_or(rest, |slash| &rest[slash + 1..])
-    });
-    // Of a directory nothing but the slash behind its name may be left.
-    if left.is_empty() && name.ends_with(b"/") { b"/" } else { left }
+/// The name that a member would be extracted by; of a directory nothing but the slash behind its name may be left.
+fn named_as_extracted(run: &Run, path: &[u8]) -> Vec<u8> {
+    let mut name = placed(run, bare(path), false);
+    if path.ends_with(b"/") && !(path.len() > 1 && name.ends_with(b"/")) {
+        name.push(b'/');
+    }
+    name
 }
 
 /// Tells what the reader of the archive has noticed. `extracting` says that members of unknown types are taken for files.

@@ -1,19 +1,24 @@
 //! Which extended attributes are archived, shown and set (`--xattrs-include`, `--xattrs-exclude`).
 
 use super::options::Options;
-use super::pattern::{Matching, Pattern};
+use super::pattern::{Matching, Patterns};
 
 /// The names that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Masks {
-    include: Vec<Pattern>,
-    exclude: Vec<Pattern>,
+    include: Patterns,
+    exclude: Patterns,
 }
 
 impl Masks {
     pub(super) fn new(options: &Options) -> Masks {
         let how = Matching { anchored: true, wildcards: true, match_slash: true, ignore_case: false, recursion: false };
-        let of = |masks: &[Vec<u8>]| masks.iter().map(|mask| Pattern::new(mask, how)).collect();
+        let of = |masks: &[Vec<u8>]| {
+            let mut patterns = Patterns::default();
+            masks.iter().for_each(|mask| patterns.add(mask, how));
+            patterns.build();
+            patterns
+        };
         Masks { include: of(&options.xattrs_include), exclude: of(&options.xattrs_exclude) }
     }
 
@@ -29,10 +34,10 @@ impl Masks {
     }
 
     fn chooses(&self, name: &[u8], by_default: bool) -> bool {
-        let included = match self.include.is_empty() {
+        let included = match self.include.len() == 0 {
             true => by_default,
-            false => self.include.iter().any(|mask| mask.matches(name)),
+            false => self.include.matches(name),
         };
-        included && !self.exclude.iter().any(|mask| mask.matches(name))
+        included && !self.exclude.matches(name)
     }
 }

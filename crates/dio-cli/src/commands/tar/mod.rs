@@ -1,6 +1,7 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
-//! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `options` validates them with `names`
+//! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `environment` has those of
+//! `TAR_OPTIONS`, `options` validates them with `names`
 //! (operands, lists, directories), `pattern`, `masks`, `transform`, `compression`, `date`, `owner` and `warnings`. `run` is one
 //! run: messages, list, status. `archive` opens archives, compressed or not. `format` knows headers and members, without
 //! files. `create` writes archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
@@ -13,6 +14,7 @@ mod compression;
 mod create;
 mod date;
 mod diff;
+mod environment;
 mod extract;
 pub mod format;
 mod line;
@@ -28,6 +30,7 @@ mod program;
 mod quoting;
 mod run;
 mod select;
+mod split;
 mod totals;
 mod transform;
 mod warnings;
@@ -55,14 +58,27 @@ pub fn run(args: TarArgs) -> ExitCode {
         Ok(options) => options,
         Err(refusal) => return refuse(&refusal),
     };
-    let mut run = match Run::new(Tool::new(NAME, &io), options) {
+    let tool = Tool::sparing(NAME, &io);
+    let names = [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
+    if let Err(status) = tool.begin(names.into_iter().flatten()) {
+        return status;
+    }
+    let mut run = match Run::new(tool, options) {
         Ok(run) => run,
         Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
         Err(_) => return ExitCode::from(2),
     };
+    let tells_dates = run.options.verbose > 0 || run.options.operation == Operation::List;
+    for date in run.options.dates.iter().filter(|_| tells_dates) {
+        date.understood(run.options.utc).iter().for_each(|how| run.note(how));
+    }
     for list in &run.options.names.with_nuls {
         let what = format!("{}: file name read contains nul character", quoting::escaped(list));
         run.warn(warnings::Warning::FilenameWithNuls, what);
+    }
+    if run.options.operation != Operation::Create {
+        // Creating, it is told when the names before it have been archived.
+        run.options.names.wrong.iter().for_each(|(_, message)| run.error(message));
     }
     let ended = match run.options.operation {
         Operation::Create => create::run(&run),
@@ -74,12 +90,13 @@ pub fn run(args: TarArgs) -> ExitCode {
     run.finish(ended)
 }
 
-/// The command line, `dio tar` and all, with letters of old as options that can be declared.
+/// The command line, `dio tar` and all, with letters of old as options that can be declared, behind those of `TAR_OPTIONS`.
 ///
 /// # Errors
-/// The status, if an argument is missing; that is told.
+/// The status, if an argument is missing or `TAR_OPTIONS` makes no sense; that is told.
 pub fn modern(mut args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     let own = old::modern(args.split_off(2)).map_err(|refusal| refuse(&refusal))?;
+    args.extend(environment::options()?);
     args.extend(own);
     Ok(args)
 }

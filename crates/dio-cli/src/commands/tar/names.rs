@@ -1,17 +1,19 @@
 //! Names on the command line and in lists (`-T`), with the directories (`-C`) and patterns that concern them.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, open, stat};
 
-use super::options::Refusal;
+use super::options::{Omit, Operation, Refusal, Tag};
 use super::ordered::{Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
+use super::split::split_words;
 use crate::quote::{marked, words};
 use crate::tool::Ordered;
 
@@ -24,6 +26,15 @@ pub(super) struct Name {
     pub(super) directory: usize,
     /// How it matches members; `recursion` also says whether what is in a directory is archived.
     pub(super) matching: Matching,
+    /// What is left out of it.
+    pub(super) left_out: LeftOut,
+}
+
+/// Of the patterns and tags of the command line, how many of each concern a name: creating an archive, those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    pub(super) patterns: usize,
+    pub(super) tags: usize,
 }
 
 /// All names, in order.
@@ -35,10 +46,16 @@ pub(super) struct Names {
     pub(super) directories: Vec<PathBuf>,
     /// What is excluded.
     pub(super) exclude: Patterns,
+    /// Marks of directories of which something is left out.
+    pub(super) tags: Vec<Tag>,
     /// Whether patterns of members may have wildcards, if it was said.
     pub(super) wildcards: Option<bool>,
+    /// What is in directories counts, by the last flag that says so.
+    pub(super) recursion: bool,
     /// There may be several names: more than one, or a list.
     pub(super) many: bool,
+    /// What is wrong with lists, each with the index of the name before which it was met.
+    pub(super) wrong: Vec<(usize, String)>,
     /// Flags that concern only names after them, and had none: GNU tar tells them when it archives.
     pub(super) unused: Vec<String>,
     /// Lists in which a NUL was met that was not announced (`--null`).
@@ -74,36 +91,35 @@ const VCS: [&[u8]; 22] = [
 /// Backup and lock files.
 const BACKUPS: [&[u8]; 3] = [b".#*", b"*~", b"#*#"];
 
-/// Lists within lists that are read, before one that names itself is told.
-const DEEPEST: usize = 64;
-
 impl Names {
     /// The names of a command line.
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(ordered: Ordered<Flag>, exclude_vcs: bool, exclude_backups: bool) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Ordered<Flag>, operation: Operation) -> Result<Names, Refusal> {
         let mut reading = Reading::new();
-        let fixed = Matching { recursion: false, wildcards: false, ..reading.excluding() };
-        for name in VCS.iter().filter(|_| exclude_vcs) {
-            reading.names.exclude.add(name, fixed);
-        }
-        for pattern in BACKUPS.iter().filter(|_| exclude_backups) {
-            reading.names.exclude.add(pattern, Matching { wildcards: true, ..fixed });
-        }
         for flag in ordered.0 {
-            reading.take(flag, 0)?;
+            reading.take(flag)?;
         }
-        let Reading { mut names, pending, wildcards, .. } = reading;
+        let Reading { mut names, pending, wildcards, recursion, .. } = reading;
         names.unused = pending;
         names.wildcards = wildcards;
+        names.recursion = recursion;
         names.exclude.build();
+        if operation != Operation::Create {
+            // All of the command line is read before the first name is used.
+            let left_out = LeftOut { patterns: names.exclude.len(), tags: names.tags.len() };
+            for name in &mut names.list {
+                name.left_out = left_out;
+                name.matching.recursion = if operation.stores() { recursion } else { name.matching.recursion };
+            }
+        }
         Ok(names)
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    /// Whether no name and no list was given: a list may be empty.
+    pub(super) fn are_none(&self) -> bool {
+        self.list.is_empty() && !self.many
     }
 
     /// The directory for members when no names are given: the last one.
@@ -144,6 +160,12 @@ struct Reading {
     ignore_case: bool,
     /// Flags since the last name.
     pending: Vec<String>,
+    /// The lists that are being read, the innermost last.
+    lists: Vec<OsString>,
+    /// Lists that were read, by device and inode, and which list named them; none is the command line.
+    known: HashMap<(u64, u64), Option<OsString>>,
+    /// Standard input is a list.
+    stdin: bool,
 }
 
 impl Reading {
@@ -152,7 +174,10 @@ impl Reading {
             list: Vec::new(),
             directories: vec![PathBuf::new()],
             exclude: Patterns::default(),
+            tags: Vec::new(),
+            wrong: Vec::new(),
             wildcards: None,
+            recursion: true,
             many: false,
             unused: Vec::new(),
             with_nuls: Vec::new(),
@@ -168,6 +193,9 @@ impl Reading {
             match_slash: true,
             ignore_case: false,
             pending: Vec::new(),
+            lists: Vec::new(),
+            known: HashMap::new(),
+            stdin: false,
         }
     }
 
@@ -191,15 +219,19 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, flag: Flag, depth: usize) -> Result<(), Refusal> {
+    fn take(&mut self, flag: Flag) -> Result<(), Refusal> {
         match flag {
-            Flag::Name(name) | Flag::AddFile(name) => self.name(name.into_vec()),
+            Flag::Name(name) | Flag::AddFile(name) => {
+                self.pending.clear();
+                let name = name.into_vec();
+                self.name(if self.unquote { unquoted(&name) } else { name });
+            }
             Flag::Directory(dir) => {
                 let within = self.names.directories.last().map(|before| before.join(&dir)).unwrap_or_default();
                 self.pending.push(format!("-C {}", marked(dir.as_bytes())));
                 self.names.directories.push(within);
             }
-            Flag::FilesFrom(list) => self.list(&list, depth)?,
+            Flag::FilesFrom(list) => self.list(list)?,
             Flag::Exclude(pattern) => {
                 self.pending.push(format!("--exclude {}", marked(pattern.as_bytes())));
                 let how = self.excluding();
@@ -209,80 +241,146 @@ impl Reading {
                 self.pending.push(format!("--exclude-from {}", marked(list.as_bytes())));
                 self.exclude_from(&list)?;
             }
+            Flag::ExcludeVcs => self.exclude_all("--exclude-vcs", &VCS, false),
+            Flag::ExcludeBackups => self.exclude_all("--exclude-backups", &BACKUPS, true),
+            Flag::ExcludeTag(omit, name) => self.tag(omit, name),
             Flag::Set(switch, value) => self.set(switch, value),
             Flag::Treat(_) => {}
         }
         Ok(())
     }
 
+    /// Patterns that always match in the same manner, but for their wildcards: nothing in a directory for its name's sake.
+    fn exclude_all(&mut self, flag: &str, patterns: &[&[u8]], wildcards: bool) {
+        self.pending.push(flag.to_owned());
+        let how = Matching { anchored: false, wildcards, match_slash: true, ignore_case: false, recursion: false };
+        patterns.iter().for_each(|pattern| self.names.exclude.add(pattern, how));
+    }
+
+    fn tag(&mut self, omit: Omit, name: Option<OsString>) {
+        let ending = match omit {
+            Omit::Contents => "",
+            Omit::Under => "-under",
+            Omit::All => "-all",
+        };
+        self.pending.push(match &name {
+            Some(name) => format!("--exclude-tag{ending} {}", marked(name.as_bytes())),
+            None => format!("--exclude-caches{ending}"),
+        });
+        let cachedir = name.is_none();
+        let name = name.map_or_else(|| b"CACHEDIR.TAG".to_vec(), OsString::into_vec);
+        self.names.tags.push(Tag { name, cachedir, omit });
+    }
+
     fn set(&mut self, switch: Switch, value: bool) {
-        let positional = match switch {
+        let name = match switch {
             Switch::Null => {
                 // Names that end in NUL are nothing but names.
                 (self.null, self.verbatim) = (value, value);
-                None
+                "null"
             }
             Switch::Verbatim => {
                 self.verbatim = value;
-                None
+                "verbatim-files-from"
             }
             Switch::Unquote => {
                 self.unquote = value;
-                None
+                "unquote"
             }
             Switch::Recursion => {
                 self.recursion = value;
-                Some(if value { "--recursion" } else { "--no-recursion" })
+                "recursion"
             }
             Switch::Anchored => {
                 self.anchored = Some(value);
-                Some(if value { "--anchored" } else { "--no-anchored" })
+                "anchored"
             }
             Switch::Wildcards => {
                 self.wildcards = Some(value);
-                Some(if value { "--wildcards" } else { "--no-wildcards" })
+                "wildcards"
             }
             Switch::MatchSlash => {
                 self.match_slash = value;
-                Some(if value { "--wildcards-match-slash" } else { "--no-wildcards-match-slash" })
+                "wildcards-match-slash"
             }
             Switch::IgnoreCase => {
                 self.ignore_case = value;
-                Some(if value { "--ignore-case" } else { "--no-ignore-case" })
+                "ignore-case"
             }
         };
-        self.pending.extend(positional.map(str::to_owned));
+        self.pending.push(format!("--{}{name}", if value { "" } else { "no-" }));
     }
 
-    fn name(&mut self, name: Vec<u8>) {
-        self.pending.clear();
-        let bytes = if self.unquote { unquoted(&name) } else { name };
+    fn name(&mut self, bytes: Vec<u8>) {
         let directory = self.names.last_directory();
         let matching = self.including();
+        let left_out = LeftOut { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
         self.names.many |= !self.names.list.is_empty();
-        self.names.list.push(Name { bytes: without_slashes(bytes), directory, matching });
+        self.names.list.push(Name { bytes: without_slashes(bytes), directory, matching, left_out });
     }
 
-    /// `-T`: names, and flags among them.
-    fn list(&mut self, list: &OsStr, depth: usize) -> Result<(), Refusal> {
-        if depth == DEEPEST {
-            return Err(fatal(list.as_bytes(), "", "file list requested from itself"));
-        }
-        self.pending.clear();
+    /// What is wrong with a list, but does not end the run.
+    fn wrong(&mut self, message: String) {
+        self.names.wrong.push((self.names.list.len(), message));
+    }
+
+    /// `-T`: names, and flags among them. A list is read once, so that lists which name each other have an end.
+    fn list(&mut self, list: OsString) -> Result<(), Refusal> {
         self.names.many = true;
-        let text = read(list).map_err(|error| fatal(list.as_bytes(), "Cannot stat: ", error))?;
-        if !self.null && text.contains(&0) {
+        let failed = |error: String| fatal(list.as_bytes(), "Cannot stat: ", error);
+        if list == "-" {
+            if std::mem::replace(&mut self.stdin, true) {
+                return Err(Refusal::usage("Options '-T' and '-T' both want standard input"));
+            }
+        } else {
+            let stat = stat(&list).map_err(|errno| failed(words(errno).to_string()))?;
+            let from = self.lists.last();
+            if let Some(before) = self.known.get(&(stat.st_dev, stat.st_ino)) {
+                let shown = |from: Option<&OsString>| {
+                    from.map_or("command line".into(), |from| from.to_string_lossy().into_owned())
+                };
+                let (now, before) = (shown(from), shown(before.as_ref()));
+                let name = escaped(list.as_bytes());
+                self.wrong(format!("{name}: file list requested from {now} already read from {before}"));
+                self.pending.clear();
+                return Ok(());
+            }
+            self.known.insert((stat.st_dev, stat.st_ino), from.cloned());
+        }
+        let text = read(&list).map_err(failed)?;
+        // What the list itself sets concerns the lists after it.
+        let (null, verbatim) = (self.null, self.verbatim);
+        if !null && text.contains(&0) {
             self.names.with_nuls.push(list.as_bytes().to_vec());
         }
-        for line in lines(&text, self.null) {
-            let start = line.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
-            if self.verbatim || line.get(start) != Some(&b'-') {
-                self.name(line.to_vec());
-                continue;
+        self.lists.push(list);
+        for (number, line) in lines(&text, null) {
+            match verbatim {
+                true => self.name(line.to_vec()),
+                false => self.line(number, line)?,
             }
-            for flag in flags_in(&line[start..])? {
-                self.take(flag, depth + 1)?;
-            }
+        }
+        self.lists.pop();
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// A line of a list: a name, or flags.
+    fn line(&mut self, number: usize, line: &[u8]) -> Result<(), Refusal> {
+        let line = without_slashes(line.to_vec());
+        let line = if self.unquote { unquoted(&line) } else { line };
+        let flags = line.trim_ascii_start();
+        if !flags.starts_with(b"-") {
+            self.name(line);
+            return Ok(());
+        }
+        let (flags, all) = flags_in(flags)?;
+        for flag in flags {
+            self.take(flag)?;
+        }
+        if !all {
+            let list = self.lists.last().map(|list| list.to_string_lossy().into_owned()).unwrap_or_default();
+            self.wrong(format!("{list}:{number}: unrecognized option"));
         }
         Ok(())
     }
@@ -306,16 +404,19 @@ fn without_slashes(mut name: Vec<u8>) -> Vec<u8> {
     name
 }
 
-/// The lines of a list that are not empty. A NUL where none was announced ends its name, and from there on all names end so.
-fn lines(text: &[u8], null: bool) -> impl Iterator<Item = &[u8]> {
+/// The lines of a list that are not empty, with their numbers from 1. A NUL where none was announced ends its name, and from
+/// there on all names end so.
+fn lines(text: &[u8], null: bool) -> impl Iterator<Item = (usize, &[u8])> {
     let first_nul = if null { Some(0) } else { memchr::memchr(0, text) };
     let turn = match first_nul {
         Some(at) => memchr::memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1),
         None => text.len(),
     };
     let (ended_by_lines, ended_by_nuls) = text.split_at(turn);
+    // What is behind the end of the last line is none.
+    let ended_by_lines = ended_by_lines.strip_suffix(b"\n").unwrap_or(ended_by_lines);
     let all = ended_by_lines.split(|byte| *byte == b'\n').chain(ended_by_nuls.split(|byte| *byte == 0));
-    all.filter(|line| !line.is_empty())
+    (1..).zip(all).filter(|(_, line)| !line.is_empty())
 }
 
 /// A whole list; `-` is standard input.
@@ -330,35 +431,21 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
     read.map_err(|error| words(crate::tool::errno_of(&error)).to_string())
 }
 
-/// The flags in a line of a list, which may have quotes around parts of words.
-fn flags_in(line: &[u8]) -> Result<Vec<Flag>, Refusal> {
-    let line_words = split_words(line).into_iter().map(OsString::from_vec);
+/// The flags in a line of a list, up to the first word that is none, and whether that is all of them.
+fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
+    let shown = String::from_utf8_lossy(line);
+    let split = split_words(line).map_err(|why| Refusal::Fatal(format!("cannot split string '{shown}': {why}")))?;
+    let split: Vec<OsString> = split.into_iter().map(OsString::from_vec).collect();
     let grammar = Ordered::<Flag>::augment_args(Command::new("list").no_binary_name(true).disable_help_flag(true));
-    let grammar = grammar.args_override_self(true).infer_long_args(true);
-    let invalid = |_| Refusal::Usage(format!("{}: not an option of a list", escaped(line)));
-    let matches = grammar.try_get_matches_from(line_words).map_err(invalid)?;
-    Ok(Ordered::<Flag>::from_arg_matches(&matches).map_err(invalid)?.0)
-}
-
-/// Words parted by blanks, with quotes and backslashes as in a shell.
-pub(super) fn split_words(line: &[u8]) -> Vec<Vec<u8>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
-    let mut bytes = line.iter().copied();
-    while let Some(byte) = bytes.next() {
-        match (quote, byte) {
-            (Some(open), byte) if byte == open => quote = None,
-            (Some(b'\''), byte) => word.get_or_insert_default().push(byte),
-            (_, b'\\') => word.get_or_insert_default().extend(bytes.next()),
-            (None, b'\'' | b'"') => {
-                word.get_or_insert_default();
-                quote = Some(byte);
-            }
-            (None, byte) if byte.is_ascii_whitespace() => words.extend(word.take()),
-            (_, byte) => word.get_or_insert_default().push(byte),
-        }
-    }
-    words.extend(word);
-    words
+    let mut grammar = grammar.args_override_self(true).infer_long_args(true).mut_arg("names", |names| names.hide(true));
+    let mut flags_of = |words: &[OsString]| {
+        let matches = grammar.try_get_matches_from_mut(words).ok()?;
+        let flags = Ordered::<Flag>::from_arg_matches(&matches).ok()?.0;
+        // A line of flags has no names.
+        (!flags.iter().any(|flag| matches!(flag, Flag::Name(_)))).then_some(flags)
+    };
+    let longest = (0..=split.len()).rev().find_map(|count| Some((flags_of(&split[..count])?, count == split.len())));
+    Ok(longest.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -366,7 +453,7 @@ mod tests {
     use super::*;
 
     fn names(flags: Vec<Flag>) -> Names {
-        Names::of(Ordered(flags), false, false).unwrap_or_else(|refusal| panic!("{refusal:?}"))
+        Names::of(Ordered(flags), Operation::List).unwrap_or_else(|refusal| panic!("{refusal:?}"))
     }
 
     fn list(text: &[u8], before: Vec<Flag>) -> Names {
@@ -414,17 +501,21 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_names_itself_is_refused() {
+    fn a_list_is_read_once() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("list");
-        std::fs::write(&path, format!("a\n-T {}\n", path.display())).unwrap();
-        let flags = Ordered(vec![Flag::FilesFrom(path.into())]);
-        assert!(matches!(Names::of(flags, false, false), Err(Refusal::Fatal(_))));
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name));
+        std::fs::write(&one, format!("a\n-T {}\nb\n", two.display())).unwrap();
+        std::fs::write(&two, format!("c\n-T {}\nd\n--no\n", one.display())).unwrap();
+        let names = names(vec![Flag::FilesFrom(one.clone().into())]);
+        assert_eq!(shown(&names), ["a", "c", "d", "b"].map(|name| (name.to_owned(), String::new())));
+        let (one, two) = (one.display(), two.display());
+        let twice = format!("{one}: file list requested from {two} already read from command line");
+        assert_eq!(names.wrong, [(2, twice), (3, format!("{two}:4: unrecognized option"))]);
     }
 
     #[test]
     fn an_unannounced_nul_ends_names_from_there_on() {
-        let of = |text: &'static [u8], null| lines(text, null).collect::<Vec<_>>();
+        let of = |text: &'static [u8], null| lines(text, null).map(|(_, line)| line).collect::<Vec<_>>();
         assert_eq!(of(b"a\n\nb", false), [b"a", b"b"]);
         assert_eq!(of(b"a\0b\nc\0", false), [&b"a"[..], b"b\nc"]);
         assert_eq!(of(b"x\na\0b\nc", false), [&b"x"[..], b"a", b"b\nc"]);

@@ -5,7 +5,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::args::{ArchiveArgs, AttributeArgs, OperationArgs, OverwriteArgs, SelectArgs, TarArgs, TellArgs};
 use super::compression::{by_suffix, compression_of};
-use super::date::{self, Moment};
+use super::date::{self, Moment, Written};
+use super::extract::Clean;
 use super::names::Names;
 use super::ordered::check_ordered;
 use super::owner::Owner;
@@ -98,7 +99,7 @@ pub(super) struct Tag {
 
 /// What is left out of a marked directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Omit {
+pub enum Omit {
     /// All but the directory and the file that marks it.
     Contents,
     /// All but the directory.
@@ -135,8 +136,6 @@ pub(super) struct Options {
     pub(super) may_seek: bool,
     /// Names, directories and patterns, in order; see [`Names`].
     pub(super) names: Names,
-    /// Marks of directories of which something is left out.
-    pub(super) tags: Vec<Tag>,
     /// `-h`
     pub(super) dereference: bool,
     /// `--hard-dereference`
@@ -163,6 +162,8 @@ pub(super) struct Options {
     pub(super) ignore_failed_read: bool,
     /// `--remove-files`
     pub(super) remove_files: bool,
+    /// `--in-place`: an existing archive is overwritten.
+    pub(super) in_place: bool,
     /// `-S`, and how holes are found.
     pub(super) sparse: Option<Holes>,
 
@@ -178,6 +179,8 @@ pub(super) struct Options {
     pub(super) group: Option<Owner>,
     /// `--mtime`
     pub(super) mtime: Option<Moment>,
+    /// Dates of the command line that were written in words, which `-v` tells.
+    pub(super) dates: Vec<Written>,
     /// `--clamp-mtime`
     pub(super) clamp_mtime: bool,
     /// `-m`
@@ -268,10 +271,10 @@ impl Options {
     /// # Errors
     /// The first thing that is wrong with it.
     pub(super) fn of(args: TarArgs) -> Result<Options, Refusal> {
-        let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, .. } = args;
+        let TarArgs { operation, ordered, archive, select, attributes, overwrite, tell, in_place, .. } = args;
         let operation = operation_of(&operation)?;
         check_ordered(&ordered.0)?;
-        let names = Names::of(ordered, select.exclude_vcs, select.exclude_backups)?;
+        let names = Names::of(ordered, operation)?;
         let file = archive_name(&archive)?;
         let mut options = Options {
             format: format_of(operation, &archive)?,
@@ -279,10 +282,9 @@ impl Options {
             record: record_of(&archive)?,
             ignore_zeros: archive.ignore_zeros,
             may_seek: !archive.no_seek,
-            tags: tags_of(&select),
             newer: newer_of(&select)?,
             sort: sort_of(select.sort.as_deref())?,
-            occurrence: select.occurrence.as_deref().map(|text| number("Invalid number", text)).transpose()?,
+            occurrence: occurrence_of(select.occurrence.as_deref())?,
             strip_components: match &select.strip_components {
                 Some(text) => number("Invalid number of elements", text)? as usize,
                 None => 0,
@@ -306,6 +308,11 @@ impl Options {
             owner: attributes.owner.as_deref().map(Owner::user).transpose()?,
             group: attributes.group.as_deref().map(Owner::group).transpose()?,
             mtime: attributes.mtime.as_deref().map(date::parse).transpose()?,
+            dates: date::written(&[
+                ("--newer-mtime", &select.newer_mtime),
+                ("--after-date", &select.newer),
+                ("--mtime", &attributes.mtime),
+            ]),
             clamp_mtime: attributes.clamp_mtime,
             touch: attributes.touch,
             xattrs: wants_xattrs(&attributes),
@@ -330,6 +337,7 @@ impl Options {
             operation,
             names,
             archive: file,
+            in_place: in_place.in_place,
         };
         options.imply();
         options.check()?;
@@ -346,7 +354,10 @@ impl Options {
 
     /// What makes no sense together.
     fn check(&self) -> Result<(), Refusal> {
-        if self.operation == Operation::Create && self.names.is_empty() {
+        if self.occurrence.is_some() {
+            self.check_occurrence()?;
+        }
+        if self.operation == Operation::Create && self.names.are_none() {
             return Err(Refusal::usage("Cowardly refusing to create an empty archive"));
         }
         if self.operation.stores() && (self.xattrs || self.acls) && self.format != Some(ArchiveFormat::Pax) {
@@ -370,11 +381,33 @@ impl Options {
         if self.clamp_mtime && self.mtime.is_none() {
             return Err(Refusal::usage("--clamp-mtime needs a date specified using --mtime"));
         }
-        if self.occurrence == Some(0) {
-            return Err(Refusal::usage("0: Invalid number"));
-        }
         Ok(())
     }
+}
+
+impl Options {
+    /// Members are counted by the names given: there have to be names, and members that exist already.
+    fn check_occurrence(&self) -> Result<(), Refusal> {
+        if self.names.are_none() {
+            return Err(Refusal::usage("--occurrence is meaningless without a file list"));
+        }
+        let letter = match self.operation {
+            Operation::List | Operation::Extract | Operation::Diff => return Ok(()),
+            Operation::Catenate => 'A',
+            Operation::Create => 'c',
+            Operation::Append => 'r',
+            Operation::Update => 'u',
+        };
+        Err(Refusal::usage(format!("'--occurrence' cannot be used with '-{letter}'")))
+    }
+}
+
+/// Which of the members with one name is meant; of 0, all are.
+fn occurrence_of(text: Option<&OsStr>) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
+    let invalid = || Refusal::Fatal(format!("{}: Invalid number", text.to_string_lossy()));
+    Ok(Some(number.ok_or_else(invalid)?).filter(|number| *number > 0))
 }
 
 fn operation_of(args: &OperationArgs) -> Result<Operation, Refusal> {
@@ -441,27 +474,6 @@ fn record_of(args: &ArchiveArgs) -> Result<u64, Refusal> {
     }
 }
 
-fn tags_of(args: &SelectArgs) -> Vec<Tag> {
-    let mut tags = Vec::new();
-    let caches = [
-        (args.exclude_caches, Omit::Contents),
-        (args.exclude_caches_under, Omit::Under),
-        (args.exclude_caches_all, Omit::All),
-    ];
-    for (given, omit) in caches {
-        tags.extend(given.then(|| Tag { name: b"CACHEDIR.TAG".to_vec(), cachedir: true, omit }));
-    }
-    let named = [
-        (&args.exclude_tag, Omit::Contents),
-        (&args.exclude_tag_under, Omit::Under),
-        (&args.exclude_tag_all, Omit::All),
-    ];
-    for (names, omit) in named {
-        tags.extend(names.iter().map(|name| Tag { name: name.as_bytes().to_vec(), cachedir: false, omit }));
-    }
-    tags
-}
-
 fn newer_of(args: &SelectArgs) -> Result<Option<(Moment, bool)>, Refusal> {
     match (&args.newer, &args.newer_mtime) {
         (Some(_), Some(_)) => Err(Refusal::usage("More than one threshold date")),
@@ -516,7 +528,8 @@ fn number(what: &str, text: &OsStr) -> Result<u64, Refusal> {
 /// The directory of `--one-top-level`: the name of the archive without what says that it is one.
 fn top_level(dir: &OsStr, archive: &OsStr) -> Result<Vec<u8>, Refusal> {
     if !dir.is_empty() {
-        return Ok(dir.as_bytes().to_vec());
+        let clean = Clean::of(dir.as_bytes()).0;
+        return Ok(if clean.is_empty() { dir.as_bytes().to_vec() } else { clean });
     }
     let name = archive.as_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let stem = |name: &[u8]| name.iter().rposition(|byte| *byte == b'.').map(|dot| name[..dot].to_vec());

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, ValueHint};
 
 use crate::tool::{Found, InOrder};
 
-use super::options::Refusal;
+use super::options::{Omit, Refusal};
 
 /// The flags whose order matters, as clap declares them.
 #[derive(Args, Clone, Debug)]
@@ -70,6 +70,38 @@ pub struct OrderedFlags {
           value_hint = ValueHint::FilePath, action = ArgAction::Append)]
     exclude_from: Vec<OsString>,
 
+    /// Leave out backup and lock files
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    exclude_backups: Vec<OsString>,
+
+    /// Leave out the contents of directories with a CACHEDIR.TAG, but for that file
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    exclude_caches: Vec<OsString>,
+
+    /// Leave out everything under directories with a CACHEDIR.TAG
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    exclude_caches_under: Vec<OsString>,
+
+    /// Leave out directories with a CACHEDIR.TAG
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    exclude_caches_all: Vec<OsString>,
+
+    /// Leave out the contents of directories with FILE, but for that file
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    exclude_tag: Vec<OsString>,
+
+    /// Leave out everything under directories with FILE
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    exclude_tag_under: Vec<OsString>,
+
+    /// Leave out directories with FILE
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true, help_heading = NAMES, action = ArgAction::Append)]
+    exclude_tag_all: Vec<OsString>,
+
+    /// Leave out what version control systems keep
+    #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
+    exclude_vcs: Vec<OsString>,
+
     /// Patterns match from the start of a name (default for members)
     #[arg(long, help_heading = NAMES, num_args = 0, default_missing_value = "", action = ArgAction::Append)]
     anchored: Vec<OsString>,
@@ -121,6 +153,13 @@ pub enum Flag {
     Exclude(OsString),
     /// `-X`
     ExcludeFrom(OsString),
+    /// `--exclude-vcs`
+    ExcludeVcs,
+    /// `--exclude-backups`
+    ExcludeBackups,
+    /// `--exclude-caches`, `--exclude-tag` and the like: what is left out of directories with the tag, and the tag's name where
+    /// it was given
+    ExcludeTag(Omit, Option<OsString>),
     /// One without an argument, and whether it sets what it is named after
     Set(Switch, bool),
     /// One of those that say how existing files are treated, by its long name
@@ -167,6 +206,13 @@ const SWITCHES: [(&str, Switch, bool); 16] = [
     ("no_ignore_case", Switch::IgnoreCase, false),
 ];
 
+/// Flags that leave something out of directories with a tag of caches, or with one that is given.
+const TAGS: [(&str, &str, Omit); 3] = [
+    ("exclude_caches", "exclude_tag", Omit::Contents),
+    ("exclude_caches_under", "exclude_tag_under", Omit::Under),
+    ("exclude_caches_all", "exclude_tag_all", Omit::All),
+];
+
 /// Flags that say how existing files are treated; GNU tar takes no two of them. A list of names (`-T`) has none.
 const TREATMENTS: [(&str, &str); 7] = [
     ("keep_old_files", "keep-old-files"),
@@ -200,6 +246,12 @@ impl InOrder for Flag {
         }
         for (id, name) in TREATMENTS {
             found.switch(id, Flag::Treat(name));
+        }
+        found.switch("exclude_vcs", Flag::ExcludeVcs);
+        found.switch("exclude_backups", Flag::ExcludeBackups);
+        for (caches, tag, omit) in TAGS {
+            found.switch(caches, Flag::ExcludeTag(omit, None));
+            found.values(tag, |name| Flag::ExcludeTag(omit, Some(name)));
         }
         found.values("names", Flag::Name);
         found.values("add_file", Flag::AddFile);

@@ -16,6 +16,7 @@ use super::warnings::Warning;
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::Tool;
+use crate::tool::said::{is_lost, say};
 
 /// Why a run ends early.
 #[derive(Debug)]
@@ -94,8 +95,7 @@ impl Run {
     /// Tells something without the name of the tool before it, as GNU tar tells its totals.
     pub(super) fn note_bare(&self, message: impl Display) {
         self.flush_list();
-        // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr().lock(), "{message}");
+        say(format!("{message}\n"));
     }
 
     /// As [`Run::note`], for a warning that `--warning` can turn off.
@@ -138,8 +138,7 @@ impl Run {
             List::Stderr => {
                 drop(list);
                 let text = [line, b"\n"].concat();
-                // Nobody can be told that standard error is closed.
-                let _ = io::stderr().lock().write_all(&text);
+                say(&text);
                 return Ok(());
             }
             List::Stdout(out) => {
@@ -249,9 +248,15 @@ impl Run {
             }
             Ok(()) => {}
         }
-        let status = self.status.load(Ordering::Relaxed);
+        let (status, told) = (self.status.load(Ordering::Relaxed), self.tool.clone());
         let code = self.tool.finish();
-        if status == 0 { code } else { ExitCode::from(status) }
+        match status {
+            _ if is_lost() => ExitCode::from(FAILED),
+            // The receipt could not be written.
+            0 if told.failed() => ExitCode::from(FAILED),
+            0 => code,
+            status => ExitCode::from(status),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Which members of an archive are meant.
 
+use super::names::Name;
 use super::options::Options;
-use super::pattern::{Pattern, has_wildcards};
+use super::pattern::{Patterns, has_wildcards};
 use super::quoting::escaped;
 use super::run::{Run, bare};
 
@@ -9,9 +10,11 @@ use super::run::{Run, bare};
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
     options: &'a Options,
-    patterns: Vec<Pattern>,
+    patterns: Patterns,
     /// How often each pattern matched.
     found: Vec<u64>,
+    /// The member that came last, if members are counted.
+    last: Vec<u8>,
     /// `-K` has not been met yet.
     waiting: bool,
 }
@@ -19,14 +22,19 @@ pub(super) struct Selection<'a> {
 impl<'a> Selection<'a> {
     /// What the command line picks.
     pub(super) fn new(options: &'a Options) -> Selection<'a> {
-        let patterns: Vec<_> = options.names.list.iter().map(|name| Pattern::new(&name.bytes, name.matching)).collect();
+        let mut patterns = Patterns::default();
+        options.names.list.iter().for_each(|name| patterns.add(&name.bytes, name.matching));
+        patterns.build();
         let found = vec![0; patterns.len()];
-        Selection { options, patterns, found, waiting: options.starting_file.is_some() }
+        Selection { options, patterns, found, last: Vec::new(), waiting: options.starting_file.is_some() }
     }
 
     /// Whether a member is meant: the directory it belongs in (an index of `Names::directories`), or none if it is passed over. Of
     /// directories the name may end in `/`.
     pub(super) fn choose(&mut self, member: &[u8]) -> Option<usize> {
+        if self.options.occurrence.is_some() {
+            self.last = member.to_vec();
+        }
         let member = bare(member);
         if self.waiting {
             self.waiting = self.options.starting_file.as_deref() != Some(member);
@@ -34,11 +42,16 @@ impl<'a> Selection<'a> {
                 return None;
             }
         }
-        let directory = match self.patterns.is_empty() {
+        let directory = match self.patterns.len() == 0 {
             true => self.options.names.last_directory(),
             false => {
-                let matched = self.patterns.iter().position(|pattern| pattern.matches(member))?;
-                self.found[matched] += 1;
+                let matched = self.patterns.first(member, usize::MAX)?;
+                let name = &self.options.names.list[matched];
+                // What is in a directory that is named belongs to that occurrence of it.
+                let inside = self.options.names.recursion && member.get(name.bytes.len()) == Some(&b'/');
+                if !inside || self.found[matched] == 0 {
+                    self.found[matched] += 1;
+                }
                 if self.options.occurrence.is_some_and(|wanted| wanted != self.found[matched]) {
                     return None;
                 }
@@ -51,22 +64,26 @@ impl<'a> Selection<'a> {
     /// Whether nothing that follows can be meant (`--occurrence`): the archive need not be read on.
     pub(super) fn complete(&self) -> bool {
         let Some(wanted) = self.options.occurrence else { return false };
-        !self.found.is_empty() && self.found.iter().all(|found| *found >= wanted)
+        // What is in a directory comes after it.
+        let within = |name: &Name| self.last.ends_with(b"/") || self.last.get(name.bytes.len()) == Some(&b'/');
+        let names = self.options.names.list.iter().zip(&self.found);
+        !self.found.is_empty() && names.into_iter().all(|(name, found)| *found >= wanted && !within(name))
     }
 
     /// Tells the names that matched nothing.
     pub(super) fn finish(&self, run: &Run) {
         let names = &self.options.names;
-        let missing = |(name, found): (_, &u64)| (*found < self.options.occurrence.unwrap_or(1)).then_some(name);
-        let missing: Vec<&super::names::Name> = names.list.iter().zip(&self.found).filter_map(missing).collect();
-        if names.wildcards.is_none() && missing.iter().any(|name| has_wildcards(&name.bytes)) {
-            run.note("Pattern matching characters used in file names");
-            run.note("Use --wildcards to enable pattern matching, or --no-wildcards to suppress this warning");
-        }
-        for name in missing {
-            let what = match self.options.occurrence {
-                Some(_) => "Required occurrence not found in archive",
-                None => "Not found in archive",
+        let missing =
+            |(name, found): (_, &u64)| (*found < self.options.occurrence.unwrap_or(1)).then_some((name, *found));
+        let missing: Vec<(&Name, u64)> = names.list.iter().zip(&self.found).filter_map(missing).collect();
+        for (name, found) in missing {
+            if names.wildcards.is_none() && has_wildcards(&name.bytes) {
+                run.note("Pattern matching characters used in file names");
+                run.note("Use --wildcards to enable pattern matching, or --no-wildcards to suppress this warning");
+            }
+            let what = match found {
+                0 => "Not found in archive",
+                _ => "Required occurrence not found in archive",
             };
             run.error(format_args!("{}: {what}", escaped(&name.bytes)));
         }

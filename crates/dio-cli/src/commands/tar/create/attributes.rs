@@ -50,7 +50,8 @@ impl Owners {
         let (uid, uname) = forced(&options.owner, entry.uid);
         let (gid, gname) = forced(&options.group, entry.gid);
         (entry.uid, entry.gid) = (uid, gid);
-        if !options.numeric_owner {
+        // The oldest format has no names.
+        if !options.numeric_owner && options.format != Some(ArchiveFormat::V7) {
             entry.uname = uname.unwrap_or_else(|| self.user(uid));
             entry.gname = gname.unwrap_or_else(|| self.group(gid));
         }
@@ -62,8 +63,13 @@ fn time(seconds: i64, nanos: u64) -> Time {
     Time { seconds, nanos: nanos as u32 }
 }
 
+/// When a file was changed.
+pub(super) fn own_mtime(stat: &Stat) -> Time {
+    time(stat.st_mtime, stat.st_mtime_nsec)
+}
+
 fn mtime_of(options: &Options, stat: &Stat) -> Time {
-    let own = time(stat.st_mtime, stat.st_mtime_nsec);
+    let own = own_mtime(stat);
     match options.mtime.map(|moment| Time { seconds: moment.seconds, nanos: moment.nanoseconds }) {
         Some(forced) if !options.clamp_mtime || own > forced => forced,
         _ => own,

@@ -1,11 +1,12 @@
 //! `-c`: making an archive.
 //!
-//! `walk` finds the names in the order of the archive, opening and listing directories. Workers (`prepare`) open files, ask for
+//! `walk` finds the names in the order of the archive, opening and listing directories (`dir`). Workers (`prepare`) open files, ask for
 //! their attributes (`attributes`, `sparse`) and read those that are not large (`small`), ahead of the writer (`store`), which
 //! gives everything its place, finds hard links, tells what there is to tell (`note`) and reads large files as streams. Bytes
 //! are copied once: members begin where 512-byte blocks do, which is not where blocks of memory do. `target` is the archive.
 
 mod attributes;
+mod dir;
 mod note;
 mod prepare;
 mod removal;
@@ -33,19 +34,30 @@ pub(super) use target::Target;
 /// this.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Workers: on a cold disk they mostly wait.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16)
+/// Descriptors that a worker may have open at a time: a file as its stream needs it, its ring, and the files that wait for the
+/// writer.
+const WORKERS_DESCRIPTORS: u64 = 10;
+
+/// Descriptors that are left for the writer, the libraries and what is opened in passing.
+const OTHER_DESCRIPTORS: u64 = 40;
+
+/// Workers, of whom most wait on a cold disk, and the directories that may be open, where so many descriptors are free. With
+/// few of them everything is done by one thread in one directory.
+fn means(free: u64) -> (usize, usize) {
+    let free = usize::try_from(free.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(usize::MAX);
+    let workers = std::thread::available_parallelism().map_or(4, |n| n.get() * 4).min(16);
+    let workers = workers.min(free / 2 / WORKERS_DESCRIPTORS as usize);
+    (workers, (free / 2).max(1))
 }
 
 /// Makes the archive.
 ///
 /// # Errors
-/// What ends it early. After a signal the archive is removed.
+/// What ends it early. After a signal a new archive is removed, and one that was there is as it was.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let started = Instant::now();
     let stop = Stop::on_signals();
-    // What can be foreseen is, before an archive of that name is emptied.
+    // What can be foreseen is, before anything is made.
     drop(directories(run)?);
     let mut target = Target::create(run)?;
     let stored = store(run, &mut target, &|_, _| true).and_then(|removals| {
@@ -80,13 +92,15 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
 /// What ends it early.
 pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result<Vec<Removal>, Ended> {
     crate::tool::allow_descriptors(DESCRIPTORS);
-    let mut walk = Walk::new(run, directories(run)?).map_err(|errno| Ended::on(b".", "stat", errno))?;
-    let preparing = Preparing::new(run, target.identity(), newer);
+    let directories = directories(run)?;
+    let (workers, open_max) = means(crate::tool::free_descriptors());
+    let mut walk = Walk::new(run, directories, open_max).map_err(|errno| Ended::on(b".", "stat", errno))?;
+    let preparing = Preparing::new(run, target.identities(), newer);
     let mut store = Store::new(run, target, &preparing.small);
     let stop = Stop::on_signals();
     let asked = || stop.asked();
     // Questions and their answers belong to one file at a time.
-    let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers() }).stop(&asked);
+    let pipeline = Pipeline::new(if run.options.interactive { 0 } else { workers }).stop(&asked);
     let report = pipeline.run(|| Ok(walk.next()), || |job| Ok(preparing.prepare(job)), |ready| store.take(ready))?;
     if report.stopped {
         return Err(Ended::Signal);

@@ -15,6 +15,8 @@ pub(super) enum Note {
     Warn(Warning, String),
     /// A file changed: status 1.
     Differs(Warning, String),
+    /// Status 2, even where the warning is turned off.
+    Fails(Warning, String),
     /// Status 2.
     Error(String),
     /// About an operand, of whose name it is told first what is removed from it.
@@ -27,6 +29,12 @@ impl Note {
     /// `name: Cannot open: …`
     pub(super) fn cannot(doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::Error(format!("{}: Cannot {doing}: {}", escaped(path), words(errno)))
+    }
+
+    /// The attributes of a file cannot be asked for, which is no failure.
+    pub(super) fn unasked(path: &[u8], errno: Errno) -> Note {
+        let what = format!("Cannot read extended attributes: {}", words(errno));
+        Note::Warn(Warning::FailedRead, format!("{}: Warning: {what}", escaped(path)))
     }
 
     /// What cannot be read is an error, unless it was said that it is none.
@@ -47,6 +55,15 @@ impl Note {
             return Note::unreadable(options, doing, path, errno);
         }
         Note::Differs(Warning::FileRemoved, format!("{}: File removed before we read it", escaped(path)))
+    }
+
+    /// Nothing in the archive can stand for a file of this kind.
+    pub(super) fn unknown(options: &Options, path: &[u8]) -> Note {
+        let message = format!("{}: Unknown file type; file ignored", escaped(path));
+        match options.ignore_failed_read {
+            true => Note::Warn(Warning::FileIgnored, message),
+            false => Note::Fails(Warning::FileIgnored, message),
+        }
     }
 
     /// The file is not what it was when its header was made.
@@ -76,6 +93,10 @@ impl Note {
             Note::Warn(kind, message) => run.warn(kind, message),
             Note::Differs(kind, message) => {
                 run.differs();
+                run.warn(kind, message);
+            }
+            Note::Fails(kind, message) => {
+                run.fail();
                 run.warn(kind, message);
             }
             Note::Error(message) => run.error(message),

@@ -1,6 +1,7 @@
 //! What a worker does about a job: it opens the file, asks for its attributes, and reads it if it is not large. Nothing is
 //! told here, and what is written is decided behind it, in order.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +18,12 @@ use super::super::quoting::escaped;
 use super::super::run::Run;
 use super::super::warnings::Warning;
 use super::attributes::{Asking, Attributes};
+use super::dir::Dir;
 use super::note::Note;
-use super::small::{Held, Small};
+use super::small::{Held, Small, is_plain, plainly};
 use super::sparse::{self, Scan};
-use super::walk::{Dir, File, Job};
+use super::target::Identities;
+use super::walk::{File, Job};
 use crate::tool::{errno_of, own_path};
 
 /// Files up to this size are read by the workers; in bytes.
@@ -76,14 +79,15 @@ pub(super) struct Preparing<'a> {
     options: &'a Options,
     asking: Asking,
     pub(super) small: Small,
-    /// Device and inode of the archive.
-    archive: Option<(u64, u64)>,
+    /// Device and inode of the archive and of what it replaces.
+    archive: Identities,
     newer: Wanted<'a>,
 }
 
 impl<'a> Preparing<'a> {
-    /// `archive` is the device and inode of the archive, which does not archive itself; only what is `newer` is archived.
-    pub(super) fn new(run: &'a Run, archive: Option<(u64, u64)>, newer: Wanted<'a>) -> Preparing<'a> {
+    /// `archive` holds device and inode of the archive, which does not archive itself, and of the file that it replaces;
+    /// only what is `newer` is archived.
+    pub(super) fn new(run: &'a Run, archive: Identities, newer: Wanted<'a>) -> Preparing<'a> {
         let cached = run.tool.stream_options().mode == dio::Mode::Cached;
         let asking = Asking::of(&run.options);
         Preparing { run, options: &run.options, asking, small: Small::new(cached), archive, newer }
@@ -112,8 +116,10 @@ impl<'a> Preparing<'a> {
         }
         let mut member = member(dir.path.clone(), dir.stat);
         if self.asking.any() {
-            let path = own_path(&dir.fd).join(".");
-            self.attributes(&path, &mut member);
+            match dir.open() {
+                Ok(fd) => self.attributes(&own_path(&fd).join("."), &mut member),
+                Err(errno) => member.notes.push(Note::unasked(&dir.path, errno)),
+            }
         }
         Ready::Member(Box::new(member))
     }
@@ -121,25 +127,22 @@ impl<'a> Preparing<'a> {
     fn attributes(&self, path: &Path, member: &mut Member) {
         match self.asking.ask(path, &member.stat) {
             Ok(attributes) => member.attributes = attributes,
-            Err(errno) => member.notes.push(Note::Warn(
-                Warning::FailedRead,
-                format!(
-                    "{}: Warning: Cannot read extended attributes: {}",
-                    escaped(&member.path),
-                    crate::quote::words(errno)
-                ),
-            )),
+            Err(errno) => {
+                let note = Note::unasked(&member.path, errno);
+                member.notes.push(note);
+            }
         }
     }
 
     /// A name that is no directory; an error is why it is not archived.
     fn file(&self, file: File) -> Result<Member, Note> {
-        let opened = if file.regular { Some(self.open(&file)?) } else { None };
+        let dir = file.dir.open().map_err(|errno| self.lost("open", &file, errno))?;
+        let opened = if file.regular { Some(self.open(&file, &dir)?) } else { None };
         let stat = match &opened {
             Some(fd) => calls::look(fd),
             None => {
                 let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-                statat(&file.dir.fd, &file.name, follow).map(|stat| (stat, false))
+                statat(&dir, &file.name, follow).map(|stat| (stat, false))
             }
         };
         let (stat, striped) = stat.map_err(|errno| self.lost("stat", &file, errno))?;
@@ -148,19 +151,19 @@ impl<'a> Preparing<'a> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if self.asking.any() && kind != FileType::Socket {
             let name = OsStr::from_bytes(file.name.to_bytes());
-            let path = own_path(&file.dir.fd).join(name);
+            let path = own_path(&dir).join(name);
             self.attributes(&path, &mut member);
         }
         match kind {
             FileType::RegularFile => {
                 let fd = match opened {
                     Some(fd) => fd,
-                    None => self.open(&file)?,
+                    None => self.open(&file, &dir)?,
                 };
                 self.contents(&file, fd, striped, &mut member)?;
             }
             FileType::Symlink => {
-                let link = readlinkat(&file.dir.fd, &file.name, Vec::new());
+                let link = readlinkat(&dir, &file.name, Vec::new());
                 member.link = link.map_err(|errno| self.lost("readlink", &file, errno))?.into_bytes();
             }
             _ => {}
@@ -169,10 +172,10 @@ impl<'a> Preparing<'a> {
         Ok(member)
     }
 
-    fn open(&self, file: &File) -> Result<OwnedFd, Note> {
+    fn open(&self, file: &File, dir: &OwnedFd) -> Result<OwnedFd, Note> {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | follow;
-        openat(&file.dir.fd, &file.name, flags, Mode::empty()).map_err(|errno| self.lost("open", file, errno))
+        openat(dir, &file.name, flags, Mode::empty()).map_err(|errno| self.lost("open", file, errno))
     }
 
     fn lost(&self, doing: &str, file: &File, errno: Errno) -> Note {
@@ -189,11 +192,11 @@ impl<'a> Preparing<'a> {
             FileType::Socket => {
                 return Err(Note::Warn(Warning::FileIgnored, format!("{}: socket ignored", shown())));
             }
-            FileType::RegularFile if self.archive == Some((stat.st_dev, stat.st_ino)) => {
+            FileType::RegularFile if self.archive.contains(&(stat.st_dev, stat.st_ino)) => {
                 let what = format!("{}: file is the archive; not dumped", shown());
                 return Err(Note::Warn(Warning::IgnoreArchive, what));
             }
-            FileType::Unknown => return Err(Note::Error(format!("{}: Unknown file type; file ignored", shown()))),
+            FileType::Unknown => return Err(Note::unknown(self.options, &file.path)),
             _ => {}
         }
         if !(self.newer)(&file.path, stat) {
@@ -266,6 +269,8 @@ impl<'a> Preparing<'a> {
                 // Pages that stay only cost memory.
                 let _ = source.close();
             }
+            // It is read when its turn comes, with fewer descriptors.
+            Err(error) if errno_of(&error) == Errno::MFILE => return Contents::Open(fd),
             Err(error) => failed = Some(errno_of(&error)),
         }
         Contents::Chunks { chunks, failed, after: fstat(&fd).ok() }
@@ -274,10 +279,20 @@ impl<'a> Preparing<'a> {
     /// Looks for blocks of zeros.
     fn scan(&self, fd: &OwnedFd, file: &File, size: u64) -> Result<Vec<(u64, u64)>, Note> {
         let failed = |error: std::io::Error| self.lost("read", file, errno_of(&error));
-        let own = fd.try_clone().map_err(failed)?;
         let path = OsStr::from_bytes(&file.path);
-        let mut input = Input::adopt(own, path, self.run.tool.stream_options()).map_err(failed)?;
         let mut scan = Scan::default();
+        let own = fd.try_clone();
+        let mut input = match own.and_then(|own| Input::adopt(own, path, self.run.tool.stream_options())) {
+            Err(error) if is_plain(fd, &error) => {
+                let read = plainly(fd.as_fd(), 0..size, |bytes| {
+                    scan.feed(bytes);
+                    Ok::<(), Infallible>(())
+                });
+                let Ok(read) = read;
+                return read.map(|_| scan.finish()).map_err(|errno| self.lost("read", file, errno));
+            }
+            input => input.map_err(failed)?,
+        };
         let mut left = size;
         while left > 0 {
             let Some(mut chunk) = input.next_chunk().map_err(failed)? else { break };

@@ -1,17 +1,17 @@
 //! `--remove-files`: what is removed when the archive is durable.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use dio::stripe::calls;
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::run::Run;
+use super::dir::Dir;
 use super::note::Note;
-use super::walk::Dir;
+use crate::tool::deep::{LONGEST, open_in_steps};
 
 /// A name to remove. It holds no directory open but the one that the operands are relative to: there may be more of them
 /// than descriptors.
@@ -41,19 +41,20 @@ impl Identity {
     }
 }
 
-/// Longest path that the system takes, with its NUL (`PATH_MAX`).
-const LONGEST: usize = 4096;
-
 impl Removal {
     /// A file in `dir` that was archived as `stat` says.
     pub(super) fn file(dir: &Arc<Dir>, path: Vec<u8>, stat: &Stat) -> Removal {
-        Removal { root: root_of(dir), path, archived: Some(Identity::of(stat)) }
+        Removal { root: Arc::clone(dir.top()), path, archived: Some(Identity::of(stat)) }
     }
 
     /// A directory, when what is in it is gone.
     pub(super) fn directory(dir: &Arc<Dir>) -> Removal {
-        let path = dir.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&dir.path);
-        Removal { root: root_of(dir), path: path.to_vec(), archived: None }
+        let mut path = dir.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&dir.path);
+        // A directory is removed by its name, which `.` is not.
+        while let Some(before) = path.strip_suffix(b"/.").filter(|before| !before.is_empty()) {
+            path = before;
+        }
+        Removal { root: Arc::clone(dir.top()), path: path.to_vec(), archived: None }
     }
 
     fn remove(self, run: &Run) {
@@ -68,8 +69,12 @@ impl Removal {
 
     /// False if it is not what was archived.
     fn try_remove(&self, run: &Run) -> Result<bool, Errno> {
+        if self.path == b"." && self.archived.is_none() {
+            return self.try_remove_root(run);
+        }
         let (parent, name) = self.place()?;
-        let dir = parent.as_ref().map_or(self.root.fd.as_fd(), AsFd::as_fd);
+        let root = self.root.open()?;
+        let dir = parent.as_ref().map_or(root.as_fd(), AsFd::as_fd);
         let Some(archived) = &self.archived else {
             return unlinkat(dir, &name, AtFlags::REMOVEDIR).map(|()| true);
         };
@@ -80,6 +85,24 @@ impl Removal {
         calls::unlinkat(dir, &name).map(|()| true)
     }
 
+    /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has none.
+    fn try_remove_root(&self, run: &Run) -> Result<bool, Errno> {
+        let given = run.options.names.directories.get(self.root.root).ok_or(Errno::INVAL)?;
+        let Some(name) = given.file_name() else { return Err(Errno::INVAL) };
+        // The path may lead through a directory that has been removed; the one above is still there.
+        let is_root = |stat: Stat| (stat.st_dev, stat.st_ino) == (self.root.stat.st_dev, self.root.stat.st_ino);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = openat(&*self.root.open()?, c"..", flags, Mode::empty())?;
+        if statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_root) {
+            return unlinkat(&above, name, AtFlags::REMOVEDIR).map(|()| true);
+        }
+        let stat = statat(CWD, given, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && !is_root(stat) {
+            return Ok(false);
+        }
+        unlinkat(CWD, given, AtFlags::REMOVEDIR).map(|()| true)
+    }
+
     /// The path to remove, relative to the directory with it, or to `root`.
     fn place(&self) -> Result<(Option<OwnedFd>, CString), Errno> {
         let name = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::INVAL);
@@ -87,7 +110,7 @@ impl Removal {
             return Ok((None, name(&self.path)?));
         }
         let slash = self.path.iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-        let parent = open_in_steps(self.root.fd.as_fd(), &self.path[..slash])?;
+        let parent = open_in_steps(self.root.open()?.as_fd(), &self.path[..slash], OFlags::PATH)?;
         Ok((Some(parent), name(&self.path[slash + 1..])?))
     }
 }
@@ -95,34 +118,4 @@ impl Removal {
 /// Removes them in their order: what is in a directory before it.
 pub(in super::super) fn remove_all(run: &Run, removals: Vec<Removal>) {
     removals.into_iter().for_each(|removal| removal.remove(run));
-}
-
-/// The directory that a name of the command line was relative to.
-fn root_of(dir: &Arc<Dir>) -> Arc<Dir> {
-    let mut dir = dir;
-    while let Some(within) = &dir.within {
-        dir = within;
-    }
-    Arc::clone(dir)
-}
-
-/// Opens a directory whose path is longer than the system takes at once.
-fn open_in_steps(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut dir: Option<OwnedFd> = None;
-    let mut rest = path;
-    loop {
-        let most = rest.len().min(LONGEST - 1);
-        let step = match most == rest.len() {
-            true => most,
-            false => rest[..most].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?,
-        };
-        let within = dir.as_ref().map_or(root, AsFd::as_fd);
-        let next = openat(within, std::ffi::OsStr::from_bytes(&rest[..step]), flags, Mode::empty())?;
-        rest = rest[step..].strip_prefix(b"/").unwrap_or(&rest[step..]);
-        if rest.is_empty() {
-            return Ok(next);
-        }
-        dir = Some(next);
-    }
 }

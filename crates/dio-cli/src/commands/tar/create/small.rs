@@ -1,14 +1,16 @@
 //! Contents of small files, through a page cache that forgets (`RWF_DONTCACHE`), so that no page stays that was not there
 //! before. A direct request would pay a round trip to the device for each file where the kernel gathers many.
 
-use std::io::IoSliceMut;
-use std::os::fd::BorrowedFd;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError};
 
 use dio::residency::Picture;
-use rustix::io::{Errno, preadv2};
+use dio::stripe::calls;
+use rustix::io::{Errno, pread, preadv2};
 
-use crate::tool::DontCache;
+use crate::tool::{DontCache, errno_of};
 
 /// Reads small files.
 #[derive(Debug)]
@@ -29,6 +31,39 @@ pub(super) struct Held {
     pub(super) requests: u64,
     /// Why it is not all, if that was not the end of the file.
     pub(super) failed: Option<Errno>,
+}
+
+/// Bytes that are read at a time where there are no descriptors for streams.
+const PLAIN_BYTES: usize = 128 << 10;
+
+/// Whether a file that could not be opened as a stream, because there are too few descriptors, can be read by [`plainly`]: a
+/// striped one has its bytes elsewhere.
+pub(super) fn is_plain(fd: impl AsFd, error: &io::Error) -> bool {
+    errno_of(error) == Errno::MFILE && calls::is_striped(fd).is_ok_and(|striped| !striped)
+}
+
+/// Reads part of a file through the page cache, with the one descriptor that there is. Gives how many bytes there were; the
+/// outer error is that of `take`.
+pub(super) fn plainly<E>(
+    fd: BorrowedFd<'_>,
+    part: Range<u64>,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<Result<u64, Errno>, E> {
+    let mut bytes = vec![0; PLAIN_BYTES];
+    let mut at = part.start;
+    while at < part.end {
+        let most = usize::try_from(part.end - at).map_or(PLAIN_BYTES, |left| left.min(PLAIN_BYTES));
+        match pread(fd, &mut bytes[..most], at) {
+            Ok(0) => break,
+            Ok(count) => {
+                take(&bytes[..count])?;
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Ok(Err(errno)),
+        }
+    }
+    Ok(Ok(at - part.start))
 }
 
 impl Small {

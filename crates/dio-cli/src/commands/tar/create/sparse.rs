@@ -19,16 +19,12 @@ pub(super) fn has_holes(stat: &Stat) -> bool {
 /// What `lseek(2)` answers.
 pub(super) fn extents(fd: BorrowedFd<'_>, stat: &Stat, how: Holes) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let size = stat.st_size as u64;
-    if stat.st_blocks == 0 {
-        return Ok(Some(Vec::new()));
-    }
     if how == Holes::Raw {
-        return Ok(None);
+        // A count of no blocks alone proves nothing: data may wait in memory, or be stored beside the inode.
+        let nothing = stat.st_blocks == 0 && seek(fd, SeekFrom::Data(0)) == Err(Errno::NXIO);
+        return Ok(nothing.then(Vec::new));
     }
-    let found = holes(fd, size)?;
-    // The position of the file is moved by asking.
-    seek(fd, SeekFrom::Start(0))?;
-    Ok(found.map(|found| block_extents(&found, size)))
+    Ok(holes(fd, size)?.map(|found| block_extents(&found, size)))
 }
 
 /// The extents as the file system has them; none where it cannot tell.

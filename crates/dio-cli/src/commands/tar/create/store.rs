@@ -2,30 +2,30 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, BufRead};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
 use dio::stream::Input;
-use rustix::fs::{FileType, Stat, fstat};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
 
-use super::super::format::{Encoder, Entry, Format, Kind, padding};
+use super::super::format::{Encoder, Entry, Format, Kind, Unfit, padding};
 use super::super::line::Lines;
 use super::super::options::{ArchiveFormat, Options};
 use super::super::quoting::{escaped, shown};
 use super::super::run::{Ended, Run, bare};
 use super::super::transform::Of;
-use super::attributes::{Owners, kind_of};
+use super::attributes::{Owners, kind_of, own_mtime};
+use super::dir::Dir;
 use super::note::Note;
 use super::prepare::{Contents, Member, Ready};
 use super::removal::Removal;
-use super::small::{Held, Small};
+use super::small::{Held, Small, is_plain, plainly};
 use super::target::Target;
-use super::walk::Dir;
 use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
 use crate::tool::errno_of;
@@ -119,7 +119,7 @@ impl<'a> Store<'a> {
         if self.options.remove_files {
             self.remove.push(Removal::directory(dir));
         }
-        match fstat(&dir.fd) {
+        match dir.open().and_then(fstat) {
             Ok(now) if changed(&dir.stat, &now) && !self.options.remove_files => {
                 Note::changed(&dir.path).tell(self.run);
             }
@@ -166,7 +166,7 @@ impl<'a> Store<'a> {
     fn hard_link(&mut self, mut entry: Entry, name: Vec<u8>, member: Member) -> Result<bool, Ended> {
         entry.kind = Kind::HardLink;
         entry.link = name;
-        let written = self.header(&entry, &member.path)?;
+        let written = self.header(&entry, &member.path, &member.stat)?;
         if let Contents::Held(held, _) = member.contents {
             self.small.give_back(held.bytes);
         }
@@ -185,7 +185,7 @@ impl<'a> Store<'a> {
             sparse = None;
         }
         entry.sparse = sparse;
-        if !self.header(&entry, &path)? {
+        if !self.header(&entry, &path, &stat)? {
             return Ok(false);
         }
         let read = self.contents(&path, &entry, contents)?;
@@ -205,17 +205,23 @@ impl<'a> Store<'a> {
         if self.options.hard_dereference || self.trivial >= stat.st_nlink || is_directory(stat) {
             return;
         }
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if stat.st_nlink == 1 && !matches!(kind, FileType::RegularFile | FileType::Symlink) {
+            // Named twice, it is archived twice, as by GNU tar.
+            return;
+        }
         let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
         self.links.insert((stat.st_dev, stat.st_ino), Linked { name, missing });
     }
 
     /// Writes the headers of an entry and lists it; false if the format has no place for it, which is told.
-    fn header(&mut self, entry: &Entry, path: &[u8]) -> Result<bool, Ended> {
+    fn header(&mut self, entry: &Entry, path: &[u8], stat: &Stat) -> Result<bool, Ended> {
         let blocks = match self.encoder.encode(entry) {
             Ok(blocks) => blocks,
             Err(unfit) => {
                 match unfit.about(entry) {
+                    Some(name) if unfit == Unfit::Kind => Note::unknown(self.options, name).tell(self.run),
                     Some(name) => self.run.error(format_args!("{}: {unfit}", escaped(name))),
                     None => self.run.error(unfit),
                 }
@@ -225,7 +231,11 @@ impl<'a> Store<'a> {
         };
         self.target.write(&blocks)?;
         if self.options.verbose > 0 {
-            self.list(entry, path)?;
+            // GNU tar shows the time of the file, whatever `--mtime` puts into the archive.
+            match self.options.mtime {
+                Some(_) => self.list(&Entry { mtime: own_mtime(stat), ..entry.clone() }, path)?,
+                None => self.list(entry, path)?,
+            }
         }
         Ok(true)
     }
@@ -309,9 +319,12 @@ impl<'a> Store<'a> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
         let options = self.run.tool.stream_options();
-        let input = fd.try_clone().and_then(|own| Input::adopt(own, OsStr::from_bytes(path), options));
+        // A stream begins where its descriptor is, and looking for holes has moved this one.
+        let own = seek(fd, SeekFrom::Start(0)).map_err(io::Error::from).and_then(|_| fd.try_clone());
+        let input = own.and_then(|own| Input::adopt(own, OsStr::from_bytes(path), options));
         let mut source = match input {
             Ok(input) => Ok(self.run.tool.source(input)),
+            Err(error) if is_plain(fd, &error) => return self.stream_plainly(path, entry, fd),
             Err(error) => Err(errno_of(&error)),
         };
         let mut at = 0;
@@ -330,10 +343,7 @@ impl<'a> Store<'a> {
             };
             at = offset + length;
             if left > 0 {
-                let behind: u64 = extents[index + 1..].iter().map(|(_, length)| length.next_multiple_of(512)).sum();
-                let missing = self.short(path, offset + length, left, failed)?;
-                self.target.zeros(if entry.sparse.is_some() { padding(length) as u64 + behind } else { 0 })?;
-                return Ok(missing.unwrap_or(Read::Short));
+                return self.missing(path, entry, index, left, failed);
             }
             if entry.sparse.is_some() {
                 self.target.zeros(padding(length) as u64)?;
@@ -346,16 +356,63 @@ impl<'a> Store<'a> {
         Ok(Read::All(dio::stripe::calls::fstat(fd).ok()))
     }
 
-    /// Copies so many bytes; fewer where the file ends.
+    /// The same where there are too few descriptors for a stream.
+    fn stream_plainly(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
+        let whole = [(0, entry.size)];
+        let extents = entry.sparse.as_deref().unwrap_or(&whole);
+        for (index, &(offset, length)) in extents.iter().enumerate() {
+            let mut done = 0;
+            let read = plainly(fd.as_fd(), offset..offset + length, |bytes| {
+                if Stop::on_signals().asked() {
+                    return Err(Ended::Signal);
+                }
+                done += bytes.len() as u64;
+                self.run.tool.progressed(bytes.len() as u64);
+                self.target.write(bytes)
+            })?;
+            if done < length {
+                return self.missing(path, entry, index, length - done, read.err());
+            }
+            if entry.sparse.is_some() {
+                self.target.zeros(padding(length) as u64)?;
+            }
+        }
+        Ok(Read::All(dio::stripe::calls::fstat(fd).ok()))
+    }
+
+    /// Puts zeros for the end of an extent that the file did not give, and for all extents behind it.
+    fn missing(
+        &mut self,
+        path: &[u8],
+        entry: &Entry,
+        index: usize,
+        left: u64,
+        failed: Option<Errno>,
+    ) -> Result<Read, Ended> {
+        let Some(extents) = entry.sparse.as_deref() else {
+            return Ok(self.short(path, entry.size, left, failed)?.unwrap_or(Read::Short));
+        };
+        let (offset, length) = extents[index];
+        let behind: u64 = extents[index + 1..].iter().map(|(_, length)| length.next_multiple_of(512)).sum();
+        let missing = self.short(path, offset + length, left, failed)?;
+        self.target.zeros(padding(length) as u64 + behind)?;
+        Ok(missing.unwrap_or(Read::Short))
+    }
+
+    /// Copies `left` bytes; fewer where the file ends. Bytes behind them stay in `source`: the next extent may begin there.
     fn copy(&mut self, source: &mut crate::tool::Source, left: &mut u64) -> Result<(), Unable> {
         while *left > 0 {
             if Stop::on_signals().asked() {
                 return Err(Unable::ToWrite(Ended::Signal));
             }
-            let Some(mut chunk) = source.next_chunk().map_err(Unable::ToRead)? else { break };
-            let count = chunk.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-            chunk.truncate(count);
-            self.target.write(&chunk).map_err(Unable::ToWrite)?;
+            let bytes = source.fill_buf().map_err(Unable::ToRead)?;
+            let count = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+            if count == 0 {
+                break;
+            }
+            self.target.write(&bytes[..count]).map_err(Unable::ToWrite)?;
+            source.consume(count);
+            self.run.tool.progressed(count as u64);
             *left -= count as u64;
         }
         Ok(())

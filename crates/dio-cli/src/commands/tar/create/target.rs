@@ -1,13 +1,11 @@
 //! The archive that is written: a file, a pipe, or what compresses on the way there.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use dio::stripe::calls::{self, openat};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
 use super::super::archive::workers;
 use super::super::format::{BLOCK, end_of_archive};
@@ -16,7 +14,8 @@ use super::super::program::Compressing;
 use super::super::run::{Ended, Run};
 use crate::codec::pipe::Compressor;
 use crate::codec::{EncodeError, Moved, gzip, zstd};
-use crate::tool::{Sink, die_of_a_closed_pipe, errno_of};
+use crate::tool::successor::{Successor, Wish};
+use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
 /// The archive.
 #[derive(Debug)]
@@ -24,8 +23,10 @@ pub(in super::super) struct Target {
     way: Option<Way>,
     /// The name for messages.
     name: Vec<u8>,
-    /// Device and inode of the archive, if it is a regular file.
-    identity: Option<(u64, u64)>,
+    /// Device and inode of the archive and of the file that it replaces, if they are regular files.
+    identities: Identities,
+    /// None for standard output and for an archive that is written on.
+    successor: Option<Successor>,
     /// Bytes of the archive, before compression.
     position: u64,
     /// Where it began.
@@ -37,14 +38,23 @@ pub(in super::super) struct Target {
 #[derive(Debug)]
 enum Way {
     Plain(Box<Sink>),
+    /// A device or a socket, which takes each write(2) for a record of this size.
+    Records {
+        sink: Box<Sink>,
+        size: usize,
+        gathered: Vec<u8>,
+    },
     Program(Box<Compressing>),
     Compressor(Box<Compressor<Sink>>),
 }
 
+/// Device and inode of files that do not go into the archive.
+pub(super) type Identities = Vec<(u64, u64)>;
+
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
 impl Target {
-    /// Makes the archive of the command line. A file of that name is emptied.
+    /// Makes the archive of the command line. A file of that name stays until the archive is complete.
     ///
     /// # Errors
     /// It cannot be opened; a program for its compression cannot be started.
@@ -52,19 +62,21 @@ impl Target {
         let path = PathBuf::from(&run.options.archive);
         let name = path.as_os_str().as_bytes().to_vec();
         let failed = |error: io::Error| Ended::on(&name, "open", errno_of(&error));
-        let sink = if name == b"-" {
+        let (sink, successor) = if name == b"-" {
             if rustix::termios::isatty(io::stdout()) {
                 let what = "Refusing to write archive contents to terminal (missing -f option?)";
                 return Err(Ended::Fatal(what.into()));
             }
-            run.tool.stdout().map_err(failed)?
+            (run.tool.stdout().map_err(failed)?, None)
         } else {
-            // To be written past the page cache it has to be readable too, where that is allowed.
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY;
-            let fd = openat(CWD, &path, flags, Mode::from_raw_mode(0o666)).map_err(|errno| failed(errno.into()))?;
-            run.tool.output(fd, &path).map_err(failed)?
+            let wish = Wish { in_place: run.options.in_place, ..Wish::default() };
+            let successor = Successor::open(&path, wish).map_err(|errno| failed(errno.into()))?;
+            (successor.sink(&run.tool).map_err(failed)?, Some(successor))
         };
-        Target::over(run, sink, name, 0)
+        let mut target = Target::over(run, sink, name, 0)?;
+        target.identities.extend(successor.as_ref().and_then(Successor::before));
+        target.successor = successor;
+        Ok(target)
     }
 
     /// An archive that is written on from where a sink is, `position` bytes from the archive's start.
@@ -72,8 +84,12 @@ impl Target {
     /// # Errors
     /// A program for its compression cannot be started.
     pub(in super::super) fn over(run: &Run, sink: Sink, name: Vec<u8>, position: u64) -> Result<Target, Ended> {
-        let identity = identity_of(&sink);
+        let identities = identity_of(&sink).into_iter().collect();
         let way = match &run.options.compression {
+            None if fstat(sink.descriptor()).is_ok_and(|stat| device::has_records(&stat)) => {
+                let size = usize::try_from(run.options.record).unwrap_or(usize::MAX);
+                Way::Records { sink: Box::new(sink), size, gathered: Vec::new() }
+            }
             None => Way::Plain(Box::new(sink)),
             Some(Compression::Gzip) => {
                 let how = gzip::Encode { workers: workers(), ..gzip::Encode::default() };
@@ -85,7 +101,8 @@ impl Target {
             }
             Some(Compression::Program(words)) => Way::Program(Box::new(Compressing::start(run, words, sink)?)),
         };
-        Ok(Target { way: Some(way), name, identity, position, start: position, held: None })
+        let (way, successor) = (Some(way), None);
+        Ok(Target { way, name, identities, successor, position, start: position, held: None })
     }
 
     /// Keeps the first block that is written back, so that what is behind it stays no part of the archive.
@@ -98,9 +115,9 @@ impl Target {
         self.held.take().filter(|block| block.len() == BLOCK)
     }
 
-    /// Device and inode of the archive, if it is a regular file.
-    pub(super) fn identity(&self) -> Option<(u64, u64)> {
-        self.identity
+    /// Files that do not go into the archive.
+    pub(super) fn identities(&self) -> Identities {
+        self.identities.clone()
     }
 
     /// Bytes written, before compression.
@@ -121,6 +138,7 @@ impl Target {
         }
         let written = match &mut self.way {
             Some(Way::Plain(sink)) => sink.write_all(bytes),
+            Some(Way::Records { sink, size, gathered }) => write_records(sink, *size, gathered, bytes),
             Some(Way::Program(program)) => program.write_all(bytes),
             Some(Way::Compressor(compressor)) => compressor.write_all(bytes),
             None => Ok(()),
@@ -157,6 +175,8 @@ impl Target {
     pub(in super::super) fn close(&mut self, durable: bool) -> Result<(), Ended> {
         let sink = match self.way.take() {
             Some(Way::Plain(sink)) => Ok(*sink),
+            // The end of an archive fills its last record.
+            Some(Way::Records { mut sink, gathered, .. }) => sink.write_all(&gathered).map(|()| *sink),
             Some(Way::Program(program)) => program.finish()?,
             Some(Way::Compressor(compressor)) => compressor.finish().map(|(sink, _)| sink),
             None => return Ok(()),
@@ -168,6 +188,7 @@ impl Target {
             }
             sink.close()
         });
+        let closed = closed.and_then(|()| self.successor.as_mut().map_or(Ok(()), Successor::keep));
         closed.map_err(|error| self.failed(&error))
     }
 
@@ -182,17 +203,17 @@ impl Target {
             };
         }
         die_of_a_closed_pipe(errno);
-        Ended::on(&self.name, "write", errno)
+        match (Ended::on(&self.name, "write", errno), self.successor.as_ref().and_then(|old| old.cure(errno))) {
+            (Ended::Fatal(message), Some(cure)) => Ended::Fatal(format!("{message} ({cure})")),
+            (ended, _) => ended,
+        }
     }
 
-    /// After a signal: takes away what is not an archive, if it is a file that still has its name.
+    /// After a signal: takes away what is not an archive. A file that was there before stays.
     pub(super) fn abandon(mut self) {
         drop(self.way.take());
-        let path = PathBuf::from(std::ffi::OsStr::from_bytes(&self.name));
-        let is_ours = |identity| rustix::fs::lstat(&path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity);
-        if self.identity.is_some_and(is_ours) && self.start == 0 && self.name != b"-" {
-            // What cannot be removed stays: the status tells that it is not whole.
-            let _ = calls::unlink(&path);
+        if let Some(successor) = self.successor.take() {
+            successor.discard();
         }
     }
 }
@@ -204,6 +225,20 @@ where
 {
     let started = Compressor::new(sink, encode);
     Ok(Way::Compressor(Box::new(started.map_err(|error| Ended::on(name, "start a thread", errno_of(&error)))?)))
+}
+
+/// Writes whole records, one by one, and keeps the rest in `gathered`.
+fn write_records(sink: &mut Sink, size: usize, gathered: &mut Vec<u8>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let (head, rest) = bytes.split_at(bytes.len().min(size - gathered.len()));
+        gathered.extend_from_slice(head);
+        bytes = rest;
+        if gathered.len() == size {
+            sink.write_all(gathered)?;
+            gathered.clear();
+        }
+    }
+    Ok(())
 }
 
 fn identity_of(sink: &Sink) -> Option<(u64, u64)> {
@@ -221,9 +256,5 @@ fn sync_directory(name: &[u8]) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd: OwnedFd = open(dir, flags, Mode::empty())?;
-    match rustix::fs::fsync(fd.as_fd()) {
-        // Some file systems have nothing to sync there.
-        Err(Errno::INVAL) => Ok(()),
-        other => Ok(other?),
-    }
+    Ok(synced::fsync(fd)?)
 }

@@ -8,30 +8,13 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::super::names::Names;
-use super::super::options::{Omit, Options, Sort};
-use super::super::quoting::escaped;
+use super::super::names::{LeftOut, Names};
+use super::super::options::{Omit, Operation, Options, Sort};
+use super::super::quoting::{escaped, shown as shown_name};
 use super::super::run::Run;
 use super::super::warnings::Warning;
+use super::dir::Dir;
 use super::note::Note;
-
-/// A directory whose names are archived.
-#[derive(Debug)]
-pub(super) struct Dir {
-    pub(super) fd: OwnedFd,
-    /// Its name, with `/` at the end; empty for a directory of `-C`.
-    pub(super) path: Vec<u8>,
-    pub(super) stat: Stat,
-    /// The directory it is in; none for one of `-C`.
-    pub(super) within: Option<Arc<Dir>>,
-}
-
-impl Dir {
-    /// The name of something in it.
-    fn join(&self, name: &[u8]) -> Vec<u8> {
-        [&self.path[..], name].concat()
-    }
-}
 
 /// One thing to do, in the order of the archive.
 #[derive(Debug)]
@@ -65,6 +48,8 @@ pub(super) struct File {
 struct Frame {
     dir: Arc<Dir>,
     names: Vec<(CString, FileType)>,
+    /// The only name is that of a tag, which is archived whatever is excluded.
+    tag: bool,
 }
 
 /// Walks through the operands.
@@ -75,25 +60,28 @@ pub(super) struct Walk<'a> {
     /// The directories of `-C`.
     roots: Vec<Arc<Dir>>,
     next_name: usize,
+    /// What is left out of the name being walked through.
+    left_out: LeftOut,
+    /// Entries of [`Names::wrong`] that were told.
+    told: usize,
     stack: Vec<Frame>,
+    /// Directories of the stack that are kept open: the deepest.
+    open_max: usize,
     /// What was found and not asked for yet, last first.
     ready: Vec<Job>,
 }
 
-/// What a directory without a description of its own has.
-fn root(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
-    let stat = fstat(&fd)?;
-    Ok(Arc::new(Dir { fd, path: Vec::new(), stat, within: None }))
-}
-
 impl<'a> Walk<'a> {
-    /// A walk through the names of the command line, relative to `directories`.
+    /// A walk through the names of the command line, relative to `directories`, with so many others open at a time.
     ///
     /// # Errors
     /// A directory cannot be asked.
-    pub(super) fn new(run: &'a Run, directories: Vec<OwnedFd>) -> Result<Walk<'a>, Errno> {
-        let roots = directories.into_iter().map(root).collect::<Result<_, _>>()?;
-        Ok(Walk { run, options: &run.options, roots, next_name: 0, stack: Vec::new(), ready: Vec::new() })
+    pub(super) fn new(run: &'a Run, directories: Vec<OwnedFd>, open_max: usize) -> Result<Walk<'a>, Errno> {
+        let roots =
+            directories.into_iter().enumerate().map(|(root, fd)| Dir::root(root, fd)).collect::<Result<_, _>>()?;
+        let left_out = LeftOut { patterns: 0, tags: 0 };
+        let (stack, ready) = (Vec::new(), Vec::new());
+        Ok(Walk { run, options: &run.options, roots, next_name: 0, left_out, told: 0, stack, open_max, ready })
     }
 
     /// The next thing to do.
@@ -104,22 +92,43 @@ impl<'a> Walk<'a> {
             }
             let Some(frame) = self.stack.last_mut() else {
                 let names: &Names = &self.options.names;
+                if let Some(message) = self.wrong() {
+                    return Some(Job::Tell(Note::Error(message)));
+                }
                 let name = names.list.get(self.next_name)?;
                 self.next_name += 1;
+                self.left_out = name.left_out;
                 self.operand(&name.bytes, name.directory, name.matching.recursion);
                 continue;
             };
             match frame.names.pop() {
                 Some((name, kind)) => {
-                    let dir = Arc::clone(&frame.dir);
-                    self.entry(dir, name, kind);
+                    let (dir, tag) = (Arc::clone(&frame.dir), frame.tag);
+                    self.entry(dir, name, kind, tag);
                 }
                 None => {
                     let frame = self.stack.pop().expect("it was looked at just now");
+                    if let Some(above) = self.stack.last() {
+                        above.dir.keep(true);
+                    }
                     return Some(Job::Leave(frame.dir));
                 }
             }
         }
+    }
+
+    /// What is wrong with lists, if it was met before the next name; where archives are added to, it has been told.
+    fn wrong(&mut self) -> Option<String> {
+        let (before, message) = self.options.names.wrong.get(self.told)?;
+        if *before > self.next_name || self.options.operation != Operation::Create {
+            return None;
+        }
+        self.told += 1;
+        Some(message.clone())
+    }
+
+    fn is_excluded(&self, path: &[u8]) -> bool {
+        self.options.names.exclude.first(path, self.left_out.patterns).is_some()
     }
 
     fn operand(&mut self, path: &[u8], directory: usize, recursion: bool) {
@@ -129,10 +138,10 @@ impl<'a> Walk<'a> {
             self.ready.push(Job::Tell(Note::cannot("stat", path, Errno::NOENT)));
             return;
         };
-        if self.options.names.exclude.matches(path) || !self.confirmed(path) {
+        if self.is_excluded(path) || !self.confirmed(path) {
             return;
         }
-        match statat(&dir.fd, &name, self.stat_flags()) {
+        match dir.open().and_then(|fd| statat(&fd, &name, self.stat_flags())) {
             Ok(stat) => self.found(dir, name, path.to_vec(), true, FileType::from_raw_mode(stat.st_mode), recursion),
             Err(errno) => {
                 let note = Box::new(self.unreadable("stat", path, errno));
@@ -141,14 +150,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn entry(&mut self, dir: Arc<Dir>, name: CString, kind: FileType) {
+    fn entry(&mut self, dir: Arc<Dir>, name: CString, kind: FileType, tag: bool) {
         let path = dir.join(name.to_bytes());
-        if self.options.names.exclude.matches(&path) || !self.confirmed(&path) {
+        if !tag && self.is_excluded(&path) || !self.confirmed(&path) {
             return;
         }
         let followed = kind == FileType::Symlink && self.options.dereference;
         let kind = match kind == FileType::Unknown || followed {
-            true => match statat(&dir.fd, &name, self.stat_flags()) {
+            true => match dir.open().and_then(|fd| statat(&fd, &name, self.stat_flags())) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
                 Err(errno) => return self.ready.push(Job::Tell(self.gone("stat", &path, errno))),
             },
@@ -177,7 +186,8 @@ impl<'a> Walk<'a> {
     fn directory(&mut self, within: &Arc<Dir>, name: &CStr, mut path: Vec<u8>, operand: bool, recursion: bool) {
         let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
-        let opened = openat(&within.fd, name, flags, Mode::empty()).and_then(|fd| Ok((fstat(&fd)?, fd)));
+        let opened = within.open().and_then(|within| openat(&within, name, flags, Mode::empty()));
+        let opened = opened.and_then(|fd| Ok((fstat(&fd)?, fd)));
         let (stat, fd) = match opened {
             Ok(opened) => opened,
             Err(errno) => {
@@ -195,8 +205,7 @@ impl<'a> Walk<'a> {
         if !path.ends_with(b"/") {
             path.push(b'/');
         }
-        let dir = Arc::new(Dir { fd, path, stat, within: Some(Arc::clone(within)) });
-        self.descend(dir, recursion, elsewhere);
+        self.descend(Dir::inside(within, fd, path, stat), recursion, elsewhere);
     }
 
     /// With `-h`, a link can lead to a directory that one is in.
@@ -213,29 +222,32 @@ impl<'a> Walk<'a> {
 
     /// Archives a directory, and what is in it as far as it is wanted.
     fn descend(&mut self, dir: Arc<Dir>, recursion: bool, elsewhere: bool) {
-        let mut names = Vec::new();
-        let mut notes = Vec::new();
-        let shown = escaped(&dir.path);
+        let (mut names, mut notes, mut tagged_alone) = (Vec::new(), Vec::new(), false);
+        let (shown, quoting) = (escaped(&dir.path), self.options.quoting);
         let tagged = |tag: &[u8], what: &str| {
-            let message = format!("{shown}: contains a cache directory tag {}; {what}", escaped(tag));
+            let tag = shown_name(tag, quoting);
+            let tag = String::from_utf8_lossy(&tag);
+            let message = format!("{shown}: contains a cache directory tag {tag}; {what}");
             Note::Warn(Warning::Cachedir, message)
         };
         let verbose = self.options.verbose > 0;
-        match self.mark(&dir).filter(|_| recursion && !elsewhere) {
+        // A directory of which nothing is wanted is left out even where it would be alone.
+        let counts = |omit: Omit| omit == Omit::All || recursion && !elsewhere;
+        match self.mark(&dir).filter(|(_, omit)| counts(*omit)) {
             Some((tag, Omit::All)) => {
                 self.ready.extend(verbose.then(|| Job::Tell(tagged(&tag, "directory not dumped"))));
                 return;
             }
             Some((tag, omit)) => {
                 notes.extend(verbose.then(|| tagged(&tag, "contents not dumped")));
-                let keeps = omit == Omit::Contents;
-                names.extend(CString::new(tag).ok().filter(|_| keeps).map(|name| (name, FileType::Unknown)));
+                tagged_alone = omit == Omit::Contents;
+                names.extend(CString::new(tag).ok().filter(|_| tagged_alone).map(|name| (name, FileType::Unknown)));
             }
             None if elsewhere => {
                 let message = format!("{shown}: file is on a different filesystem; not dumped");
                 notes.extend(verbose.then_some(Note::Warn(Warning::Xdev, message)));
             }
-            None if recursion => match list(&dir.fd, self.options.sort) {
+            None if recursion => match dir.open().and_then(|fd| list(&fd, self.options.sort)) {
                 Ok(found) => names = found,
                 Err(errno) => notes.push(self.unreadable("read", &dir.path, errno)),
             },
@@ -245,17 +257,37 @@ impl<'a> Walk<'a> {
         // Last first: the directory itself comes before what there is to tell of it.
         self.ready.extend(notes.into_iter().rev().map(Job::Tell));
         self.ready.push(Job::Enter(Arc::clone(&dir)));
-        self.stack.push(Frame { dir, names });
+        self.stack.push(Frame { dir, names, tag: tagged_alone });
+        if let Some(frame) = self.stack.len().checked_sub(self.open_max + 1).map(|at| &self.stack[at]) {
+            frame.dir.keep(false);
+        }
     }
 
     /// What marks a directory of which something is left out.
     fn mark(&self, dir: &Dir) -> Option<(Vec<u8>, Omit)> {
         let marks = |name: &[u8], cachedir: bool| match cachedir {
-            true => is_cachedir(dir, name),
-            false => statat(&dir.fd, OsStr::from_bytes(name), AtFlags::empty()).is_ok(),
+            true => self.is_cachedir(dir, name),
+            false => self.open_tag(dir, name).is_ok(),
         };
-        let tag = self.options.tags.iter().find(|tag| marks(&tag.name, tag.cachedir))?;
+        // The last one given is the first one looked for.
+        let tags = &self.options.names.tags[..self.left_out.tags];
+        let tag = tags.iter().rev().find(|tag| marks(&tag.name, tag.cachedir))?;
         Some((tag.name.clone(), tag.omit))
+    }
+
+    /// Opens what may be a tag: what cannot be read, and a link that is not followed, is none.
+    fn open_tag(&self, dir: &Dir, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let follow = if self.options.dereference { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | follow;
+        openat(&dir.open()?, OsStr::from_bytes(name), flags, Mode::empty())
+    }
+
+    /// Whether a file of that name is the tag of a cache (the Cache Directory Tagging Specification).
+    fn is_cachedir(&self, dir: &Dir, name: &[u8]) -> bool {
+        const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+        let Ok(fd) = self.open_tag(dir, name) else { return false };
+        let mut start = [0; SIGNATURE.len()];
+        rustix::io::read(&fd, &mut start).is_ok_and(|count| start[..count] == *SIGNATURE)
     }
 
     /// What cannot be read is an error, unless it was said that it is none.
@@ -267,15 +299,6 @@ impl<'a> Walk<'a> {
     fn gone(&self, doing: &str, path: &[u8], errno: Errno) -> Note {
         Note::gone(self.options, doing, path, errno)
     }
-}
-
-/// Whether a file of that name is the tag of a cache (the Cache Directory Tagging Specification).
-fn is_cachedir(dir: &Dir, name: &[u8]) -> bool {
-    const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let Ok(fd) = openat(&dir.fd, OsStr::from_bytes(name), flags, Mode::empty()) else { return false };
-    let mut start = [0; SIGNATURE.len()];
-    rustix::io::read(&fd, &mut start).is_ok_and(|count| start[..count] == *SIGNATURE)
 }
 
 /// The names in a directory, with the types it says they have.

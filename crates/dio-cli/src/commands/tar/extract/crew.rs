@@ -15,6 +15,9 @@ use super::root::Dir;
 const MOST_JOBS: usize = 256;
 const MOST_BYTES: usize = 32 << 20;
 
+/// With fewer descriptors than these, files do not wait.
+const DESCRIPTORS: u64 = MOST_JOBS as u64 * 3 / 2;
+
 /// More threads than these only wait for each other in the kernel.
 const MOST_THREADS: usize = 4;
 
@@ -54,7 +57,9 @@ pub(super) struct Crew<'s> {
 impl<'s> Crew<'s> {
     /// Threads that write files; none where they cannot be had, and then the caller's does it.
     pub(super) fn new<'e>(scope: &'s Scope<'s, 'e>, shared: &'s Shared, context: &'s Context<'s>) -> Crew<'s> {
-        let count = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        // Each file that waits keeps its directory open.
+        let count = if crate::tool::free_descriptors() < DESCRIPTORS { 0 } else { cores };
         let start = |_| Builder::new().name("extract".into()).spawn_scoped(scope, || shared.work(context)).ok();
         Crew { shared, threads: (0..count).map_while(start).collect(), context }
     }

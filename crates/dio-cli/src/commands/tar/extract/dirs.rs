@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{OFlags, fstat};
+use rustix::fs::{OFlags, Timespec, fstat};
 use rustix::io::Errno;
 
-use super::super::run::Run;
+use super::file::Context;
 use super::meta::{Meta, Object};
 use super::names::Clean;
-use super::place::Gone;
 use super::root::Root;
 use super::storage::Storage;
 use super::words::Words;
@@ -23,6 +22,8 @@ struct Delayed {
     shown: Vec<u8>,
     root: Arc<Root>,
     path: Clean,
+    /// The path may end in a link (`-h`).
+    follow: bool,
     meta: Meta,
 }
 
@@ -33,14 +34,33 @@ pub(super) struct Dirs {
 }
 
 impl Dirs {
-    /// A directory of the archive; the last member that names it counts.
-    pub(super) fn delay(&mut self, id: (u64, u64), root: &Arc<Root>, shown: &[u8], path: &Clean, meta: Meta) {
-        let (root, path) = (Arc::clone(root), path.clone());
-        self.waiting.insert(id, Delayed { shown: shown.to_vec(), root, path, meta });
+    /// A directory of the archive, by its name in messages, its path, and whether that may end in a link. Of several members
+    /// that are one directory, reached through links, the one counts that GNU tar is done with last: the one that the others
+    /// are in, or else the last.
+    pub(super) fn delay(&mut self, id: (u64, u64), root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
+        let (shown, path, follow) = (names.0.to_vec(), names.1.clone(), names.2);
+        if self.waiting.get(&id).is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path)) {
+            return;
+        }
+        self.waiting.insert(id, Delayed { shown, root: Arc::clone(root), path, follow, meta });
+    }
+
+    /// Changes the time that a waiting directory gets; false if it does not wait.
+    pub(super) fn set_time(&mut self, id: (u64, u64), mtime: Option<Timespec>) -> bool {
+        self.waiting.get_mut(&id).map(|delayed| delayed.meta.mtime = mtime).is_some()
+    }
+
+    /// As [`Dirs::finish`], for those that have names in a directory.
+    pub(super) fn finish_within(&mut self, root: &Arc<Root>, path: &Clean, context: &Context<'_>) {
+        let within = |delayed: &Delayed| Arc::ptr_eq(&delayed.root, root) && delayed.path.is_within(path);
+        let (now, later) = std::mem::take(&mut self.waiting).into_iter().partition(|(_, delayed)| within(delayed));
+        self.waiting = later;
+        Dirs { waiting: now }.finish(context);
     }
 
     /// Sets everything, but on what has made way for something else. What fails is told.
-    pub(super) fn finish(self, run: &Run, storage: &Storage, gone: &Gone) {
+    pub(super) fn finish(self, context: &Context<'_>) {
+        let Context { run, storage, gone, .. } = context;
         let mut all: Vec<_> = self.waiting.into_iter().filter(|(id, _)| !gone.has(*id)).collect();
         all.sort_by_key(|(_, delayed)| std::cmp::Reverse(delayed.path.depth()));
         for (id, delayed) in all {
@@ -54,7 +74,7 @@ impl Dirs {
 
 impl Delayed {
     fn apply(&self, id: (u64, u64), storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let flags = OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
             // One of ours that we may not read, being no superuser.
             Err(Errno::ACCESS) => (self.root.find(&self.path.0, flags | OFlags::PATH), true),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use dio::file::{Class, Counters, Reason};
 use dio::stripe::calls;
 use dio::stripe::calls::resident_pages;
+use dio::sys::uninterrupted;
 use dio::{Mode, OpenOptions};
 use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
 use rustix::io::Errno;
@@ -22,7 +23,8 @@ use super::How;
 use super::crew::Outline;
 use super::meta::{Meta, Object};
 use super::names::Clean;
-use super::place::{Gone, Place, Refusal, Wanted};
+use super::place::{DirectorySet, Place, Refusal, Wanted};
+use super::plain::{Plain, Pourable, put_all};
 use super::root::{Dir, Root};
 use super::storage::Storage;
 use super::words::Words;
@@ -46,7 +48,10 @@ pub(super) struct Context<'r> {
     pub(super) run: &'r Run,
     pub(super) how: How,
     pub(super) storage: Storage,
-    pub(super) gone: Gone,
+    /// As in [`Wanted`].
+    pub(super) gone: DirectorySet,
+    /// As in [`Wanted`].
+    pub(super) steered: DirectorySet,
 }
 
 /// A file to write.
@@ -137,8 +142,10 @@ impl Job {
     }
 
     fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<Place<'a>> {
-        let wanted = Wanted { old: context.how.old, mtime: self.mtime, long, gone: &context.gone };
-        Place::make(&self.dir, &self.name, wanted).map_err(|refusal| tell(refusal, words, "open")).ok()
+        let (old, follows) = (context.how.old, context.how.follows);
+        let wanted = Wanted { old, mtime: self.mtime, long, gone: &context.gone, steered: &context.steered, follows };
+        let way = (&*self.root, &self.path.0[..]);
+        Place::make(&self.dir, &self.name, wanted, way).map_err(|refusal| tell(refusal, words, "open")).ok()
     }
 
     /// Writes a file whose data is at hand. What goes wrong is told.
@@ -147,10 +154,7 @@ impl Job {
         let Some(place) = self.place(context, &words, false) else { return };
         let counters = match self.put(context, &place) {
             Ok(counters) => counters,
-            Err(errno) => {
-                words.cannot("write", errno);
-                return place.give_up();
-            }
+            Err(errno) => return words.cannot("write", errno),
         };
         self.finish(context, &words, place, Some(&counters));
     }
@@ -170,10 +174,7 @@ impl Job {
         let Some(place) = self.place(context, &words, false) else { return };
         match self.put(context, &place) {
             Ok(_) => drop(place.keep()),
-            Err(errno) => {
-                words.cannot("write", errno);
-                place.give_up();
-            }
+            Err(errno) => words.cannot("write", errno),
         }
     }
 
@@ -190,7 +191,11 @@ impl Job {
         }
         match place.keep() {
             Ok(fd) => {
-                context.storage.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
+                if context.how.follows {
+                    self.sync_now(context, fd.as_fd(), words);
+                } else {
+                    context.storage.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
+                }
                 if let Some(counters) = counters {
                     self.forget(context, fd.as_fd(), counters);
                     self.account(context, fd.as_fd(), counters);
@@ -200,16 +205,26 @@ impl Job {
         }
     }
 
+    /// Makes the file durable: its path may lead through a link, so that it is not found again at the end.
+    fn sync_now(&self, context: &Context<'_>, fd: BorrowedFd<'_>, words: &Words<'_>) {
+        if context.run.tool.stream_options().mode == Mode::Cached {
+            return;
+        }
+        if let Err(errno) = calls::fsync(fd) {
+            words.cannot("write", errno);
+        }
+    }
+
     /// Drops the pages of a file that passed through the cache, in time.
     fn forget(&self, context: &Context<'_>, fd: BorrowedFd<'_>, counters: &Counters) {
         let plain = counters.written.get(Class::Uncached);
         if plain == 0 || counters.reasons[Reason::Small as usize] == 0 {
             return;
         }
-        if context.how.superuser || self.meta.mode & 0o400 != 0 {
+        if !context.how.follows && (context.how.superuser || self.meta.mode & 0o400 != 0) {
             context.storage.wait_for_sync(fd, &self.root, &self.path, plain);
         } else {
-            // It could not be opened again.
+            // It could not be opened again by its path.
             drop_written(fd);
         }
     }
@@ -223,7 +238,11 @@ impl Job {
             calls::ftruncate(&place.fd, self.size)?;
         }
         if !plain && !self.body.is_empty() {
-            return self.put_directly(context, place, extents);
+            match self.put_directly(context, place, extents) {
+                // There are too few descriptors for more than the one.
+                Err(Errno::MFILE) if !place.striped => {}
+                other => return other,
+            }
         }
         let (mut from, mut counters) = (0, Counters::default());
         for &(offset, length) in extents {
@@ -288,41 +307,37 @@ impl Job {
     ) -> Result<(), Trouble> {
         let words = self.words(context);
         let Some(place) = self.place(context, &words, true) else { return Ok(()) };
-        let mut sink = match self.open_sink(context, &place, entries.stored_left(), remaining) {
-            Ok(sink) => sink,
-            Err(error) => {
-                words.cannot("write", errno_of(&error));
-                place.give_up();
-                return Ok(());
+        let (moved, end) = match self.open_sink(context, &place, entries.stored_left(), remaining) {
+            Ok(mut sink) => {
+                let moved = self.pour(context, entries, &mut sink, stop);
+                let end = sink.position();
+                let closed = sink.close();
+                (moved.and_then(|()| closed.map_err(Pouring::Target)), end)
             }
+            Err(error) if errno_of(&error) == Errno::MFILE && !place.striped => {
+                let mut plain = Plain { fd: &place.fd, at: 0 };
+                (self.pour(context, entries, &mut plain, stop), plain.at)
+            }
+            Err(error) => (Err(Pouring::Target(error)), 0),
         };
-        let moved = self.pour(context, entries, &mut sink, stop);
-        let end = sink.position();
-        let closed = sink.close();
         let cut = |length| calls::ftruncate(&place.fd, length).map_err(io::Error::from);
-        match moved.and_then(|()| closed.map_err(Pouring::Target)) {
+        match moved {
             Ok(()) => {
                 self.finish(context, &words, place, None);
                 Ok(())
             }
             Err(Pouring::Target(error)) => {
                 words.cannot("write", errno_of(&error));
-                place.give_up();
                 Ok(())
             }
             Err(Pouring::Archive(error)) => {
                 // What there is may be all that is left of it. Its mode and time say that it is not whole.
                 if cut(end).is_ok() {
                     let _ = place.keep();
-                } else {
-                    place.give_up();
                 }
                 Err(Trouble::Archive(error))
             }
-            Err(Pouring::Stopped) => {
-                place.give_up();
-                Err(Trouble::Stopped)
-            }
+            Err(Pouring::Stopped) => Err(Trouble::Stopped),
         }
     }
 
@@ -339,7 +354,7 @@ impl Job {
             calls::ftruncate(&place.fd, self.size)?;
         } else if !place.striped {
             let length = stored.min(remaining.unwrap_or(AHEAD));
-            let allocated = fallocate(&place.fd, FallocateFlags::empty(), 0, length);
+            let allocated = uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));
             // A file system that cannot does without.
             if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
                 return Err(errno.into());
@@ -353,15 +368,15 @@ impl Job {
         &self,
         context: &Context<'_>,
         entries: &mut Entries<A>,
-        sink: &mut Sink,
+        to: &mut impl Pourable,
         stop: &Stop,
     ) -> Result<(), Pouring> {
         let whole = [(0, entries.stored_left())];
         for &(offset, length) in self.sparse.as_deref().unwrap_or(&whole) {
             if self.sparse.is_some() {
-                sink.seek(offset).map_err(Pouring::Target)?;
+                to.go_on_at(offset).map_err(Pouring::Target)?;
             }
-            pour(context, entries, sink, length, stop)?;
+            pour(context, entries, to, length, stop)?;
         }
         Ok(())
     }
@@ -445,20 +460,4 @@ pub(super) fn tell(refusal: Refusal, words: &Words<'_>, doing: &str) {
         Refusal::Unlink(errno) => words.cannot("unlink", errno),
         Refusal::Open(errno) => words.cannot(doing, errno),
     }
-}
-
-fn put_all(fd: &OwnedFd, mut rest: &[u8], mut offset: u64, requests: &mut u64) -> Result<(), Errno> {
-    while !rest.is_empty() {
-        match rustix::io::pwrite(fd, rest, offset) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(count) => {
-                rest = &rest[count..];
-                offset += count as u64;
-                *requests += 1;
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }

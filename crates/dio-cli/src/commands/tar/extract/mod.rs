@@ -1,7 +1,8 @@
 //! `-x`: extracting from an archive.
 //!
 //! `root` finds names beneath the target directory and nowhere else; `names` cleans them. `place` makes files and decides
-//! about those that exist; `file` fills them, small ones by the threads of `crew`, large ones as streams; `special` makes
+//! about those that exist; `file` fills them, small ones by the threads of `crew`, large ones as streams or, with few
+//! descriptors, plainly (`plain`); `special` makes
 //! links, pipes and devices; `dirs` sets the attributes of directories at the end; `meta` is what is set, `storage` what
 //! is made durable and leaves the page cache; `words` are GNU's.
 //!
@@ -15,6 +16,7 @@ mod meta;
 mod names;
 mod owners;
 mod place;
+mod plain;
 mod root;
 mod special;
 mod storage;
@@ -45,12 +47,12 @@ use crate::stop::Stop;
 
 use crew::{Crew, Shared};
 use file::{Context, Pouring};
-use names::Clean;
-use place::{Gone, OldFiles};
+use place::{DirectorySet, OldFiles};
 use root::{Dir, Root};
 use storage::Storage;
 use tree::Tree;
 
+pub(super) use names::Clean;
 pub(super) use owners::Owners;
 
 /// What is done with members, decided once.
@@ -61,6 +63,9 @@ pub(super) struct How {
     absolute: bool,
     keep_directory_symlink: bool,
     no_overwrite_dir: bool,
+    /// `-h`: `--overwrite` writes through links, `--keep-newer-files` compares with where they lead, and a link to a directory
+    /// is a directory.
+    follows: bool,
     /// Set-id and sticky bits are set, and the umask is not applied.
     same_permissions: bool,
     same_owner: bool,
@@ -72,6 +77,11 @@ pub(super) struct How {
 }
 
 impl How {
+    /// The mode of directories that no member describes.
+    fn mode_between(&self) -> u32 {
+        0o777 & !self.umask | if self.superuser { 0 } else { 0o300 }
+    }
+
     fn of(options: &Options) -> How {
         let superuser = rustix::process::geteuid().is_root();
         // The umask can only be read by setting it; no file is made in between.
@@ -83,6 +93,7 @@ impl How {
             absolute: options.absolute_names,
             keep_directory_symlink: options.existing.keep_directory_symlink,
             no_overwrite_dir: options.existing.no_overwrite_dir,
+            follows: options.dereference,
             same_permissions: options.same_permissions.unwrap_or(superuser),
             same_owner: options.same_owner.unwrap_or(superuser),
             numeric_owner: options.numeric_owner,
@@ -121,7 +132,8 @@ pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let mut archive = super::archive::open(run)?;
     let length = archive.source().and_then(|source| Some(source.len()? - source.position()));
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
-    let context = Context { run, how, storage: Storage::default(), gone: Gone::default() };
+    let context =
+        Context { run, how, storage: Storage::new(), gone: DirectorySet::default(), steered: DirectorySet::default() };
     let shared = Shared::default();
     let mut selection = Selection::new(&run.options);
     let outcome = std::thread::scope(|scope| {
@@ -217,28 +229,37 @@ impl Extraction<'_> {
         if run.options.interactive && !run.confirm("extract", &name) {
             return Ok(());
         }
+        entry.link = changed_link(run, &entry);
         tell_member(run, &mut self.lines, &entry, &name)?;
         if run.options.to_stdout {
             return if entry.kind == Kind::Regular { self.pour_out(entries, entry.sparse.is_some()) } else { Ok(()) };
         }
-        if entry.kind == Kind::Symlink {
-            entry.link = run.options.transform.apply(&entry.link, Of::Symlink);
-        }
-        let link = if entry.kind == Kind::HardLink { placed(run, bare(&entry.link), true) } else { Vec::new() };
+        let link = if entry.kind == Kind::HardLink { put_in_top(run, entry.link.clone()) } else { Vec::new() };
         let member = tree::Member {
             root: self.root(directory)?,
-            path: Clean::of(in_top(run, &name)),
+            path: in_top(run, &name),
             shown: name,
-            link_path: Clean::of(in_top(run, &link)),
+            link_path: in_top(run, &link),
             link,
             remaining: self.length.map(|length| length.saturating_sub(entries.offset())),
             entry,
         };
-        match self.tree.member(member, entries) {
+        let done = self.tree.member(member, entries);
+        let made = self.tree.take_made().into_iter().map(|path| put_in_top(run, path)).collect();
+        self.tell_made(made)?;
+        match done {
             Ok(()) => Ok(()),
             Err(file::Trouble::Stopped) => Err(Ended::Signal),
             Err(file::Trouble::Archive(error)) => Err(ended(self.context.run, error)),
         }
+    }
+
+    /// Lists directories that no member described (`-vv`).
+    fn tell_made(&mut self, made: Vec<Vec<u8>>) -> Result<(), Ended> {
+        let run = self.context.run;
+        let told = made.iter().filter(|_| run.options.verbose > 1);
+        let mode = self.context.how.mode_between();
+        told.into_iter().try_for_each(|name| run.list(&self.lines.making(mode, name)))
     }
 
     /// The directory that names start from. The top directory was named by the user, and may be anywhere.
@@ -248,7 +269,10 @@ impl Extraction<'_> {
         if let Some(found) = &self.tops[directory] {
             return Ok(Arc::clone(found));
         }
-        let found = open_top(root.dir(), top, &self.context.how).map_err(|errno| Ended::on(top, "mkdir", errno))?;
+        let mut made = Vec::new();
+        let found = open_top(root.dir(), top, &self.context.how, &mut made);
+        self.tell_made(made)?;
+        let found = found.map_err(|errno| Ended::on(top, "mkdir", errno))?;
         Ok(Arc::clone(self.tops[directory].insert(Arc::new(found))))
     }
 
@@ -281,12 +305,13 @@ fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Ve
 }
 
 /// Opens the directory of `--one-top-level`, and makes what is missing on the way to it.
-fn open_top(from: &Dir, top: &[u8], how: &How) -> Result<Root, Errno> {
-    let mode = Mode::from_bits_retain(0o777 & !how.umask | if how.superuser { 0 } else { 0o300 });
+fn open_top(from: &Dir, top: &[u8], how: &How, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
+    let mode = Mode::from_bits_retain(how.mode_between());
     let ends = top.iter().enumerate().filter(|&(at, byte)| *byte == b'/' && at > 0).map(|(at, _)| at);
     for end in ends.chain([top.len()]) {
         match mkdirat(from, &top[..end], mode) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => made.push(top[..end].to_vec()),
+            Err(Errno::EXIST) => {}
             // Opening it tells whether that matters.
             Err(_) => break,
         }
@@ -295,25 +320,43 @@ fn open_top(from: &Dir, top: &[u8], how: &How) -> Result<Root, Errno> {
 }
 
 /// A name as it is in the top directory.
-fn in_top<'n>(run: &Run, name: &'n [u8]) -> &'n [u8] {
+fn in_top(run: &Run, name: &[u8]) -> Clean {
+    let clean = Clean::of(name);
     match &run.options.one_top_level {
-        Some(top) if is_within(name, top) => {
-            let rest = &name[top.len()..];
-            &rest[rest.iter().take_while(|byte| **byte == b'/').count()..]
-        }
-        _ => name,
+        Some(top) if is_within(&clean.0, top) => Clean::of(clean.0[top.len()..].strip_prefix(b"/").unwrap_or_default()),
+        _ => clean,
+    }
+}
+
+/// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and harmless.
+pub(super) fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+    let options = &run.options;
+    let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
+    let safe = run.safe_name(&changed, link);
+    names::without_components(safe, options.strip_components, options.absolute_names).to_vec()
+}
+
+/// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
+pub(super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
+    let Some(top) = &run.options.one_top_level else { return name };
+    match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
+        None => top.clone(),
+        Some(start) if is_within(&name[start..], top) => name,
+        Some(_) => Clean::of(&[top, &name[..]].join(&b'/')).0,
     }
 }
 
 /// The name that a member gets: harmless, without the first components, in the top directory.
 pub(super) fn placed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
-    let options = &run.options;
-    let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
-    let safe = run.safe_name(&changed, link);
-    let left = names::without_components(safe, options.strip_components, options.absolute_names);
-    match &options.one_top_level {
-        Some(top) if !left.is_empty() && !is_within(left, top) => [top, left].join(&b'/'),
-        _ => left.to_vec(),
+    put_in_top(run, changed(run, path, link))
+}
+
+/// Where the link that a member is leads, as it is extracted and listed.
+pub(super) fn changed_link(run: &Run, entry: &Entry) -> Vec<u8> {
+    match entry.kind {
+        Kind::Symlink => run.options.transform.apply(&entry.link, Of::Symlink),
+        Kind::HardLink => changed(run, bare(&entry.link), true),
+        _ => entry.link.clone(),
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct Clean(pub(crate) Vec<u8>);
 
 impl Clean {
     /// Cleans a name.
-    pub(super) fn of(path: &[u8]) -> Clean {
+    pub(crate) fn of(path: &[u8]) -> Clean {
         let mut clean = Vec::with_capacity(path.len());
         if path.first() == Some(&b'/') {
             clean.push(b'/');
@@ -38,6 +38,14 @@ impl Clean {
         };
         // The reader of the archive lets no NUL through.
         Some((dir, CString::new(name).ok()?))
+    }
+
+    /// Whether it is a name of something in `directory`.
+    pub(super) fn is_within(&self, directory: &Clean) -> bool {
+        match &directory.0[..] {
+            b"" => !self.0.is_empty(),
+            path => self.0.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")),
+        }
     }
 
     /// How deep it is.

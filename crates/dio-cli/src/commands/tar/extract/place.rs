@@ -2,16 +2,18 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::stripe::calls;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, Timespec, fstat, linkat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::root::Dir;
-use crate::tool::own_path;
-use crate::tool::unnamed::{temporary_name, unnamed};
+use super::root::{Dir, Root};
+use crate::tool::unnamed::{Naming, unnamed, unnamed_plain};
+
+/// Bytes of directory entries that are read at once.
+const LISTING_BYTES: usize = 32 << 10;
 
 /// What happens to existing files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,34 +63,28 @@ pub(super) enum Refusal {
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) fd: OwnedFd,
-    dir: &'a Dir,
     name: &'a CStr,
     /// Its bytes are elsewhere.
     pub(super) striped: bool,
-    naming: Naming,
+    /// How it gets its name, unless it has it.
+    naming: Option<Naming<&'a Dir>>,
 }
 
-#[derive(Debug)]
-enum Naming {
-    /// It has its name.
-    There,
-    /// It has none yet (`O_TMPFILE`).
-    None,
-    /// It has another one until it is complete.
-    Temporary(CString),
-}
-
-/// Directories, by device and inode, that were removed for something else: nothing is to be set on them any more.
+/// Directories, by device and inode.
 #[derive(Debug, Default)]
-pub(super) struct Gone(Mutex<HashSet<(u64, u64)>>);
+pub(super) struct DirectorySet(Mutex<HashSet<(u64, u64)>>);
 
-impl Gone {
+impl DirectorySet {
     fn all(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new directory may have the inode of one that is gone.
-    pub(super) fn is_there(&self, id: (u64, u64)) {
+    /// True if it was not among them.
+    pub(super) fn add(&self, id: (u64, u64)) -> bool {
+        self.all().insert(id)
+    }
+
+    pub(super) fn remove(&self, id: (u64, u64)) {
         self.all().remove(&id);
     }
 
@@ -104,18 +100,41 @@ pub(super) struct Wanted<'a> {
     pub(super) mtime: Timespec,
     /// It takes long to write, so it gets its name when it is complete.
     pub(super) long: bool,
-    /// Where removed directories are noted.
-    pub(super) gone: &'a Gone,
+    /// Directories that were removed for something else: nothing is to be set on them any more.
+    pub(super) gone: &'a DirectorySet,
+    /// Directories whose default for stripes may come from the archive, which must not say where files go.
+    pub(super) steered: &'a DirectorySet,
+    /// `-h`: what a link leads to counts, not the link.
+    pub(super) follows: bool,
+}
+
+impl Wanted<'_> {
+    /// Whether the directory's default for stripes is followed: not one that the archive has brought, or may have written into
+    /// what was there.
+    fn may_stripe(&self, dir: &Dir) -> bool {
+        self.old != OldFiles::Overwrite && !self.steered.has(dir.id)
+    }
 }
 
 impl<'a> Place<'a> {
-    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into.
-    pub(super) fn make(dir: &'a Dir, name: &'a CStr, wanted: Wanted<'_>) -> Result<Place<'a>, Refusal> {
+    /// Makes a file for `name` in `dir`, or opens the one that is there to be written into. `way` is the path to it, for links
+    /// that are followed.
+    pub(super) fn make(
+        dir: &'a Dir,
+        name: &'a CStr,
+        wanted: Wanted<'_>,
+        way: (&Root, &[u8]),
+    ) -> Result<Place<'a>, Refusal> {
         prepare(dir, name, wanted)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
-        let there =
-            |fd| Place { striped: calls::is_striped(&fd).unwrap_or(true), fd, dir, name, naming: Naming::There };
+        let there = |fd| Place { striped: calls::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
+        if wanted.old == OldFiles::Overwrite && wanted.follows && kind_of(dir, name) == Some(FileType::Symlink) {
+            let (root, path) = way;
+            if let Some(fd) = root.overwrite(path).map_err(Refusal::Open)? {
+                return Ok(there(fd));
+            }
+        }
         // To open a device may do something already.
         if wanted.old == OldFiles::Overwrite && !is_special(dir, name) {
             match calls::openat(dir, name, flags | OFlags::TRUNC, private) {
@@ -128,11 +147,11 @@ impl<'a> Place<'a> {
         if !wanted.long {
             let new = flags | OFlags::CREATE | OFlags::EXCL;
             // Of most files nobody needs to ask.
-            let striping = dir.gives_stripes();
+            let striping = dir.gives_stripes() && wanted.may_stripe(dir);
             let made = if striping { calls::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
             match made {
                 Ok(fd) if striping => return Ok(there(fd)),
-                Ok(fd) => return Ok(Place { fd, dir, name, naming: Naming::There, striped: false }),
+                Ok(fd) => return Ok(Place { fd, name, naming: None, striped: false }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(Refusal::Open(errno)),
             }
@@ -146,58 +165,42 @@ impl<'a> Place<'a> {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(Refusal::Open(errno)),
         }
-        Place::make_apart(dir, name, flags.difference(OFlags::NONBLOCK)).map_err(Refusal::Open)
+        Place::make_apart(dir, name, flags.difference(OFlags::NONBLOCK), wanted.may_stripe(dir)).map_err(Refusal::Open)
     }
 
     /// A file without a name, or with one that nobody looks for.
-    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags) -> Result<Place<'a>, Errno> {
-        let private = Mode::from_bits_retain(0o600);
-        let (fd, hidden) = unnamed(dir, flags.difference(OFlags::NOFOLLOW), private)?;
+    fn make_apart(dir: &'a Dir, name: &'a CStr, flags: OFlags, may_stripe: bool) -> Result<Place<'a>, Errno> {
+        let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
+        let made = if may_stripe { unnamed(dir, flags, private) } else { unnamed_plain(dir, flags, private) };
+        let (fd, hidden) = made?;
         let striped = hidden.is_some() && calls::is_striped(&fd)?;
-        Ok(Place { fd, dir, name, naming: hidden.map_or(Naming::None, Naming::Temporary), striped })
+        Ok(Place { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
     }
 
-    /// The file is complete: it takes its name, and the place of what had it.
+    /// The file is complete: it takes its name, and the place of what had it. One that is dropped instead goes, unless it
+    /// was written under its name.
     pub(super) fn keep(self) -> Result<OwnedFd, Errno> {
-        let temporary = match &self.naming {
-            Naming::There => return Ok(self.fd),
-            Naming::Temporary(temporary) => temporary.clone(),
-            Naming::None => {
-                let own = own_path(&self.fd);
-                match linkat(CWD, &own, self.dir, self.name, AtFlags::SYMLINK_FOLLOW) {
-                    Ok(()) => return Ok(self.fd),
-                    Err(Errno::EXIST) => {}
-                    Err(errno) => return Err(errno),
-                }
-                let temporary = temporary_name();
-                linkat(CWD, &own, self.dir, &*temporary, AtFlags::SYMLINK_FOLLOW)?;
-                temporary
+        if let Some(mut naming) = self.naming {
+            // What is hidden is renamed, whatever has the name.
+            let claimed = if naming.is_hidden() { Err(Errno::EXIST) } else { naming.claim(&self.fd, self.name) };
+            match claimed {
+                Err(Errno::EXIST) => naming.replace(&self.fd, self.name)?,
+                other => other?,
             }
-        };
-        let renamed = calls::renameat(self.dir, &temporary, self.name);
-        if renamed.is_err() {
-            // The error that is told is that of renaming.
-            let _ = calls::unlinkat(self.dir, &temporary);
         }
-        renamed.map(|()| self.fd)
+        Ok(self.fd)
     }
+}
 
-    /// The file did not become complete: it goes, unless it was written under its name.
-    pub(super) fn give_up(self) {
-        match self.naming {
-            Naming::There => {}
-            Naming::None => {}
-            Naming::Temporary(temporary) => {
-                let _ = calls::unlinkat(self.dir, &temporary);
-            }
-        }
-    }
+/// What has this name.
+fn kind_of(dir: &Dir, name: &CStr) -> Option<FileType> {
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
 }
 
 /// Whether a device, pipe or socket has this name.
 fn is_special(dir: &Dir, name: &CStr) -> bool {
-    let kind = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    kind.is_ok_and(|kind| !matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink))
+    let plain = |kind| matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
+    kind_of(dir, name).is_some_and(|kind| !plain(kind))
 }
 
 fn is_regular(fd: &OwnedFd) -> bool {
@@ -211,14 +214,17 @@ pub(super) fn prepare(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Result<(), 
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(Refusal::Unlink(errno)),
         },
-        OldFiles::UnlinkAll => match remove_all(dir, name, wanted.gone, 0) {
+        OldFiles::UnlinkAll => match remove_all(dir, name, wanted.gone) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(Refusal::Unlink(errno)),
         },
-        OldFiles::KeepNewer => match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if is_newer(&stat, wanted.mtime) => Err(Refusal::Newer),
-            _ => Ok(()),
-        },
+        OldFiles::KeepNewer => {
+            let follow = if wanted.follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+            match statat(dir, name, follow) {
+                Ok(stat) if is_newer(&stat, wanted.mtime) => Err(Refusal::Newer),
+                _ => Ok(()),
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -234,7 +240,12 @@ fn judge(dir: &Dir, name: &CStr, stat: &Stat, wanted: Wanted<'_>) -> Way {
     match wanted.old {
         OldFiles::Skip => return Way::Skip,
         OldFiles::Keep | OldFiles::UnlinkFirst | OldFiles::UnlinkAll => return Way::Blocked,
-        OldFiles::KeepNewer if is_newer(stat, wanted.mtime) => return Way::Blocked,
+        OldFiles::KeepNewer => {
+            let followed = if wanted.follows { statat(dir, name, AtFlags::empty()).ok() } else { None };
+            if is_newer(&followed.unwrap_or(*stat), wanted.mtime) {
+                return Way::Blocked;
+            }
+        }
         _ => {}
     }
     match FileType::from_raw_mode(stat.st_mode) {
@@ -254,7 +265,7 @@ pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
 }
 
 /// Removes a file or an empty directory.
-fn remove(dir: &Dir, name: &CStr, gone: &Gone) -> Result<(), Errno> {
+fn remove(dir: &Dir, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     match calls::unlinkat(dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => remove_directory(dir, name, gone),
         other => other,
@@ -262,38 +273,75 @@ fn remove(dir: &Dir, name: &CStr, gone: &Gone) -> Result<(), Errno> {
 }
 
 /// Removes an empty directory.
-fn remove_directory(dir: impl AsFd, name: &CStr, gone: &Gone) -> Result<(), Errno> {
+fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let id = (stat.st_dev, stat.st_ino);
     // Noted before: as soon as it is removed, another thread may make a directory with its inode.
-    let fresh = gone.all().insert(id);
+    let fresh = gone.add(id);
     let removed = unlinkat(dir, name, AtFlags::REMOVEDIR);
     if removed.is_err() && fresh {
-        gone.is_there(id);
+        gone.remove(id);
     }
     removed
 }
 
-/// Directories inside each other that are removed; deeper ones are an error, not an overflow of the stack.
-const DEEPEST: u32 = 1000;
+/// A directory that is emptied.
+struct Level {
+    name: CString,
+    id: (u64, u64),
+    /// What is left in it.
+    names: Vec<CString>,
+}
 
-/// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor.
-fn remove_all(dir: impl AsFd, name: &CStr, gone: &Gone, depth: u32) -> Result<(), Errno> {
+/// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor, and
+/// left by `..`, which has to be the directory that it was entered from. However deep the tree is, two are open at a time.
+fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     match calls::unlinkat(&dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => {}
         other => return other,
     }
-    if depth > DEEPEST {
-        return Err(Errno::NAMETOOLONG);
+    let (mut here, top) = enter(dir.as_fd(), name)?;
+    let mut levels = vec![top];
+    while let Some(level) = levels.last_mut() {
+        if let Some(name) = level.names.pop() {
+            match calls::unlinkat(&here, &name) {
+                Err(Errno::ISDIR | Errno::PERM) => {
+                    let (inside, level) = enter(here.as_fd(), &name)?;
+                    levels.push(level);
+                    here = inside;
+                }
+                removed => removed?,
+            }
+            continue;
+        }
+        let Some(empty) = levels.pop() else { break };
+        let Some(above) = levels.last() else { return remove_directory(dir, &empty.name, gone) };
+        let parent = openat(&here, c"..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        if identity(&parent)? != above.id {
+            return Err(Errno::NOENT);
+        }
+        remove_directory(&parent, &empty.name, gone)?;
+        here = parent;
     }
+    Ok(())
+}
+
+/// Opens a directory, and lists it.
+fn enter(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Level), Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inside = openat(&dir, name, flags, Mode::empty())?;
-    let names: Vec<CString> = rustix::fs::Dir::read_from(&inside)?
-        .filter_map(|entry| entry.ok().map(|entry| entry.file_name().to_owned()))
-        .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
-        .collect();
-    for inner in names {
-        remove_all(&inside, &inner, gone, depth + 1)?;
+    let fd = openat(dir, name, flags, Mode::empty())?;
+    let (mut names, mut buffer) = (Vec::new(), Vec::with_capacity(LISTING_BYTES));
+    let mut listing = RawDir::new(&fd, buffer.spare_capacity_mut());
+    while let Some(entry) = listing.next() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+        }
     }
-    remove_directory(dir, name, gone)
+    let level = Level { name: name.to_owned(), id: identity(&fd)?, names };
+    Ok((fd, level))
+}
+
+fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
+    fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
 }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use dio::stripe::calls::path_in;
+use dio::stripe::calls::{self, path_in};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
 
@@ -150,6 +150,43 @@ impl Root {
             }
             _ => Err(Errno::INVAL),
         }
+    }
+
+    /// Opens the regular file that `path` leads to, through links, without its contents; a file that a link names and that is
+    /// not there is made. None for what is no regular file.
+    ///
+    /// # Errors
+    /// As [`Root::find`]; EISDIR for a directory.
+    pub(crate) fn overwrite(&self, path: &[u8]) -> Result<Option<OwnedFd>, Errno> {
+        let flags = OFlags::RDWR | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let found = match self.find(path, OFlags::PATH) {
+            Err(Errno::NOENT) => self.make_through(path, flags | OFlags::CREATE)?,
+            found => found?,
+        };
+        match FileType::from_raw_mode(fstat(&found)?.st_mode) {
+            FileType::RegularFile => calls::openat(CWD, own_path(&found), flags, Mode::empty()).map(Some),
+            FileType::Directory => Err(Errno::ISDIR),
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes the file that a link at `path` names.
+    fn make_through(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let private = Mode::from_bits_retain(0o600);
+        if self.anywhere {
+            return openat(&*self.dir, path, flags, private);
+        }
+        if self.by_hand.load(Ordering::Relaxed) {
+            return Err(Errno::NOENT);
+        }
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..ATTEMPTS {
+            match openat2(&*self.dir, path, flags, private, resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::AGAIN)
     }
 
     /// As the kernel would with `RESOLVE_BENEATH`. A `..` goes back to the directory that was gone through, never to

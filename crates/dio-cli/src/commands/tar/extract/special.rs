@@ -9,9 +9,10 @@ use rustix::io::Errno;
 use super::super::format::Kind;
 use super::file::tell;
 use super::meta::Object;
+use super::names::has_dot_dot;
 use super::place::{self, Way};
 use super::root::Dir;
-use super::tree::{Member, Tree, hard_link_to, symlink_to};
+use super::tree::{Member, Tree, hard_link_to};
 use super::words::Words;
 
 /// Attempts at making something whose place is cleared in between.
@@ -56,10 +57,19 @@ impl Tree<'_> {
         false
     }
 
+    /// What cannot be done when a symbolic link to `target` cannot be made, in GNU's words: one that may lead out GNU tar
+    /// opens as a file at first.
+    pub(super) fn making_symlink(&self, target: &[u8]) -> String {
+        match !self.context.how.absolute && (target.starts_with(b"/") || has_dot_dot(target)) {
+            true => "open".to_owned(),
+            false => format!("create symlink to {}", crate::quote::marked(target)),
+        }
+    }
+
     /// A symbolic link is made as it is, wherever it leads: nothing is ever found through one that leads out.
     pub(super) fn symlink(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
         let target = &member.entry.link;
-        let doing = symlink_to(target);
+        let doing = self.making_symlink(target);
         let Ok(link) = CString::new(target.as_slice()) else {
             return words.cannot(doing, Errno::INVAL);
         };

@@ -23,17 +23,42 @@ pub(super) struct Made {
     path: Clean,
 }
 
+/// A file system, by something on it.
+#[derive(Debug)]
+enum System {
+    Open(OwnedFd),
+    /// To be opened again at the end.
+    Named(Made),
+}
+
+impl System {
+    fn sync(&self) -> Result<(), Errno> {
+        match self {
+            System::Open(fd) => syncfs(fd),
+            System::Named(made) => syncfs(made.reopen().or_else(|_| made.open_parent())?),
+        }
+    }
+}
+
 /// What has been made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Storage {
     evictor: Evictor<Made>,
     /// One file of each file system that was written to.
-    systems: Mutex<HashMap<u64, OwnedFd>>,
+    systems: Mutex<HashMap<u64, System>>,
+    /// There are so few descriptors that none is kept.
+    few: bool,
     /// The first files, until they are too many to be [`FEW`].
     first: Mutex<Vec<Made>>,
 }
 
 impl Storage {
+    /// Nothing has been made yet.
+    pub(super) fn new() -> Storage {
+        let (evictor, systems, first) = (Evictor::default(), Mutex::default(), Mutex::default());
+        Storage { evictor, systems, few: crate::tool::are_descriptors_few(), first }
+    }
+
     /// Notes a new file or directory, and its file system, for the sync at the end.
     pub(super) fn note(&self, dev: u64, fd: BorrowedFd<'_>, root: &Arc<Root>, path: &Clean) {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,11 +67,10 @@ impl Storage {
         }
         drop(first);
         let mut systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
-        if !systems.contains_key(&dev)
-            && let Ok(own) = fd.try_clone_to_owned()
-        {
-            systems.insert(dev, own);
-        }
+        systems.entry(dev).or_insert_with(|| match fd.try_clone_to_owned() {
+            Ok(own) if !self.few => System::Open(own),
+            _ => System::Named(Made::new(root, path)),
+        });
     }
 
     /// As [`Evictor::wait_for_sync`].
@@ -63,7 +87,7 @@ impl Storage {
         let first = std::mem::take(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner));
         let synced = match first.len() <= FEW && first.iter().all(Made::sync) {
             true => Ok(()),
-            false => systems.values().map(syncfs).fold(Ok(()), Result::and),
+            false => systems.values().map(System::sync).fold(Ok(()), Result::and),
         };
         self.evictor.finish();
         synced
@@ -78,8 +102,12 @@ impl Made {
     /// Syncs it and the directory it is in; false if that cannot be done by name.
     fn sync(&self) -> bool {
         let sync = |found: Result<OwnedFd, Errno>| found.is_ok_and(|fd| fsync(fd).is_ok());
+        sync(self.reopen()) && sync(self.open_parent())
+    }
+
+    fn open_parent(&self) -> Result<OwnedFd, Errno> {
         let parent = self.path.split().map_or(&b""[..], |(parent, _)| parent);
-        sync(self.reopen()) && sync(self.root.find(parent, OFlags::RDONLY | OFlags::DIRECTORY))
+        self.root.find(parent, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 }
 

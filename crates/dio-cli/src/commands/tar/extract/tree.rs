@@ -16,13 +16,13 @@ use super::file::{Body, Context, HELD, Job, Trouble, tell};
 use super::meta::Meta;
 use super::names::Clean;
 use super::owners::Owners;
-use super::place::{self, OldFiles, Wanted, Way};
+use super::place::{self, OldFiles, Refusal, Wanted, Way};
 use super::root::{Dir, LONGEST, Root};
 use super::timespec;
 use super::words::Words;
 use crate::stop::Stop;
 
-/// Directories that are kept open.
+/// Directories that are kept open, where there are descriptors for them: at most a quarter of those that are free.
 const MOST_OPEN: usize = 256;
 
 /// A member that is to be extracted.
@@ -50,21 +50,28 @@ pub(super) struct Tree<'s> {
     /// Directories found lately, by the root and the path they were found by; forgotten when a link is made or something
     /// removed, since paths may lead elsewhere then.
     open: HashMap<(usize, Vec<u8>), Arc<Dir>>,
+    /// Most of them.
+    open_max: usize,
     /// A directory may be found by several paths, so that paths alone do not tell what the crew is about.
     aliased: bool,
+    /// Paths of directories that no member described, since somebody asked.
+    made: Vec<Vec<u8>>,
 }
 
 impl<'s> Tree<'s> {
     /// `aliased`: there are several directories to extract into, and one may be in the other.
     pub(super) fn new(context: &'s Context<'s>, crew: Crew<'s>, aliased: bool) -> Tree<'s> {
         let (dirs, owners, masks) = (Dirs::default(), Owners::default(), Masks::new(&context.run.options));
-        Tree { context, crew, dirs, owners, masks, open: HashMap::new(), aliased }
+        let free = usize::try_from(crate::tool::free_descriptors()).unwrap_or(MOST_OPEN);
+        let open_max = (free / 4).clamp(1, MOST_OPEN);
+        let (open, made) = (HashMap::new(), Vec::new());
+        Tree { context, crew, dirs, owners, masks, open, open_max, aliased, made }
     }
 
     /// Waits for the crew and sets the attributes of directories.
     pub(super) fn finish(self) {
         self.crew.settle();
-        self.dirs.finish(self.context.run, &self.context.storage, &self.context.gone);
+        self.dirs.finish(self.context);
     }
 
     /// Extracts a member. What goes wrong with it alone is told.
@@ -88,6 +95,19 @@ impl<'s> Tree<'s> {
             }
         };
         self.wait_for_crew(&member, &dir, &name);
+        let dir = match self.cleared(&member, parent, dir, &name) {
+            Ok(dir) => dir,
+            Err(errno) => {
+                self.no_parent(&member, &words, doing, errno);
+                return Ok(());
+            }
+        };
+        // Some file systems do not tell upper case from lower.
+        if name.to_bytes().eq_ignore_ascii_case(dio::stripe::DEFAULT_NAME.as_bytes()) {
+            // Files that are on their way have asked for the default that was there before.
+            self.crew.settle();
+            self.context.steered.add(dir.id);
+        }
         if member.entry.kind != Kind::Directory {
             // What is found by this path may be about to be replaced.
             self.open.remove(&key(&member.root, &member.path.0));
@@ -105,8 +125,8 @@ impl<'s> Tree<'s> {
 
     /// Waits until nothing is being written that the member has to do with.
     fn wait_for_crew(&mut self, member: &Member, dir: &Dir, name: &CStr) {
-        // The whole directory, with whatever is on its way into it, is about to be removed.
-        let all = self.context.how.old == OldFiles::UnlinkAll;
+        // The whole directory, with whatever is on its way into it, is about to be removed; or two names may be one file.
+        let all = self.context.how.old == OldFiles::UnlinkAll || self.context.how.follows;
         let is_dir = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let replaces = self.aliased
             && member.entry.kind != Kind::Directory
@@ -119,18 +139,54 @@ impl<'s> Tree<'s> {
         }
     }
 
+    /// The directory that a member goes into. A link that has its name may be one by which the directory was found: when it has
+    /// made way, the name leads elsewhere.
+    fn cleared(&mut self, member: &Member, parent: &[u8], dir: Arc<Dir>, name: &CStr) -> Result<Arc<Dir>, Errno> {
+        let how = &self.context.how;
+        let directory = member.entry.kind == Kind::Directory;
+        let stays =
+            how.follows && (directory || how.old == OldFiles::Overwrite) || how.keep_directory_symlink && directory;
+        if stays || !self.aliased || !is_link(&dir, name) {
+            return Ok(dir);
+        }
+        self.crew.settle();
+        // Directories that were found through it are not found again.
+        self.dirs.finish_within(&member.root, &member.path, self.context);
+        if !is_on_the_way(&member.root, parent, &dir, name) {
+            return Ok(dir);
+        }
+        let wanted = self.wanted(member);
+        let gone = match wanted.old {
+            OldFiles::UnlinkFirst | OldFiles::UnlinkAll => place::prepare(&dir, name, wanted).is_ok(),
+            _ => place::clear(&dir, name, wanted) == Way::Clear,
+        };
+        if !gone {
+            return Ok(dir);
+        }
+        self.forget_paths();
+        self.directory(&member.root, parent)
+    }
+
     /// There is no directory for a member, and none could be made.
     fn no_parent(&self, member: &Member, words: &Words<'_>, doing: &str, errno: Errno) {
-        match member.entry.kind {
-            Kind::HardLink => words.cannot(hard_link_to(&member.link), errno),
-            Kind::Symlink => words.cannot(symlink_to(&member.entry.link), errno),
+        match (self.context.how.old, member.entry.kind) {
+            // Those would have been the first steps.
+            (OldFiles::UnlinkFirst | OldFiles::UnlinkAll, _) if errno != Errno::NOENT => words.cannot("unlink", errno),
+            (OldFiles::KeepNewer, _) if !matches!(errno, Errno::NOENT | Errno::XDEV) => {
+                // What nobody can ask counts as newer.
+                words.unasked(errno);
+                tell(Refusal::Newer, words, doing);
+            }
+            (_, Kind::HardLink) => words.cannot(hard_link_to(&member.link), errno),
+            (_, Kind::Symlink) => words.cannot(self.making_symlink(&member.entry.link), errno),
             _ => words.cannot(doing, errno),
         }
     }
 
     pub(super) fn wanted(&self, member: &Member) -> Wanted<'s> {
         let mtime = timespec(member.entry.mtime);
-        Wanted { old: self.context.how.old, mtime, long: false, gone: &self.context.gone }
+        let (old, follows) = (self.context.how.old, self.context.how.follows);
+        Wanted { old, mtime, long: false, gone: &self.context.gone, steered: &self.context.steered, follows }
     }
 
     /// Forgets which directories paths lead to.
@@ -149,7 +205,11 @@ impl<'s> Tree<'s> {
         if self.crew.is_under(path) {
             self.crew.settle();
         }
-        let (mut found, through_link) = root.find_dir_and_way(path);
+        let (mut found, mut through_link) = root.find_dir_and_way(path);
+        if found.as_ref().is_err_and(|errno| *errno == Errno::MFILE) {
+            self.forget_paths();
+            (found, through_link) = root.find_dir_and_way(path);
+        }
         self.aliased |= through_link;
         if self.aliased && found.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
             // Something that is being written may be on the way, by another path.
@@ -165,16 +225,21 @@ impl<'s> Tree<'s> {
     }
 
     fn remember(&mut self, root: &Arc<Root>, path: &[u8], dir: &Arc<Dir>) {
-        if self.open.len() >= MOST_OPEN {
+        if self.open.len() >= self.open_max {
             self.open.clear();
         }
         self.open.insert(key(root, path), Arc::clone(dir));
     }
 
+    /// The directories that were made, although no member described them, for the members since the last call.
+    pub(super) fn take_made(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.made)
+    }
+
     /// Makes a directory that no member describes, and those above it.
-    fn make_parents(&self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
+    fn make_parents(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
         let ends = path.iter().enumerate().filter(|&(at, &byte)| byte == b'/' && at > 0).map(|(at, _)| at);
-        let mode = 0o777 & !self.context.how.umask | if self.context.how.superuser { 0 } else { 0o300 };
+        let mode = self.context.how.mode_between();
         let (mut dir, mut fresh) = (Arc::clone(root.dir()), false);
         for end in ends.chain([path.len()]) {
             if end >= LONGEST {
@@ -188,7 +253,10 @@ impl<'s> Tree<'s> {
                     let made = mkdirat(&*dir, &*name, Mode::from_bits_retain(mode));
                     fresh = made.is_ok();
                     match made {
-                        Ok(()) => open_made(&dir, &name)?,
+                        Ok(()) => {
+                            self.made.push(clean.0.clone());
+                            open_made(&dir, &name)?
+                        }
                         Err(Errno::EXIST) => root.find_dir(&clean.0)?,
                         Err(errno) => return Err(errno),
                     }
@@ -206,7 +274,7 @@ impl<'s> Tree<'s> {
         }
         match member.root.find_dir(&member.path.0) {
             Ok(dir) if matches!(self.context.how.old, OldFiles::Replace | OldFiles::Overwrite) => {
-                self.delay(member, &dir);
+                self.delay(member, &dir, false);
             }
             Ok(_) if self.context.how.old == OldFiles::Skip => words.skipped(),
             Ok(_) => {}
@@ -214,19 +282,23 @@ impl<'s> Tree<'s> {
         }
     }
 
-    fn delay(&mut self, member: &Member, dir: &Dir) {
+    fn delay(&mut self, member: &Member, dir: &Dir, follow: bool) {
         let mut meta = self.meta(&member.entry);
         if self.context.how.no_overwrite_dir {
-            // Its time is set all the same, as by GNU tar.
+            // Its time is set all the same, as by GNU tar; and what an earlier member said of it.
+            if self.dirs.set_time(dir.id, meta.mtime) {
+                return;
+            }
             let Ok(stat) = fstat(dir) else { return };
             meta = Meta { mode: stat.st_mode & 0o7777, whole: true, mtime: meta.mtime, ..Meta::default() };
         }
-        self.delay_as(dir.id, member, meta);
+        self.delay_as(dir.id, member, meta, follow);
     }
 
-    fn delay_as(&mut self, id: (u64, u64), member: &Member, meta: Meta) {
-        self.context.gone.is_there(id);
-        self.dirs.delay(id, &member.root, &member.shown, &member.path, meta);
+    fn delay_as(&mut self, id: (u64, u64), member: &Member, meta: Meta, follow: bool) {
+        // A new directory may have the inode of one that is gone.
+        self.context.gone.remove(id);
+        self.dirs.delay(id, &member.root, (&member.shown, &member.path, follow), meta);
     }
 
     fn make_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
@@ -251,9 +323,20 @@ impl<'s> Tree<'s> {
             if keeps && member.root.find_dir(&member.path.0).is_ok() {
                 return;
             }
-            if kind == FileType::Directory && matches!(wanted.old, OldFiles::Replace | OldFiles::Overwrite) {
+            let takes = matches!(wanted.old, OldFiles::Replace | OldFiles::Overwrite);
+            if takes
+                && wanted.follows
+                && kind == FileType::Symlink
+                && let Ok(found) = member.root.find_dir(&member.path.0)
+            {
+                if !self.context.how.no_overwrite_dir {
+                    self.delay(member, &found, true);
+                }
+                return;
+            }
+            if kind == FileType::Directory && takes {
                 return match open_made(dir, name) {
-                    Ok(found) => self.delay(member, &found),
+                    Ok(found) => self.delay(member, &found, false),
                     Err(errno) => words.cannot("mkdir", errno),
                 };
             }
@@ -269,10 +352,17 @@ impl<'s> Tree<'s> {
     }
 
     fn made_directory(&mut self, member: &Member, dir: &Dir, name: &CStr, words: &Words<'_>) {
-        match open_made(dir, name) {
+        let made = open_made(dir, name).or_else(|errno| match errno {
+            Errno::MFILE => {
+                self.forget_paths();
+                open_made(dir, name)
+            }
+            other => Err(other),
+        });
+        match made {
             Ok(made) => {
                 let meta = self.meta(&member.entry);
-                self.delay_as(made.id, member, meta);
+                self.delay_as(made.id, member, meta, false);
                 self.remember(&member.root, &member.path.0, &made);
             }
             Err(errno) => words.cannot("mkdir", errno),
@@ -347,6 +437,24 @@ impl<'s> Tree<'s> {
     }
 }
 
+/// Whether the path `parent` goes through the link `name` in `dir`.
+fn is_on_the_way(root: &Root, parent: &[u8], dir: &Dir, name: &CStr) -> bool {
+    let ends = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([parent.len()]);
+    let goes_through = |end: usize| {
+        let Some((above, last)) = Clean(parent[..end].to_vec()).split().map(|(above, last)| (above.to_vec(), last))
+        else {
+            return false;
+        };
+        *last == *name && root.find_dir(&above).is_ok_and(|above| above.id == dir.id)
+    };
+    ends.into_iter().any(goes_through)
+}
+
+fn is_link(dir: &Dir, name: &CStr) -> bool {
+    let link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(link)
+}
+
 fn key(root: &Arc<Root>, path: &[u8]) -> (usize, Vec<u8>) {
     (Arc::as_ptr(root).addr(), path.to_vec())
 }
@@ -361,9 +469,4 @@ fn open_made(dir: &Dir, name: &CStr) -> Result<Arc<Dir>, Errno> {
 /// What cannot be done, in GNU's words.
 pub(super) fn hard_link_to(link: &[u8]) -> String {
     format!("hard link to {}", crate::quote::marked(link))
-}
-
-/// The same for a symbolic link.
-pub(super) fn symlink_to(link: &[u8]) -> String {
-    format!("create symlink to {}", crate::quote::marked(link))
 }

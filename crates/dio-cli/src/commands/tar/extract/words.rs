@@ -37,6 +37,11 @@ impl Words<'_> {
         }
     }
 
+    /// What is there cannot be asked for its age.
+    pub(super) fn unasked(&self, errno: Errno) {
+        self.run.note(format_args!("{}: Warning: Cannot stat: {}", escaped(self.name), words(errno)));
+    }
+
     /// It could not be done what `what` says.
     pub(super) fn cannot(&self, what: impl Display, errno: Errno) {
         match errno {

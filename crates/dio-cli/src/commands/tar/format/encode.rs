@@ -187,10 +187,11 @@ impl Encoder {
             return Err(Unfit::Kind);
         }
         let mut fields = self.fields(entry, path, content_of(entry))?;
-        if path.len() >= NAME {
+        if path.len() > NAME {
+            // GNU tar names one byte less than it takes.
             return Err(Unfit::LongName { max: NAME - 1 });
         }
-        if fields.link.len() >= NAME {
+        if fields.link.len() > NAME {
             return Err(Unfit::LongLink);
         }
         if fields.typeflag == b'0' {

@@ -1,0 +1,67 @@
+//! Files written with the one descriptor that they have, where there are too few for streams.
+
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, pwrite};
+
+use crate::tool::Sink;
+
+/// Where the contents of a large file go.
+pub(super) trait Pourable: Write {
+    /// Goes on at another offset.
+    ///
+    /// # Errors
+    /// What writing answers.
+    fn go_on_at(&mut self, offset: u64) -> io::Result<()>;
+}
+
+impl Pourable for Sink {
+    fn go_on_at(&mut self, offset: u64) -> io::Result<()> {
+        self.seek(offset).map(drop)
+    }
+}
+
+/// A file that is written through the page cache.
+#[derive(Debug)]
+pub(super) struct Plain<'a> {
+    pub(super) fd: &'a OwnedFd,
+    pub(super) at: u64,
+}
+
+impl Pourable for Plain<'_> {
+    fn go_on_at(&mut self, offset: u64) -> io::Result<()> {
+        self.at = offset;
+        Ok(())
+    }
+}
+
+impl Write for Plain<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut requests = 0;
+        put_all(self.fd, bytes, self.at, &mut requests)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes all bytes at an offset, and counts the requests.
+pub(super) fn put_all(fd: &OwnedFd, mut rest: &[u8], mut offset: u64, requests: &mut u64) -> Result<(), Errno> {
+    while !rest.is_empty() {
+        match pwrite(fd, rest, offset) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                rest = &rest[count..];
+                offset += count as u64;
+                *requests += 1;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

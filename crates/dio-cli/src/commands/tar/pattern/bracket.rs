@@ -1,0 +1,152 @@
+//! Brackets of patterns: what is between `[` and `]`, as ranges of characters and as part of a regular expression.
+
+use super::Matching;
+
+/// One character of UTF-8, or a byte that is none.
+pub(in super::super) const ANY: &str = "(?:[\\x00-\\x7f]|[\\xc2-\\xdf][\\x80-\\xbf]|[\\xe0-\\xef][\\x80-\\xbf]{2}|[\\xf0-\\xf4][\\x80-\\xbf]{3}|[\\x80-\\xff])";
+
+/// A byte that means itself in an expression.
+pub(in super::super) fn literal(out: &mut String, byte: u8) {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'/' => out.push(char::from(byte)),
+        _ => out.push_str(&format!("\\x{byte:02x}")),
+    }
+}
+
+/// The characters that a bracket stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Set {
+    pub(super) negated: bool,
+    /// First and last character of each range. A byte that is no character of the locale is [`byte_beyond`].
+    ranges: Vec<(u32, u32)>,
+}
+
+/// The number of a byte that is no character, in no range of characters.
+pub(super) fn byte_beyond(byte: u8) -> u32 {
+    0x11_0000 + u32::from(byte)
+}
+
+impl Set {
+    /// The set that follows `[`, and the length of what describes it; none where it is not closed, or names a class that
+    /// there is not.
+    pub(super) fn parse(text: &[u8], utf8: bool) -> Option<(Set, usize)> {
+        let negated = matches!(text.first(), Some(b'!' | b'^'));
+        let first = usize::from(negated);
+        let (mut at, mut ranges) = (first, Vec::new());
+        loop {
+            let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
+            if rest[0] == b']' && at > first {
+                return Some((Set { negated, ranges }, at + 1));
+            }
+            if let Some((class, length)) = class(rest) {
+                ranges.extend(class?.iter().map(|&(from, to)| (u32::from(from), u32::from(to))));
+                at += length;
+                continue;
+            }
+            let (from, length) = element(rest, utf8)?;
+            at += length;
+            let to = match text.get(at..) {
+                Some([b'-', next @ ..]) if !matches!(next.first(), None | Some(b']')) => {
+                    let (to, length) = element(next, utf8)?;
+                    at += 1 + length;
+                    to
+                }
+                _ => from,
+            };
+            ranges.push((from, to));
+        }
+    }
+
+    /// Whether a character is one of them.
+    pub(super) fn holds(&self, character: u32) -> bool {
+        self.ranges.iter().any(|&(from, to)| from <= character && character <= to)
+    }
+}
+
+/// The set behind `[` as a regular expression, and the length of what describes it; none where it is not closed.
+pub(in super::super) fn bracket(text: &[u8], how: Matching, utf8: bool) -> Option<(String, usize)> {
+    let (set, length) = Set::parse(text, utf8)?;
+    let (mut bytes, mut longer) = (String::new(), Vec::new());
+    for &(from, to) in &set.ranges {
+        if to < 0x80 || !utf8 {
+            if from <= to {
+                bytes.push_str(&format!("\\x{from:02x}-\\x{to:02x}"));
+            }
+        } else {
+            longer.push(characters(from, to));
+        }
+    }
+    Some((expression(set.negated, &bytes, &longer, how, utf8), length))
+}
+
+/// A set of bytes and longer characters as an expression.
+fn expression(negated: bool, bytes: &str, longer: &[String], how: Matching, utf8: bool) -> String {
+    // A slash is matched by itself alone where wildcards do not match it.
+    let slash = if how.match_slash { "" } else { "&&[^/]" };
+    let positive = match (bytes.is_empty(), longer.is_empty()) {
+        (true, true) => "[^\\x00-\\xff]".to_owned(),
+        (true, false) => format!("(?:{})", longer.join("|")),
+        (false, true) => format!("[[{bytes}]{slash}]"),
+        (false, false) => format!("(?:[[{bytes}]{slash}]|{})", longer.join("|")),
+    };
+    if !negated {
+        return positive;
+    }
+    if !utf8 {
+        return if bytes.is_empty() { ".".to_owned() } else { format!("[[^{bytes}]{slash}]") };
+    }
+    // Longer characters in a set that is turned round are not told from others: bytes cannot express it shortly.
+    let single =
+        if bytes.is_empty() { "[\\x00-\\x7f]".to_owned() } else { format!("[[\\x00-\\x7f]&&[^{bytes}]{slash}]") };
+    ANY.replace("[\\x00-\\x7f]", &single)
+}
+
+/// The characters of UTF-8 from one to another.
+fn characters(from: u32, to: u32) -> String {
+    match (char::from_u32(from), char::from_u32(to)) {
+        (Some(from), Some(to)) if from <= to => {
+            let sequences = regex_syntax::utf8::Utf8Sequences::new(from, to);
+            let parts = sequences.map(|sequence| {
+                let ranges = sequence.as_slice().iter();
+                ranges.map(|range| format!("[\\x{:02x}-\\x{:02x}]", range.start, range.end)).collect::<String>()
+            });
+            format!("(?:{})", parts.collect::<Vec<_>>().join("|"))
+        }
+        _ => "[^\\x00-\\xff]".to_owned(),
+    }
+}
+
+/// Ranges of bytes, both ends included.
+type Ranges = &'static [(u8, u8)];
+
+/// A class such as `[:alpha:]` at the start of the text, with its length; the class is none if it has no such name.
+fn class(text: &[u8]) -> Option<(Option<Ranges>, usize)> {
+    let name = text.strip_prefix(b"[:")?;
+    let end = name.windows(2).position(|two| two == b":]")?;
+    let class: &[(u8, u8)] = match &name[..end] {
+        b"alpha" => &[(b'a', b'z'), (b'A', b'Z')],
+        b"digit" => &[(b'0', b'9')],
+        b"alnum" => &[(b'a', b'z'), (b'A', b'Z'), (b'0', b'9')],
+        b"upper" => &[(b'A', b'Z')],
+        b"lower" => &[(b'a', b'z')],
+        b"space" => &[(9, 13), (b' ', b' ')],
+        b"blank" => &[(9, 9), (b' ', b' ')],
+        b"punct" => &[(b'!', b'/'), (b':', b'@'), (b'[', b'`'), (b'{', b'~')],
+        b"print" => &[(b' ', b'~')],
+        b"graph" => &[(b'!', b'~')],
+        b"cntrl" => &[(0, 31), (127, 127)],
+        b"xdigit" => &[(b'0', b'9'), (b'a', b'f'), (b'A', b'F')],
+        _ => return Some((None, end + 4)),
+    };
+    Some((Some(class), end + 4))
+}
+
+/// One character of a bracket, with its length.
+fn element(text: &[u8], utf8: bool) -> Option<(u32, usize)> {
+    let (escape, text) = match text {
+        [b'\\', rest @ ..] => (1, rest),
+        _ => (0, text),
+    };
+    let (character, length) = super::glob::character(text, utf8)?;
+    Some((character, escape + length))
+}

@@ -1,0 +1,74 @@
+//! Words of a line, as GNU tar parts those of `TAR_OPTIONS`, of lists and of commands.
+
+/// Words parted by blanks, with quotes and backslashes as in a shell, and the escapes of C.
+///
+/// # Errors
+/// What is wrong, in GNU's words: a quote is not closed.
+pub(super) fn split_words(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let mut rest = line;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (Some(b'\''), byte) => word.get_or_insert_default().push(byte),
+            (_, b'\\') => {
+                let (escaped, length) = escape_of_c(rest);
+                word.get_or_insert_default().extend(escaped);
+                rest = &rest[length..];
+            }
+            (None, b'\'' | b'"') => {
+                word.get_or_insert_default();
+                quote = Some(byte);
+            }
+            (None, byte) if byte.is_ascii_whitespace() => words.extend(word.take()),
+            (_, byte) => word.get_or_insert_default().push(byte),
+        }
+    }
+    if quote.is_some() {
+        return Err("missing closing quote");
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// What an escape stands for, of which `rest` is what follows the backslash, and its length.
+fn escape_of_c(rest: &[u8]) -> (Option<u8>, usize) {
+    let Some(&first) = rest.first() else { return (Some(b'\\'), 0) };
+    let digits = |from: usize, most: usize, radix: u32| {
+        let digits = rest[from..].iter().take(most).take_while(|byte| char::from(**byte).is_digit(radix)).count();
+        let text = std::str::from_utf8(&rest[from..from + digits]).unwrap_or_default();
+        u32::from_str_radix(text, radix).ok().map(|number| (Some(number as u8), from + digits))
+    };
+    match first {
+        b'a' => (Some(7), 1),
+        b'b' => (Some(8), 1),
+        b'f' => (Some(12), 1),
+        b'n' => (Some(b'\n'), 1),
+        b'r' => (Some(b'\r'), 1),
+        b't' => (Some(b'\t'), 1),
+        b'v' => (Some(11), 1),
+        b'x' => digits(1, 2, 16).unwrap_or((Some(b'x'), 1)),
+        b'0'..=b'7' => digits(0, 3, 8).unwrap_or((Some(first), 1)),
+        _ => (Some(first), 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_parted_as_by_a_shell() {
+        let split = |line: &str| {
+            let words = split_words(line.as_bytes());
+            words.map(|words| words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            split(r#" a  'b c'"d e"f \\\* '\n' "\n" \x2e\101 '' "#).unwrap(),
+            ["a", "b cd ef", "\\*", "\\n", "\n", ".A", ""]
+        );
+        assert_eq!(split("a 'b").unwrap_err(), "missing closing quote");
+        assert!(split("").unwrap().is_empty());
+    }
+}
