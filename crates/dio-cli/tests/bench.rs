@@ -251,6 +251,46 @@ fn what_cannot_be_measured_is_an_error() {
     assert_eq!(message, "dio: cannot create a directory in '/nonexistent': No such file or directory\n");
 }
 
+/// The first thing that a benchmark says is how long it takes; with its defaults that is no more than five minutes.
+#[test]
+fn every_benchmark_says_first_how_long_it_takes() {
+    use std::io::BufRead;
+    let Some(directory) = disk_directory() else { return };
+    let mut workloads = vec!["increments", "copy", "random", "streams", "pipeline", "wal", "stripe"];
+    // These set devices and mounts up.
+    if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
+        workloads.extend(["oltp", "disks"].iter().filter(|_| Path::new("/dev/loop-control").exists()));
+    }
+    for workload in workloads {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_dio"))
+            .arg("bench")
+            .args(workload.split(' '))
+            .arg("--dir")
+            .arg(directory.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(bench.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let pid = rustix::process::Pid::from_child(&bench);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        bench.wait().unwrap();
+        if line.contains("cannot") {
+            println!("skipped: {workload}: {line}");
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(line.starts_with("dio: ") && line.contains(" measurements, about "), "{workload}: {line}");
+        let (number, unit) = (words[words.len() - 2].parse::<u64>().unwrap(), words[words.len() - 1]);
+        let seconds = if unit == "min" { 60 * number } else { number };
+        // The estimate rests on the disk's pace, which others may take for a moment.
+        println!("{workload}: {seconds} s");
+        assert!(unit != "h" && seconds <= 600, "{workload}: {line}");
+        assert!(is_empty(directory.path()), "{workload}");
+    }
+}
+
 #[test]
 fn an_interrupted_benchmark_leaves_nothing() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();

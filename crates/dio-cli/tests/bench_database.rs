@@ -1,11 +1,9 @@
 //! `dio bench database` with tiny sizes: real servers start on every storage, are loaded and stop, and nothing is left behind.
 
-mod mount_support;
-
 use std::path::Path;
 use std::process::Output;
 
-use mount_support::{Scene, dio, mounts};
+use crate::mount_support::{Scene, dio, mounts};
 use serde_json::Value;
 
 const TINY: &str = "--size 8M --pool 16M --clients 2 --rounds 1 --ramp-up 0 --steady 2 --json";

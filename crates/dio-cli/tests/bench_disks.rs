@@ -1,13 +1,11 @@
 //! `dio bench disks` with tiny sizes: that the limits hold, what it reports, and that nothing is left behind.
 
-mod mount_support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::mount_support::{dio, mounts, until};
 use dio_test::skip;
-use mount_support::{dio, mounts, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 

@@ -1,12 +1,10 @@
 //! `dio bench locks`: blocks of a command that is made to have some, from the kernel and from a mount.
 
-mod mount_support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::mount_support::{Scene, dio};
 use dio_test::skip;
-use mount_support::{Scene, dio};
 use serde_json::Value;
 
 /// Four programs that write the same file through the page cache, in large pieces: all but one wait for its inode.
@@ -93,6 +91,12 @@ fn the_commands_status_and_output_are_kept() {
     assert!(text.contains("ended with status 7") && text.contains("Library, told by"), "{text}");
     assert!(!text.contains("said\n"), "{text}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "said\n");
+    for signal in [9, 15] {
+        let output = locks(&["--kernel", "wait-channels"], &format!("kill -{signal} $$")).output().unwrap();
+        assert_eq!(output.status.code(), Some(128 + signal), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(&format!("was ended by signal {signal}")), "{text}");
+    }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report");
     let output = locks(&["--kernel", "wait-channels", "-o", path.to_str().unwrap()], "echo said").output().unwrap();

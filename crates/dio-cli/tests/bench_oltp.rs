@@ -1,13 +1,11 @@
 //! `dio bench oltp` with tiny sizes: what it reports, that pages are checked, and that nothing is left behind.
 
-mod mount_support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+use crate::mount_support::{Scene, dio, mounts, until};
 use dio_test::skip;
-use mount_support::{Scene, dio, mounts, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,14 +1,12 @@
 //! `dio bench stripe` with tiny sizes: what it reports, that modelled disks are no faster than their model, and that nothing
 //! is left behind, however it ends.
 
-mod mount_support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::mount_support::{Scene, dio, mounts, until};
 use dio_test::skip;
-use mount_support::{Scene, dio, mounts, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,12 +1,10 @@
 //! `dio bench wal` and `dio wal bench` with tiny sizes: real logs and servers, and nothing is left behind.
 
-mod mount_support;
-
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use mount_support::{Scene, dio, mounts};
+use crate::mount_support::{Scene, dio, mounts};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -1,11 +1,9 @@
 //! `cat` against the system's: every byte of output and message, the status, every file left behind.
 
-mod pass;
-
 use std::fmt::Write as _;
 use std::path::Path;
 
-use pass::{MIB, Seed, file_systems, same, same_on, text};
+use crate::pass::{MIB, Seed, file_systems, same, same_on, text};
 
 /// All sets of the ten letters, each in a random order, on files that go on in each other.
 #[test]
@@ -97,7 +95,7 @@ fn each_mode_gives_the_same_bytes() {
         std::fs::write(path("a"), &bytes).unwrap();
         for flags in ["--mode auto", "--mode direct", "--mode uncached", "--mode cached", "--block 64K --depth 2"] {
             let out = std::fs::File::create(path("out")).unwrap();
-            let mut cat = pass::tool("cat");
+            let mut cat = crate::pass::tool("cat");
             cat.args(flags.split(' ')).args([path("a"), path("a")]).stdout(out);
             assert!(cat.status().unwrap().success(), "{} {flags}", fs.name);
             let out = std::fs::read(path("out")).unwrap();

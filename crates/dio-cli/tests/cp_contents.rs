@@ -1,9 +1,8 @@
 //! Contents: sizes around every boundary, holes, devices, pipes, files that lie about their size.
 
-mod support;
 use std::os::unix::fs::MetadataExt;
 
-use support::{Scratch, case, each};
+use crate::support::{Scratch, case, each};
 
 #[test]
 fn sizes() {

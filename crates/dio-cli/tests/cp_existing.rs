@@ -1,7 +1,6 @@
 //! Targets that exist: replaced, kept, asked about, removed.
 
-mod support;
-use support::{case, each};
+use crate::support::{case, each};
 
 const KINDS: &str = "echo new >s; touch -d 2010-01-01 s
     mkdir dir; echo inner >dir/f

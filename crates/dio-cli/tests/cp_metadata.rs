@@ -1,7 +1,6 @@
 //! Modes, owners, times, ACLs, extended attributes and special files.
 
-mod support;
-use support::{case, each, is_root};
+use crate::support::{case, each, is_root};
 
 /// Says aloud what cannot be tested here.
 fn needs_root(what: &str) -> bool {
@@ -113,7 +112,7 @@ fn special_files() {
 #[test]
 fn access_times_are_kept() {
     let setup = "mkdir t; echo x >t/f; touch -a -d '2007-01-02 03:04:05.060708091' t/f; touch -m -d 2006-01-01 t/f";
-    let scratch = support::Scratch::new();
+    let scratch = crate::support::Scratch::new();
     let sh = std::process::Command::new("sh").args(["-ec", setup]).current_dir(scratch.path()).status();
     assert!(sh.unwrap().success());
     let cp =

@@ -1,7 +1,6 @@
 //! Operands, targets and the words for what is wrong with them, as GNU cp has them.
 
-mod support;
-use support::{bytes, case, each};
+use crate::support::{bytes, case, each};
 
 const FILES: &str = "echo one >a; echo two >b; mkdir d; echo three >d/c; ln -s a l; ln -s nowhere dangling";
 

@@ -1,11 +1,9 @@
 //! `--atomic`: at every instant the target is the old or the new content, whatever ends the copy.
 
-mod own;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source};
+use crate::own::{MIB, Mounted, Running, bad, file_systems, good, is_root, names, same_bytes, signal_of, source};
 use rustix::fs::XattrFlags;
 use rustix::process::Signal;
 
@@ -14,12 +12,12 @@ const SLOW: &str = "--atomic --reflink=never --limit 6M";
 
 #[test]
 fn the_old_content_is_there_until_the_new_is_complete() {
-    let watch = |fs: &own::TestFs| {
+    let watch = |fs: &crate::own::TestFs| {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 8 * MIB + 5), dir.path().join("to"));
         std::fs::write(&to, "old").unwrap();
         let mut running = Running::start("--atomic --reflink=never --limit 2M", &[&from, &to]);
-        own::until_moved(&running, 2 * MIB);
+        crate::own::until_moved(&running, 2 * MIB);
         let (mut old, mut new) = (0, 0);
         while !running.is_over() || new == 0 {
             match std::fs::metadata(&to).unwrap().len() {
@@ -96,7 +94,7 @@ fn killed_or_interrupted_it_leaves_the_old_target_and_nothing_else() {
         let before = to.metadata().unwrap();
         for (signal, number) in [(Signal::KILL, 9), (Signal::INT, 2), (Signal::TERM, 15)] {
             let running = Running::start(SLOW, &[&from, &to]);
-            own::until_moved(&running, 2 * MIB);
+            crate::own::until_moved(&running, 2 * MIB);
             running.signal(signal);
             let output = running.end();
             assert_eq!(signal_of(&output), Some(number), "{}: {output:?}", fs.name);
@@ -116,13 +114,13 @@ fn without_space_the_old_target_stays() {
         let from = elsewhere.path().join("from");
         std::fs::File::create(&from).unwrap().set_len(400 * MIB).unwrap();
         let to = small.path.join("to");
-        own::random_file(&to, 3 * MIB, 1);
+        crate::own::random_file(&to, 3 * MIB, 1);
         let before = to.metadata().unwrap();
         bad("--atomic --sparse=never", &[&from, &to], "space");
         let after = to.metadata().unwrap();
         assert_eq!((after.ino(), after.len(), after.mtime_nsec()), (before.ino(), 3 * MIB, before.mtime_nsec()));
         let expected = elsewhere.path().join("expected");
-        own::random_file(&expected, 3 * MIB, 1);
+        crate::own::random_file(&expected, 3 * MIB, 1);
         same_bytes(&expected, &to);
         assert!(names(&small.path).iter().all(|name| name == "to" || name == "lost+found"), "{format:?}");
     }
@@ -140,7 +138,7 @@ fn power(format: &[&str], more: &str) {
     same_bytes(&old, &to);
     // In the middle.
     let running = Running::start(&format!("{more} --atomic --limit 4M"), &[&new, &to]);
-    own::until_moved(&running, 2 * MIB);
+    crate::own::until_moved(&running, 2 * MIB);
     disk.shut_down();
     let output = running.end();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

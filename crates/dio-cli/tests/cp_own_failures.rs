@@ -1,12 +1,12 @@
 //! What can be foreseen is found before the target is touched; what happens on the way is told, and the rest is copied.
 
-mod own;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use own::{MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip, source};
+use crate::own::{
+    MIB, Mounted, Running, bad, cp, file_systems, good, is_root, names, os, run, same_bytes, skip, source,
+};
 
 /// Inode, times of modification and of change, and contents: what must not change.
 #[track_caller]
@@ -177,7 +177,7 @@ fn meanwhile(flags: &str, what: impl Fn(&Path)) -> (dio_test::Output, tempfile::
         source(&tree.join("sub"), &format!("f{number}"), 100 + number);
     }
     let running = Running::start(&format!("-r --reflink=never --limit 4M {flags}"), &[&tree, &dir.path().join("to")]);
-    own::until_moved(&running, 2 * MIB);
+    crate::own::until_moved(&running, 2 * MIB);
     what(&large);
     (running.end(), dir)
 }
@@ -231,7 +231,7 @@ fn a_source_that_is_deleted_on_the_way_is_still_copied() {
 #[test]
 fn verification_finds_what_changed_on_the_medium_and_says_where() {
     use std::os::unix::fs::FileExt;
-    let spoil = |fs: &own::TestFs| {
+    let spoil = |fs: &crate::own::TestFs| {
         let dir = fs.dir();
         let (from, to) = (source(dir.path(), "from", 8 * MIB + 77), dir.path().join("to"));
         good("--reflink=never --verify", &[&from, &to]);
@@ -239,7 +239,7 @@ fn verification_finds_what_changed_on_the_medium_and_says_where() {
         let place = 300_000;
         std::fs::remove_file(&to).unwrap();
         let running = Running::start("--reflink=never --verify --limit 2M", &[&from, &to]);
-        own::until_moved(&running, 2 * MIB);
+        crate::own::until_moved(&running, 2 * MIB);
         let file = std::fs::File::options().write(true).open(&to).unwrap();
         file.write_all_at(b"spoiled", place).unwrap();
         file.sync_all().unwrap();
@@ -294,8 +294,8 @@ fn verification_works_for_holes_trees_clones_and_what_has_no_size() {
         );
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{}", fs.name);
         assert_eq!(dir.path().join("piped").metadata().unwrap().len(), 3_388_895);
-        if !own::in_memory(&fs) {
-            assert_eq!(own::resident_pages(dir.path().join("piped")), 0, "{}", fs.name);
+        if !crate::own::in_memory(&fs) {
+            assert_eq!(crate::own::resident_pages(dir.path().join("piped")), 0, "{}", fs.name);
         }
     }
 }
@@ -361,4 +361,36 @@ fn a_command_line_that_makes_no_sense_is_status_1_in_known_words() {
     let program = || Command::new(env!("CARGO_BIN_EXE_dio"));
     assert!(dio_test::run(program().arg("--help")).status.success());
     assert_eq!(dio_test::run(program().arg("nonsense")).status.code(), Some(2));
+}
+
+/// A sync that a file cannot do is no failure: what it took is as durable as it can be.
+#[test]
+fn what_cannot_be_synced_is_copied_all_the_same() {
+    let dir = file_systems()[0].dir();
+    std::fs::write(dir.path().join("f"), "hello\n").unwrap();
+    source(dir.path(), "large", 3 * MIB);
+    let dio = env!("CARGO_BIN_EXE_dio");
+    for (script, expected) in [
+        ("$0 cp f /dev/null", ""),
+        ("$0 cp large /dev/null", ""),
+        ("$0 cp --atomic f /dev/null", ""),
+        ("$0 cp f /dev/stdout | cat; exit ${PIPESTATUS[0]}", "hello\n"),
+        ("$0 cp f /dev/fd/1 | cat; exit ${PIPESTATUS[0]}", "hello\n"),
+        ("$0 cp large /dev/stdout | wc -c; exit ${PIPESTATUS[0]}", "3145728\n"),
+        ("mkfifo fifo; cat fifo & $0 cp f fifo; s=$?; wait; exit $s", "hello\n"),
+        ("$0 cp f >(cat); s=$?; sleep 0.1; exit $s", "hello\n"),
+        ("$0 cp f /dev/null && $0 cp -r /dev/null made && test -c made", ""),
+        // Files of proc(5) cannot be synced, nor written at an offset.
+        ("$0 cp f /proc/self/comm", ""),
+        ("$0 cp /proc/self/comm comm; cat comm", "dio\n"),
+    ] {
+        let mut bash = Command::new("bash");
+        let output = dio_test::run(bash.args(["-c", script, dio]).current_dir(dir.path()).env_remove("DIO_ENGINE"));
+        assert!(output.status.success() && output.stderr.is_empty(), "{script}: {output:?}");
+        assert_eq!(output.stdout, expected, "{script}");
+        let _ = std::fs::remove_file(dir.path().join("fifo"));
+    }
+    let f = dir.path().join("f");
+    bad("--verify", &[&f, os("/dev/null")], "cannot verify '/dev/null': what it takes cannot be read back");
+    bad("", &[&f, os("/dev/full")], "error writing '/dev/full': No space left on device");
 }

@@ -1,13 +1,11 @@
 //! Signals, `--limit`, `--resume` and `--progress`.
 
-mod own;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use own::{MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt};
-use own::{resident_pages, same_bytes, signal_of, source};
-use own::{until, until_asleep, until_caught, until_ignored, until_moved, until_taken, waiting};
+use crate::own::{MIB, Mounted, Running, bad, cp, file_systems, good, json, length, names, number, receipt};
+use crate::own::{resident_pages, same_bytes, signal_of, source};
+use crate::own::{until, until_asleep, until_caught, until_ignored, until_moved, until_taken, waiting};
 use rustix::process::Signal;
 
 /// How the contents of `to` compare to those of `from`: the bytes from the start that are the same.
@@ -256,11 +254,11 @@ fn resuming_leaves_no_pages_and_no_note_in_trees() {
             good("-r --resume --reflink=never", &[&tree, &to]);
             let target = if to.join("tree").exists() { to.join("tree") } else { to.clone() };
             for (from, name) in [(&a, "a"), (&b, "b")] {
-                if !own::in_memory(&fs) {
+                if !crate::own::in_memory(&fs) {
                     assert_eq!(resident_pages(target.join(name)), 0, "{}: {name}", fs.name);
                 }
                 same_bytes(from, target.join(name));
-                own::cold(from);
+                crate::own::cold(from);
             }
             assert_eq!(names(&target).iter().filter(|name| name.starts_with('.')).count(), 0);
         }
@@ -272,7 +270,7 @@ fn progress_is_shown_as_lines_where_there_is_no_terminal() {
     let dir = file_systems()[0].dir();
     let (from, to) = (source(dir.path(), "from", 16 * MIB), dir.path().join("to"));
     let start = Instant::now();
-    let output = own::run("--progress=always --reflink=never --limit 8M", &[&from, &to]);
+    let output = crate::own::run("--progress=always --reflink=never --limit 8M", &[&from, &to]);
     // One each second, and one at the end.
     let most = start.elapsed().as_secs() as usize + 2;
     assert!(output.status.success());
@@ -281,11 +279,11 @@ fn progress_is_shown_as_lines_where_there_is_no_terminal() {
     assert!(lines.iter().all(|line| line.starts_with("dio cp: ") && line.contains(" copied")), "{output:?}");
     assert!(lines[lines.len() - 1].contains("16 MiB"), "the last tells the whole: {output:?}");
     let start = Instant::now();
-    let output = own::run("--progress --reflink=never", &[&from, &to]);
+    let output = crate::own::run("--progress --reflink=never", &[&from, &to]);
     let short = start.elapsed() < Duration::from_millis(500);
     assert!(output.status.success() && (output.stderr.is_empty() || !short), "{output:?}");
-    assert_eq!(own::run("--progress=never --limit 16M --reflink=never", &[&from, &to]).stderr, "");
-    assert_eq!(own::run("--limit 16M --reflink=never", &[&from, &to]).stderr, "");
+    assert_eq!(crate::own::run("--progress=never --limit 16M --reflink=never", &[&from, &to]).stderr, "");
+    assert_eq!(crate::own::run("--limit 16M --reflink=never", &[&from, &to]).stderr, "");
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! What must not be lost, and what must not be claimed, at the edges of `dio cp`.
 
-mod own;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use own::{MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes, source};
+use crate::own::{MIB, Mounted, Running, file_systems, good, is_root, json, names, number, run, same_bytes, source};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -20,7 +18,7 @@ const NOBODY: u32 = 65534;
 /// A directory that every user may enter, and the command in it; `None` where no other user can be had.
 fn for_everyone() -> Option<(TempDir, PathBuf)> {
     if !is_root() {
-        own::skip!("running as another user needs root");
+        crate::own::skip!("running as another user needs root");
         return None;
     }
     let dir = file_systems()[0].dir();
@@ -40,7 +38,7 @@ fn own_by(path: &Path, user: u32) {
 }
 
 /// `dio cp` as a user that owns nothing.
-fn as_nobody(program: &Path, flags: &str, operands: &[&Path]) -> own::Output {
+fn as_nobody(program: &Path, flags: &str, operands: &[&Path]) -> crate::own::Output {
     let mut command = Command::new(program);
     command.arg("cp").args(flags.split_whitespace()).args(operands).env("LC_ALL", "C.UTF-8").env_remove("DIO_ENGINE");
     dio_test::run(command.uid(NOBODY).gid(NOBODY))
@@ -55,10 +53,10 @@ fn an_atomic_copy_keeps_a_target_that_gnu_cp_would_remove_first() {
         std::fs::write(&to, "old").unwrap();
         std::fs::hard_link(&to, &other).unwrap();
         let running = Running::start(&format!("{flags} --atomic {SLOW}"), &[&from, &to]);
-        own::until_moved(&running, 2 * own::MIB);
+        crate::own::until_moved(&running, 2 * crate::own::MIB);
         assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
         running.signal(Signal::KILL);
-        assert_eq!(own::signal_of(&running.end()), Some(9), "{flags}: it was under way");
+        assert_eq!(crate::own::signal_of(&running.end()), Some(9), "{flags}: it was under way");
         assert_eq!(std::fs::read(&to).unwrap(), b"old", "{flags}");
         good(&format!("{flags} --atomic"), &[&from, &to]);
         same_bytes(&from, &to);
@@ -167,16 +165,16 @@ fn what_a_link_leads_to_is_synced_where_it_is() {
 fn a_wait_for_a_pipe_ends_at_the_first_signal() {
     let dir = file_systems()[0].dir();
     let to = dir.path().join("to");
-    let mut command = own::cp();
+    let mut command = crate::own::cp();
     command.args(["/dev/stdin".as_ref(), to.as_os_str()]);
     // The pipe stays open and empty.
     let (reader, _writer) = std::io::pipe().unwrap();
     let mut child = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&child);
-    own::until_caught(pid, Signal::INT);
-    own::until_asleep(pid);
+    crate::own::until_caught(pid, Signal::INT);
+    crate::own::until_asleep(pid);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    own::until("it stops", || child.try_wait().unwrap().is_some());
+    crate::own::until("it stops", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().signal(), Some(2));
 }
 
@@ -188,9 +186,9 @@ fn verification_tells_where_it_read_the_cache() {
         let output = run("--verify", &[&from, &to]);
         assert!(output.status.success(), "{}: {output:?}", fs.name);
         let told = output.stderr.contains("verified through the page cache");
-        if own::in_memory(&fs) {
+        if crate::own::in_memory(&fs) {
             assert!(told, "{}: {output:?}", fs.name);
-        } else if own::is_direct(&fs) {
+        } else if crate::own::is_direct(&fs) {
             assert!(!told, "{}: {output:?}", fs.name);
         }
     }
@@ -199,7 +197,7 @@ fn verification_tells_where_it_read_the_cache() {
 #[test]
 fn small_files_that_hold_less_than_they_say_are_copied() {
     let (from, dir) = (Path::new("/sys/kernel/mm/transparent_hugepage/enabled"), file_systems()[0].dir());
-    let Ok(text) = std::fs::read(from) else { return own::skip!("no {}", from.display()) };
+    let Ok(text) = std::fs::read(from) else { return crate::own::skip!("no {}", from.display()) };
     let to = dir.path().join("to");
     good("", &[from, &to]);
     assert_eq!(std::fs::read(&to).unwrap(), text);

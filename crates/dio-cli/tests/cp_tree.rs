@@ -1,7 +1,6 @@
 //! Trees: links within them, links out of them, what may not be read, other file systems.
 
-mod support;
-use support::{Scratch, case, each, is_root, snapshot};
+use crate::support::{Scratch, case, each, is_root, snapshot};
 
 const TREE: &str = "mkdir -p t/a/b t/c out; echo 1 >t/f; echo 2 >t/a/f; echo 3 >t/a/b/f; echo away >out/f
     ln t/f t/hard; ln t/f t/a/hard; ln t/a/b/f t/c/hard; ln t/a/f outside
@@ -134,6 +133,54 @@ fn deep_trees() {
     };
     assert_eq!(count("top"), count("copy"));
     assert_eq!(count("top").len(), 61);
+}
+
+/// Directories are closed and opened again, large files copied with two descriptors. GNU cp needs fewer still.
+#[test]
+fn few_descriptors_are_enough() {
+    let scratch = Scratch::new();
+    let shell = |script: &str| {
+        let mut bash = std::process::Command::new("bash");
+        let output = bash.args(["-c", script]).env("DIO", scratch.dio()).current_dir(scratch.path()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let tree = "set -e; D=t; for i in {1..14}; do
+        mkdir $D; echo $i >$D/a; head -c 100000 /dev/urandom >$D/m; ln -s a $D/s; ln $D/a $D/z; D=$D/d; done
+        mkdir $D; head -c 3000000 /dev/urandom >$D/large; truncate -s 5M $D/hole; echo x >>$D/hole; truncate -s 9M $D/hole
+        yes | head -c 100000 >$D/zeros; head -c 500000 /dev/zero >>$D/zeros; echo end >>$D/zeros
+        find t -type d -exec chmod 750 {} +; find t -exec touch -h -d @1000000000 {} +
+        mkdir old new; cp -a t old; find old -name m -exec truncate -s 2M {} +";
+    assert_eq!(shell(tree), (Some(0), String::new()));
+    let deep = "t/d/d/d/d/d/d/d/d/d/d/d";
+    for arguments in [
+        "-r t new",
+        "-a t new",
+        "-rL t new",
+        "-al t new",
+        "-a t/. new/t",
+        "-a --sparse=always t new",
+        "-a --sparse=never t new",
+        "-a t old new",
+        &format!("-a --parents {deep} new"),
+        &format!("-p --parents {deep}/a {deep}/m new"),
+        "-aT t old/t",
+        "-r t/. old/t",
+    ] {
+        for (dir, program) in [("theirs", "cp"), ("ours", "\"$DIO\" cp")] {
+            let script = format!(
+                "mkdir {dir} && cp -a --sparse=always t old new {dir} && cd {dir} && ulimit -n 10 && {program} {arguments}"
+            );
+            assert_eq!(shell(&script), (Some(0), String::new()), "{program} {arguments}");
+        }
+        let (gnu, dio) = (snapshot(&scratch.path().join("theirs")), snapshot(&scratch.path().join("ours")));
+        for (name, what) in &gnu {
+            assert_eq!(dio.get(name), Some(what), "{arguments}: {name}");
+        }
+        assert_eq!(gnu.len(), dio.len(), "{arguments}");
+        let holes = "for D in theirs ours; do (cd $D; find . -name hole -printf '%p %b\\n' | sort) >$D.holes; done
+            cmp theirs.holes ours.holes && rm -r theirs ours";
+        assert_eq!(shell(holes), (Some(0), String::new()), "{arguments}");
+    }
 }
 
 /// Enough files that every worker has some: links, times and modes must be as if one had done it all.

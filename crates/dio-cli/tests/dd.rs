@@ -1,15 +1,13 @@
 //! `dd` against the system's: every byte of output and message (but times), the status, the allocated blocks.
 
-mod gnu;
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::gnu::links;
 use dio_test::{Rng, Seed, TestFs, file_systems};
-use gnu::links;
 
 /// What a run left behind.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! What `dd` does beyond what can be compared byte for byte: signals, closed pipes, full disks, memory and requests.
 
-mod own;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -9,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::own::Mounted;
 use dio_test::{file_systems, resident_pages};
-use own::Mounted;
 use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: u64 = 1 << 20;
@@ -49,11 +47,11 @@ impl Running {
     /// Waits until it catches the signal, has taken everything that was written to it, and waits for more.
     fn settle(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
-        own::until_caught(pid, signal);
+        crate::own::until_caught(pid, signal);
         if let Some(stdin) = &self.0.stdin {
-            own::until("it has read everything", || own::waiting(stdin) == 0);
+            crate::own::until("it has read everything", || crate::own::waiting(stdin) == 0);
         }
-        own::until_asleep(pid);
+        crate::own::until_asleep(pid);
     }
 
     /// What it says next; waits for it.
@@ -90,7 +88,7 @@ fn usr1_is_answered_while_dd_waits_for_input() {
 fn usr1_is_answered_while_nobody_takes_the_output() {
     let mut running =
         Running(dd("if=/dev/zero bs=64k status=noxfer").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    own::until("it writes", || own::waiting(running.0.stdout.as_ref().unwrap()) > 0);
+    crate::own::until("it writes", || crate::own::waiting(running.0.stdout.as_ref().unwrap()) > 0);
     running.settle(Signal::USR1);
     running.signal(Signal::USR1);
     let report = running.hear(26);
@@ -118,6 +116,27 @@ fn an_interrupt_leaves_what_was_read_in_the_file_and_reports_it() {
     assert_eq!(records(&text), ["2+1 records in", "0+1 records out"]);
     assert!(text.contains("10 bytes copied, "), "{text}");
     assert_eq!(std::fs::read(&out).unwrap(), b"abcdefghij");
+}
+
+#[test]
+fn what_was_read_is_in_the_file_while_dd_waits_for_more() {
+    for fs in file_systems() {
+        let dir = fs.dir();
+        let out = dir.path().join("out");
+        let mut running = Running::start(&format!("bs=512 of={}", out.display()), Stdio::null());
+        let bytes: Vec<u8> = (0..2_000_000_u32).map(|at| (at / 7) as u8).collect();
+        let mut end = 0;
+        for count in [100, 1_000_000, 999_900] {
+            running.write(&bytes[end..end + count]);
+            end += count;
+            let there = || std::fs::read(&out).is_ok_and(|found| found == bytes[..end]);
+            crate::own::until(&format!("{}: {end} bytes are in the file", fs.name), there);
+        }
+        // Not even this takes them along.
+        running.signal(Signal::KILL);
+        running.0.wait().unwrap();
+        assert!(std::fs::read(&out).unwrap() == bytes, "{}", fs.name);
+    }
 }
 
 #[test]
@@ -158,7 +177,7 @@ fn a_full_disk_is_told_with_what_reached_it() {
 fn receipt(dir: &Path, operands: &str) -> serde_json::Value {
     let output = dd(&format!("--receipt receipt {operands}")).current_dir(dir).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    own::json(&std::fs::read_to_string(dir.join("receipt")).unwrap())
+    crate::own::json(&std::fs::read_to_string(dir.join("receipt")).unwrap())
 }
 
 /// Whether it is ext4 or xfs, by the numbers of `statfs(2)`.
@@ -171,46 +190,46 @@ fn small_blocks_are_large_requests_and_leave_the_page_cache_alone() {
     for fs in file_systems().iter().filter(|fs| bypasses_the_cache(&fs.path)) {
         let dir = fs.dir();
         let path = |name: &str| -> PathBuf { dir.path().join(name) };
-        own::random_file(path("in"), 9 * MIB + 5, 5);
-        own::cold(&path("in"));
+        crate::own::random_file(path("in"), 9 * MIB + 5, 5);
+        crate::own::cold(&path("in"));
         for operands in ["bs=512", "bs=1", "ibs=7 obs=1000", "bs=512 conv=sparse"] {
             let seen = receipt(dir.path(), &format!("if=in of=out conv=fsync {operands}"));
             let resident = (resident_pages(path("in")), resident_pages(path("out")));
             assert_eq!(resident, (0, 0), "{operands} on {}", fs.name);
-            own::same_bytes(path("in"), path("out"));
-            own::cold(&path("in"));
-            assert_eq!(own::number(&seen, "bytes_written"), 9 * MIB + 5);
+            crate::own::same_bytes(path("in"), path("out"));
+            crate::own::cold(&path("in"));
+            assert_eq!(crate::own::number(&seen, "bytes_written"), 9 * MIB + 5);
             // The end of the target may be read to be patched.
-            let read = own::number(&seen, "bytes_read");
+            let read = crate::own::number(&seen, "bytes_read");
             assert!((9 * MIB + 5..9 * MIB + 8192).contains(&read), "{operands} on {}: {read} bytes read", fs.name);
-            let requests = own::number(&seen, "requests.read") + own::number(&seen, "requests.write");
+            let requests = crate::own::number(&seen, "requests.read") + crate::own::number(&seen, "requests.write");
             assert!(requests < 60, "{operands}: {requests} requests");
         }
         // A block is read without the megabytes behind it.
         let seen = receipt(dir.path(), "if=in of=out bs=512 count=1 skip=3");
-        assert!(own::number(&seen, "bytes_read") <= 8192, "{seen:?}");
+        assert!(crate::own::number(&seen, "bytes_read") <= 8192, "{seen:?}");
     }
 }
 
 #[test]
 fn huge_blocks_take_no_more_memory() {
     let dir = file_systems()[0].dir();
-    own::random_file(dir.path().join("in"), 3 * MIB, 6);
+    crate::own::random_file(dir.path().join("in"), 3 * MIB, 6);
     let script =
         "ulimit -v 4000000; \"$0\" dd if=in of=out bs=100G; cat in | \"$0\" dd bs=100G iflag=fullblock of=out2";
     let mut bash = Command::new("bash");
     let output = bash.args(["-c", script, env!("CARGO_BIN_EXE_dio")]).current_dir(dir.path()).output().unwrap();
     assert_eq!(records(&said(&output)), ["0+1 records in", "0+1 records out", "0+1 records in", "0+1 records out"]);
-    own::same_bytes(dir.path().join("in"), dir.path().join("out"));
-    own::same_bytes(dir.path().join("in"), dir.path().join("out2"));
+    crate::own::same_bytes(dir.path().join("in"), dir.path().join("out"));
+    crate::own::same_bytes(dir.path().join("in"), dir.path().join("out2"));
 }
 
 #[test]
 fn progress_is_shown_once_a_second_in_place() {
     let mut running = Running::start("bs=4 status=progress", Stdio::null());
     let (start, mut blocks) = (std::time::Instant::now(), 0);
-    while own::waiting(running.0.stderr.as_ref().unwrap()) == 0 {
-        assert!(start.elapsed() < own::PATIENCE, "no progress is shown");
+    while crate::own::waiting(running.0.stderr.as_ref().unwrap()) == 0 {
+        assert!(start.elapsed() < crate::own::PATIENCE, "no progress is shown");
         running.write(b"abcd");
         blocks += 1;
         std::thread::sleep(Duration::from_millis(100));
@@ -226,15 +245,35 @@ fn progress_is_shown_once_a_second_in_place() {
     assert!(text.contains(&end), "{text:?}");
 }
 
+#[test]
+fn progress_is_shown_while_a_slow_pipe_takes_the_output() {
+    let dir = file_systems()[0].dir();
+    crate::own::random_file(dir.path().join("in"), 3 * MIB, 13);
+    let mut command = dd(&format!("if={} bs=1 status=progress", dir.path().join("in").display()));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    crate::own::until("it waits for the reader", || crate::own::waiting(&out) >= 64 << 10);
+    std::thread::sleep(Duration::from_millis(1100));
+    let mut taken = vec![0; 16 << 10];
+    out.read_exact(&mut taken).unwrap();
+    crate::own::until("progress is shown", || crate::own::waiting(&err) > 0);
+    let left = crate::own::waiting(&out);
+    out.read_to_end(&mut taken).unwrap();
+    assert!(left > 0 && taken.len() as u64 == 3 * MIB && child.wait().unwrap().success());
+    let mut text = String::new();
+    err.read_to_string(&mut text).unwrap();
+    assert!(text.starts_with('\r') && text.ends_with(" MB/s\n"), "{text:?}");
+}
+
 /// A file of `blocks` blocks of 4 KiB on btrfs, of which those of `bad` no longer match their checksums, so that reading
 /// them fails; and what it held.
 fn damaged(blocks: u64, bad: &[u64]) -> Option<(Mounted, PathBuf, Vec<u8>)> {
     let btrfs = Mounted::new(&["mkfs.btrfs", "-q", "-f", "-d", "single"], 320 * MIB)?;
     let file = btrfs.path.join("in");
-    own::random_file(&file, blocks * 4096, 11);
+    crate::own::random_file(&file, blocks * 4096, 11);
     let bytes = std::fs::read(&file).unwrap();
     rustix::fs::sync();
-    own::until("it can be unmounted", || btrfs.unmount());
+    crate::own::until("it can be unmounted", || btrfs.unmount());
     let mut image = std::fs::read(&btrfs.image).unwrap();
     for block in bad {
         let start = *block as usize * 4096;
@@ -293,10 +332,10 @@ fn a_file_that_grows_is_read_to_its_end() {
     let dir = file_systems()[0].dir();
     let log = dir.path().join("log");
     // More than a pipe holds, so dd is still busy with what it found when more is added.
-    own::random_file(&log, 3 * MIB + 100, 7);
+    crate::own::random_file(&log, 3 * MIB + 100, 7);
     let mut dd = dd(&format!("if={} bs=512 status=noxfer", log.display()));
     let mut child = dd.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    own::until("it writes", || own::waiting(child.stdout.as_ref().unwrap()) > 0);
+    crate::own::until("it writes", || crate::own::waiting(child.stdout.as_ref().unwrap()) > 0);
     File::options().append(true).open(&log).unwrap().write_all(&vec![b'b'; 2 * MIB as usize]).unwrap();
     let mut read = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut read).unwrap();

@@ -1,19 +1,15 @@
 //! What `dio gzip` and `dio zstd` do that cannot be compared: ends that come suddenly, full disks, little memory, damaged
 //! files, receipts.
 
-mod compress_support;
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use compress_support::{Whose, links, piped, scratch, script, text, well};
+use crate::compress_support::{Whose, links, piped, scratch, script, text, well};
+use crate::own::{Mounted, cold, in_memory, is_direct, is_root, json, number, until, until_caught};
 use dio_test::{MemoryGroup, Seed, file_systems, random_file};
-use own::{Mounted, cold, in_memory, is_direct, is_root, json, number, until, until_caught};
 use rustix::process::{Pid, Signal, kill_process};
 
 const MIB: usize = 1 << 20;
@@ -139,7 +135,7 @@ fn a_directory_that_may_not_be_written() {
         return;
     }
     let dir = scratch();
-    compress_support::permit(dir.path(), 0o755);
+    crate::compress_support::permit(dir.path(), 0o755);
     dio_test::copy_program(env!("CARGO_BIN_EXE_dio"), dir.path().join("gzip"));
     fs::write(dir.path().join("a"), "a").unwrap();
     fs::write(dir.path().join("b.gz"), piped("gzip", &["-c"], b"b")).unwrap();

@@ -1,11 +1,9 @@
 //! fio writes blocks that carry their own checksums, from eight jobs at once, and verifies them.
 
-mod judge_support;
-
 use std::process::Command;
 
+use crate::judge_support::{each_mode, succeeds};
 use dio_test::judge_fully;
-use judge_support::{each_mode, succeeds};
 
 /// Ways to do it: name, and what is special about it. The jobs have files of their own, but in `shared`.
 const WAYS: &[(&str, &[&str])] = &[

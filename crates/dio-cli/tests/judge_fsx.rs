@@ -1,11 +1,9 @@
 //! fsx judges the contents of one file under every operation there is, mappings among them, in random order.
 
-mod judge_support;
-
 use std::process::Command;
 
+use crate::judge_support::{DIO, built, each_mode, succeeds};
 use dio_test::{Seed, is_root, judge_fully, judged, skip};
-use judge_support::{DIO, built, each_mode, succeeds};
 
 /// Every operation that fsx knows, with weights; sizes of any alignment.
 const SETTINGS: &str = "

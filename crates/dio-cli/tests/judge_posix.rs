@@ -1,14 +1,12 @@
 //! pjdfstest judges names, permissions, owners, times and errors: through the mount it finds what it finds below it, as root
 //! and as a user.
 
-mod judge_support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use crate::judge_support::{Stage, built};
 use dio_test::{as_user, is_root, judge_fully, judged, skip};
-use judge_support::{Stage, built};
 
 /// What pjdfstest needs to know: two users whose first group is of the given name, and how coarse times may be.
 const SETTINGS: &str = r#"

@@ -1,14 +1,12 @@
 //! PostgreSQL judges durability: its postmaster is killed under load, and after recovery everything that was acknowledged
 //! is there and adds up, with the checksums of all pages right.
 
-mod judge_support;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::judge_support::postgres::{Cluster, acknowledged, adds_up, programs};
+use crate::judge_support::{Stage, each_mode, succeeds};
 use dio_test::{judge_fully, skip};
-use judge_support::postgres::{Cluster, acknowledged, adds_up, programs};
-use judge_support::{Stage, each_mode, succeeds};
 
 const CLIENTS: i64 = 4;
 

@@ -1,14 +1,12 @@
 //! Programs that people use: git checks every object it wrote, sqlite3 its write-ahead log and its shared mappings under
 //! writers that compete.
 
-mod judge_support;
-
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use crate::judge_support::{each_mode, fed, shell, succeeds};
 use dio_test::judge_fully;
-use judge_support::{each_mode, fed, shell, succeeds};
 
 /// A history for `git fast-import`: files in nested directories, each commit changing some and adding some.
 fn history(commits: u32) -> String {

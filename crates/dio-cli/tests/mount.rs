@@ -1,8 +1,6 @@
 //! Proves that `dio mount` mounts, serves, and goes as users, mount(8) and service managers expect; told in their words.
 //! What files below a mount do is proved elsewhere.
 
-mod mount_support;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,7 +12,7 @@ use std::time::Duration;
 use dio_test::{Output, run, skip};
 use rustix::process::{Signal, kill_process};
 
-use mount_support::*;
+use crate::mount_support::*;
 
 #[test]
 fn in_the_background_the_mount_answers_when_the_command_returns() {
@@ -410,6 +408,43 @@ fn mount_finds_the_helper_by_the_type() {
     ] {
         assert!(output.stderr.contains(word), "`{word}` is not in {output:?}");
     }
+}
+
+/// `suid`, `dev` and `exec` never reach the helper: libmount keeps what is on by default to itself.
+#[test]
+fn by_mount_suid_and_dev_are_on_unless_they_are_turned_off() {
+    let Some(scene) = Scene::new() else { return };
+    let (source, at) = (scene.source.display(), scene.at.display());
+    let lines = ["defaults,cio", "cio,nosuid", "cio,user", "cio,users,suid"];
+    for (number, line) in lines.iter().enumerate() {
+        let table = format!("{source} {at} fuse.dio noauto,{line} 0 0\n");
+        fs::write(scene.path(&format!("fstab{number}")), table).unwrap();
+    }
+    let script = r#"
+        shown() { findmnt -n -o VFS-OPTIONS "$AT" | sed 's/,relatime//'; }
+        mount -t fuse.dio -o cio,suid,dev "$SOURCE" "$AT"; shown
+        mount -o remount,nosuid "$AT"; shown
+        mount -o remount,cached "$AT"; shown
+        mount -o remount,suid,nodev,noexec,ro "$AT"; shown
+        mount -o remount,dev,exec,rw "$AT"; shown
+        cp "$(command -v id)" "$SOURCE/id"; chmod 4755 "$SOURCE/id" "$DIR"; mknod -m 666 "$SOURCE/null" c 1 3
+        umount "$AT"; mount -t fuse.dio -o allow_other "$SOURCE" "$AT"
+        setpriv --reuid 65534 --regid 65534 --clear-groups "$AT/id" -u
+        setpriv --reuid 65534 --regid 65534 --clear-groups cat "$AT/null"
+        umount "$AT"
+        for number in 0 1 2 3; do mount -T "$DIR/fstab$number" "$AT"; shown; umount "$AT"; done
+        mount -T "$DIR/fstab1" "$AT"; mount -T "$DIR/fstab1" -o remount "$AT"; shown
+        mount -T "$DIR/fstab1" -o remount,suid "$AT"; shown
+        "$DIO" mount -o remount,nodev "$AT"; shown
+        "$DIO" mount -o remount,cio "$AT"; shown
+        umount "$AT"
+        "$DIO" mount "$SOURCE" "$AT"; shown; umount "$AT"
+    "#;
+    let Some(output) = with_helpers(&scene, script) else { return };
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let expected = "rw rw,nosuid rw,nosuid ro,nodev,noexec rw 0 rw rw,nosuid rw,nosuid,nodev,noexec rw,nodev,noexec \
+        rw,nosuid rw rw,nodev rw,nodev rw,nosuid,nodev";
+    assert_eq!(output.stdout.lines().collect::<Vec<_>>().join(" "), expected);
 }
 
 #[test]

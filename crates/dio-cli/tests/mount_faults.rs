@@ -3,19 +3,15 @@
 //! `crates/dio-mount/src/file/tests/faults.rs`, errors that pass in `mount_faults_eio.rs`, PostgreSQL over a killed server in
 //! `mount_faults_postgres.rs`.
 
-mod fault_support;
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::fault_support::{Load, Scene, content, dio, errno, good, options, pending};
+use crate::own::{MIB, Mounted as Volume, is_root, until};
 use dio_test::{MODES, file_systems, judge_fully, skip};
-use fault_support::{Load, Scene, content, dio, errno, good, options, pending};
-use own::{MIB, Mounted as Volume, is_root, until};
 use rustix::io::Errno;
 
 /// What a program may be told when its file system is gone, by the kernel of the mount or by that below.
@@ -217,7 +213,7 @@ fn files_that_are_open_outlive_their_source() {
         let source = directory.path().join("source");
         fs::create_dir_all(source.join("deep")).unwrap();
         fs::write(source.join("deep/file"), content(4, 0..MIB)).unwrap();
-        let mounted = dio_test::Mounted::new(fault_support::DIO, &source, &options(mode));
+        let mounted = dio_test::Mounted::new(crate::fault_support::DIO, &source, &options(mode));
         let name = |name: &str| mounted.path().join(name);
         let reader = File::open(name("deep/file")).unwrap();
         let mut writer = pending(&name("writer"), 1);

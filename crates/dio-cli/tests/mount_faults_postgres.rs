@@ -1,10 +1,6 @@
 //! PostgreSQL judges a server that is killed under load: its processes are told, the dead mount can be taken away, and on a new
 //! mount it recovers every transaction whose end was told to a client. The same when the file system below is shut down.
 
-mod judge_support;
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -13,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::judge_support::postgres::{Cluster, Postmaster, acknowledged, adds_up, programs};
+use crate::judge_support::{DIO, Stage, each_mode, fed_as_it_is, succeeds};
+use crate::own::{MIB, Mounted as Volume};
 use dio_test::{MODES, judge_fully, skip};
-use judge_support::postgres::{Cluster, Postmaster, acknowledged, adds_up, programs};
-use judge_support::{DIO, Stage, each_mode, fed_as_it_is, succeeds};
-use own::{MIB, Mounted as Volume};
 
 /// How long processes may take to notice that their files are gone.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,15 +1,13 @@
 //! `dio mount -o cio,native`: the kernel does the I/O of who asks for `O_DIRECT`, past the page cache, and whoever else uses the
 //! file sees the same bytes.
 
-mod mount_support;
-
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::mount_support::{Scene, dio};
 use dio::block::Pool;
 use dio_test::{resident_pages, skip};
-use mount_support::{Scene, dio};
 use rustix::fs::OFlags;
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! Proves that a file loses its set-id bits and capabilities when somebody changes it who could not give them, through a mount
 //! as on the file system below, and that nobody runs a program with bits that it has lost.
 
-mod judge_support;
-
 use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -10,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::judge_support::{DIO, Stage, succeeds};
 use dio_test::{as_user, file_systems, is_root, judge_fully, skip};
-use judge_support::{DIO, Stage, succeeds};
 use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
 use rustix::io::{Errno, Result};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

@@ -380,3 +380,15 @@ fn a_striped_file_is_what_its_objects_are() {
     assert!(text.contains("is missing") && text.contains("unknown: object 1: it is missing"), "{text}");
     assert_eq!(probe(&at("contents"))["striped"], Value::Null);
 }
+
+/// What a path suggests is what the tools themselves use there, whatever `st_blksize` says.
+#[test]
+fn the_suggested_transfer_is_that_of_the_tools() {
+    let Some(directory) = disk_directory() else { return };
+    let output = dio().args(["probe", "--json"]).arg(directory.path()).output().unwrap();
+    let geometry = &json(&output)[0]["geometry"];
+    let (suggested, file_system) =
+        (geometry["suggested_bytes"].as_u64().unwrap(), geometry["file_system_suggests_bytes"].as_u64().unwrap());
+    assert!((256 << 10..=4 << 20).contains(&suggested), "{geometry:#}");
+    assert!(suggested % file_system.min(suggested) == 0, "{geometry:#}");
+}

@@ -1,14 +1,12 @@
 //! `dio report`: pages of real results, and what a browser makes of them.
 
-mod report_support;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use report_support::browser::{Browser, View};
-use report_support::results::{dio, files, records, results};
+use crate::report_support::browser::{Browser, View};
+use crate::report_support::results::{dio, files, records, results};
 use serde_json::Value;
 use tempfile::TempDir;
 

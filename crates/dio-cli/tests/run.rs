@@ -1,7 +1,5 @@
 //! `dio run`: the command sees its directories mounted, nobody else does, and nothing of it stays.
 
-mod run_support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use dio_test::{Output, file_systems, random_file, resident_pages, run, skip};
 
-use run_support::*;
+use crate::run_support::*;
 
 #[test]
 fn the_command_sees_the_mount_and_nobody_else_does() {

@@ -1,12 +1,10 @@
 //! `dio sort` against the system's sort.
 
-mod sort_support;
-
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crate::sort_support::{Case, GNU, case, dio};
 use dio_test::{Rng, Seed, file_systems};
-use sort_support::{Case, GNU, case, dio};
 
 /// Where to run: all file systems of the tests, and memory.
 fn places() -> Vec<PathBuf> {

@@ -1,9 +1,5 @@
 //! What `dio sort` does that cannot be compared with the system's sort: memory, temporary files, full disks, signals, receipts.
 
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-mod sort_support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,10 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::own::{Mounted, cold, in_memory, is_direct, is_root, json, line, names, number, until};
+use crate::sort_support::{case, dio};
 use dio_test::{MemoryGroup, Rng, Seed, file_systems};
-use own::{Mounted, cold, in_memory, is_direct, is_root, json, line, names, number, until};
 use rustix::process::{Pid, Signal, kill_process};
-use sort_support::{case, dio};
 
 const MIB: usize = 1 << 20;
 
@@ -177,7 +173,7 @@ fn waiting(args: &str, directory: &Path, rng: &mut Rng) -> Child {
     let input = lines(rng, 4 * MIB);
     child.stdin.as_mut().unwrap().write_all(&input).unwrap();
     // Four times what memory holds was taken: what came first is in files.
-    until("all is read", || own::waiting(child.stdin.as_ref().unwrap()) == 0);
+    until("all is read", || crate::own::waiting(child.stdin.as_ref().unwrap()) == 0);
     child
 }
 

@@ -1,17 +1,13 @@
 //! What `dio split` does that cannot be compared with the system's split: full disks, receipts, pauses of the input.
 
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-mod split_support;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::own::{Mounted, cold, in_memory, is_direct, is_root, json, line, number, until};
+use crate::split_support::{Case, From, case, dio};
 use dio_test::{MemoryGroup, Rng, Seed, file_systems};
-use own::{Mounted, cold, in_memory, is_direct, is_root, json, line, number, until};
-use split_support::{Case, From, case, dio};
 
 const MIB: u64 = 1 << 20;
 

@@ -9,11 +9,12 @@ use tempfile::TempDir;
 /// A directory with links to dio, and a file.
 fn place() -> TempDir {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-    for name in ["cat", "tee", "md5sum", "b2sum", "cksum", "sort"] {
+    for name in ["cat", "tee", "md5sum", "b2sum", "cksum", "sort", "dd", "tar", "cp"] {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_dio"), dir.path().join(name)).unwrap();
     }
     fs::write(dir.path().join("text"), "one\ntwo\n").unwrap();
     fs::write(dir.path().join("large"), vec![b'x'; 3_000_000]).unwrap();
+    fs::write(dir.path().join("good"), "2094b601daac3d68f5aed51d3c20f7cd  text\nno line of a list\n").unwrap();
     fs::write(dir.path().join("list"), "5b9bab1a3c1a8a1e6d1e0f1a1a1a1a1a  text\n").unwrap();
     dir
 }
@@ -86,6 +87,9 @@ fn a_closed_pipe_is_an_error_where_sigpipe_is_ignored() {
         // GNU does not say why.
         "(trap '' PIPE; while printf x 2>/dev/null; do sleep 0.02; done; @md5sum text 2>/dev/null; echo $? >&2) | true",
         "(trap '' PIPE; @tee copy <large; echo $? >&2) | true; cksum <copy",
+        "(trap '' PIPE; @dd if=large bs=64k 2>/dev/null; echo $? >&2) | true",
+        "(trap '' PIPE; @dd if=large bs=64k status=none; echo $? >&2) | true",
+        "(@dd if=large bs=64k; echo $? >&2) | true",
         "(@cat large; echo $? >&2) | true",
         "(@tee copy <large; echo $? >&2) | true",
     ] {
@@ -98,6 +102,31 @@ fn quotation_marks_are_those_of_the_locale() {
     for locale in ["C", "C.UTF-8"] {
         for script in ["@b2sum -l x text", "@b2sum -l 1024 text", "@tee --output-error=x", "@cksum -a x text"] {
             same(script, locale);
+        }
+    }
+}
+
+#[test]
+fn messages_that_cannot_be_written_make_a_run_fail() {
+    for script in [
+        "@dd if=text of=copy SAY",
+        "@dd if=/dev/null of=/dev/null SAY",
+        // Nothing is to be said.
+        "@dd if=text of=copy status=none SAY",
+        "@cat text SAY",
+        "@cp -v text copy SAY",
+        "@md5sum -c good SAY",
+        "@md5sum text SAY",
+        "@sort -c large text SAY",
+        "printf 'b\\na\\n' | @sort -c SAY",
+        "@tar cf x.tar text SAY",
+        "@tar cf x.tar $PWD/text SAY",
+        "@tar cvf - text SAY >/dev/null",
+        "@tar cvf x.tar text SAY",
+        "@tee copy <text SAY",
+    ] {
+        for say in ["2>/dev/full", "2>&-", "2>/dev/null"] {
+            same(&script.replace("SAY", say), "C");
         }
     }
 }

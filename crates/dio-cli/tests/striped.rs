@@ -1,14 +1,12 @@
 //! Every tool on a striped file against the same on a plain one: output, status and contents, byte for byte.
 
-mod striped_support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::striped_support::{Pair, dio, good, lines, script};
 use dio_test::file_systems;
 use serde_json::Value;
-use striped_support::{Pair, dio, good, lines, script};
 
 /// Runs scripts on all file systems, each on one of them.
 fn by_turns(size: usize, scripts: &[&str]) {
@@ -125,7 +123,11 @@ fn stripes_are_set_shown_checked_and_removed() {
         let refused = dio(dir, &["cat", "two"]);
         assert!(!refused.status.success() && refused.stderr.contains(object.to_str().unwrap()), "{refused:?}");
         assert!(refused.stdout.is_empty());
-        good(dir, &["stripe", "rm", "one", "two", "striped/file"]);
+        let removed = dio(dir, &["stripe", "rm", "one", "two", "striped/file"]);
+        assert!(removed.status.code() == Some(1) && removed.stderr.contains(object.to_str().unwrap()), "{removed:?}");
+        assert!(dir.join("two").exists() && !dir.join("one").exists());
+        assert_eq!(dio(dir, &["stripe", "rm", "--force", "two"]).status.code(), Some(1));
+        good(dir, &["stripe", "orphans", "--rm", "--yes", "a", "b", "c"]);
         assert_eq!(["a", "b", "c"].map(|name| fs::read_dir(dir.join(name)).unwrap().count()), [0; 3]);
 
         for wrong in [

@@ -5,18 +5,15 @@
 //! How the calls are found and hit is strace(1)'s: a first run counts them, and each later one dies at one of them. A kill
 //! leaves what was written; a power cut does not, so some of those that are killed have the file systems stopped too.
 
-#[allow(unused_imports, reason = "this test uses a part of it")]
-mod own;
-
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::own::{MIB, Mounted as Volume, file_systems};
 use dio::stripe::{self, Plan};
 use dio_test::{Output, Rng, Seed};
-use own::{MIB, Mounted as Volume, file_systems};
 
 const DIO: &str = env!("CARGO_BIN_EXE_dio");
 
@@ -232,16 +229,20 @@ fn files_in(dir: &Path) -> BTreeSet<PathBuf> {
     entries.filter(|entry| entry.file_type().unwrap().is_file()).map(|entry| entry.path()).collect()
 }
 
-/// Everything in the targets that no file in the directory leads to.
+/// Everything in the targets that no file in the directory leads to, and what a migration has left beside the file, where an object
+/// says where that is.
 fn without_a_file(dir: &Path) -> BTreeSet<PathBuf> {
-    let unfinished = |name: &PathBuf| name.to_str().unwrap().ends_with(".new");
+    let moving = |name: &PathBuf| name.to_str().unwrap().ends_with(".dio-migrate");
+    let unfinished = |name: &PathBuf| name.to_str().unwrap().ends_with(".new") || moving(name);
     let heads = files_in(dir).into_iter().filter(|name| !unfinished(name));
     let known: BTreeSet<PathBuf> = heads
         .filter_map(|name| stripe::descriptor_at(&name))
         .flat_map(|head| (0..head.targets.len()).map(move |index| head.object_path(index)).collect::<Vec<_>>())
         .collect();
     let all: BTreeSet<PathBuf> = ["a", "b", "c"].iter().flat_map(|name| files_in(&dir.join(name))).collect();
-    all.difference(&known).cloned().collect()
+    let headed = |name: &PathBuf| fs::read(name).unwrap().starts_with(b"dio stripe object");
+    let beside = files_in(dir).into_iter().filter(moving).filter(|_| all.iter().any(headed));
+    all.difference(&known).cloned().chain(beside).collect()
 }
 
 fn dio(dir: &Path, line: &str) -> Output {

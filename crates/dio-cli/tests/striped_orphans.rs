@@ -1,12 +1,10 @@
 //! `dio stripe orphans`: what is left of striped files is found and removed, and nothing else.
 
-mod striped_support;
-
 use std::fs;
 use std::process::Command;
 
+use crate::striped_support::{Pair, dio, good, lines};
 use dio_test::file_systems;
-use striped_support::{Pair, dio, good, lines};
 
 /// Objects whose file is gone are found and removed; those of files that are there, moved or not, are not among them.
 #[test]

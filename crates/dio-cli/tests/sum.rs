@@ -1,9 +1,7 @@
 //! Digests are those of the system's tools and of the standards, for every size and kind of input, and so is what is
 //! printed about them.
 
-mod sums;
-
-use sums::{Place, noise};
+use crate::sums::{Place, noise};
 
 const FAMILY: [&str; 7] = ["md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum"];
 

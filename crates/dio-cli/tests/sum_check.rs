@@ -1,8 +1,6 @@
 //! Lists are checked as by the system's tools: the same lines count, the same is said, the same is returned.
 
-mod sums;
-
-use sums::{Place, noise};
+use crate::sums::{Place, noise};
 
 const MD5: &str = "764efa883dda1e11db47671c4a3bbd9e";
 

@@ -1,13 +1,12 @@
 //! `dio synctest` on every file system: what it reports, what it refuses, and that nothing is left behind. Times are not judged
 //! here.
 
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-
 use std::path::Path;
 use std::process::Command;
 
-use own::{Output, Running, TestFs, file_systems, in_memory, is_direct, json, names, signal_of, until, until_caught};
+use crate::own::{
+    Output, Running, TestFs, file_systems, in_memory, is_direct, json, names, signal_of, until, until_caught,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -150,7 +149,7 @@ fn what_exists_is_left_alone_unless_forced_and_what_is_new_is_removed() {
     assert!(report["rows"][0]["outcome"]["measured"].is_object(), "{report}");
     assert!(report["rows"][1]["outcome"]["failed"].as_str().unwrap().contains("one existing file"), "{report}");
     if !in_memory(&file_systems()[0]) {
-        assert_eq!(own::resident_pages(&precious), 0);
+        assert_eq!(crate::own::resident_pages(&precious), 0);
     }
     assert_ne!(std::fs::read(&precious).unwrap(), b"precious");
 }

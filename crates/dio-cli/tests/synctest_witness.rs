@@ -3,17 +3,14 @@
 //! The power cut is the shutdown ioctl of ext4 and xfs without a flush of the log, which loses exactly what was not durable. The
 //! lie is told by strace(1), which answers the writer's `fdatasync` with 0 and keeps it from the kernel.
 
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
+use crate::own::{MIB, Mounted as Volume, Output, Running, file_systems, json, names, number, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,8 +20,6 @@ const DIO: &str = env!("CARGO_BIN_EXE_dio");
 /// A witness on this machine; killed when dropped.
 struct Witness {
     child: Child,
-    /// Kept, so that what it says has somewhere to go.
-    _said: BufReader<ChildStdout>,
     address: String,
     place: PathBuf,
 }
@@ -32,15 +27,27 @@ struct Witness {
 impl Witness {
     #[track_caller]
     fn start(address: &str, place: &Path) -> Witness {
+        Witness::start_with(address, place, &[])
+    }
+
+    #[track_caller]
+    fn start_with(address: &str, place: &Path, more: &[&str]) -> Witness {
         let mut command = Command::new(DIO);
-        command.args(["synctest", "--serve", address]).arg(place).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+            .args(["synctest", "--serve", address])
+            .args(more)
+            .arg(place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         let address = line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
         let address = address.unwrap_or_else(|| panic!("the witness says {line:?}")).to_owned();
-        Witness { child, _said: said, address, place: place.to_owned() }
+        // What it says besides has somewhere to go.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        Witness { child, address, place: place.to_owned() }
     }
 
     /// The file of the only session.
@@ -290,7 +297,7 @@ fn a_witness_that_goes_away_for_a_while_misses_nothing() {
     }
     running.signal(Signal::INT);
     let output = running.end();
-    assert_eq!(own::signal_of(&output), Some(2), "{output:?}");
+    assert_eq!(crate::own::signal_of(&output), Some(2), "{output:?}");
     let written = json(&output.stdout);
     assert_eq!(written["acknowledged"], written["kept_by_witness"], "{written}");
     assert_eq!(number(&written, "acknowledged"), witness.highest());
@@ -335,4 +342,82 @@ fn a_witness_that_does_not_come_back_ends_it_and_strangers_are_shown_the_door() 
     let running = writer(&mut Command::new(DIO), &witness, "", &path);
     let output = running.end();
     assert!(output.status.code() == Some(1) && output.stderr.contains("exists"), "{output:?}");
+}
+
+/// A writer's `begin` line, and its identity.
+fn begin(number: usize) -> (String, String) {
+    let (identity, path) = (format!("{number:032x}"), "/x".repeat(2000));
+    (format!("begin {identity} 4096 8 boot host {path} uuid-0 2 fsync\n"), identity)
+}
+
+#[test]
+fn whoever_asks_again_and_again_fills_no_memory_and_keeps_nobody_out() {
+    let kept = scratch();
+    let witness = Witness::start("127.0.0.1:0", kept.path());
+    let mut greedy = TcpStream::connect(&witness.address).unwrap();
+    greedy.write_all(begin(0).0.as_bytes()).unwrap();
+    // Each on a connection of its own: a connection has one session.
+    for number in 1..=300 {
+        let mut stream = TcpStream::connect(&witness.address).unwrap();
+        let (line, _) = begin(number);
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+        assert_eq!(answers.nth(1).as_deref(), Some("ok 0"));
+    }
+    let resident = || {
+        let text = fs::read_to_string(format!("/proc/{}/status", witness.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+    };
+    let before = resident();
+    greedy.write_all("list\n".repeat(3000).as_bytes()).unwrap();
+    // Answers come while none is taken, for as long as there is room between the two.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mut some = vec![0; 20 * MIB as usize];
+    greedy.read_exact(&mut some).unwrap();
+    let grown = resident() - before;
+    assert!(grown < 4096, "{grown} KiB for one packet");
+    // It does not keep the witness from ending, nor others from being heard.
+    let mut other = TcpStream::connect(&witness.address).unwrap();
+    other.write_all(format!("ask {}\n", begin(7).1).as_bytes()).unwrap();
+    let answer = BufReader::new(other).lines().nth(1).unwrap().unwrap();
+    assert!(answer.starts_with("session 0 "), "{answer}");
+    drop(greedy);
+}
+
+#[test]
+fn a_witness_with_a_secret_hears_only_those_who_know_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, kept) = (scratch(), scratch());
+    let file = |name: &str, text: &str| {
+        let path = kept.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong) = (file("right", "of sixteen bytes or more\n"), file("wrong", "of sixteen bytes or less\n"));
+    let place = kept.path().join("sessions");
+    let witness = Witness::start_with("127.0.0.1:0", &place, &["--secret", &right]);
+    for (flags, words) in [
+        (String::new(), "it asks for a secret (--secret FILE)"),
+        (format!("--secret {wrong}"), "that is not the secret"),
+    ] {
+        let output = writer(&mut Command::new(DIO), &witness, &flags, &dir.path().join("refused")).end();
+        assert!(output.status.code() == Some(1) && output.stderr.contains(words), "{output:?}");
+        assert!(!dir.path().join("refused").exists());
+    }
+    for line in ["list\n", "prove 00\n", &begin(1).0] {
+        let mut stranger = TcpStream::connect(&witness.address).unwrap();
+        stranger.write_all(line.as_bytes()).unwrap();
+        let mut said = String::new();
+        stranger.read_to_string(&mut said).unwrap();
+        assert!(said.lines().nth(1).is_some_and(|line| line.starts_with("error ")), "{said:?}");
+    }
+    let path = dir.path().join("blocks");
+    let running = writer(&mut Command::new(DIO), &witness, &format!("--secret {right}"), &path);
+    witness.until_kept(5);
+    running.signal(Signal::KILL);
+    running.end();
+    let (status, found, output) = witness.check(&["--secret", &right], &path);
+    assert!(status == Some(0) && number(&found, "acknowledged") >= 5, "{output:?}");
 }

@@ -1,15 +1,13 @@
 //! `dio tar -c` against the system's tar: the same tree, the same command, the same bytes, words and status.
 
-mod gnu;
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::gnu::links;
 use dio_test::{MemoryGroup, Seed, file_systems, random_file, resident_pages, skip};
-use gnu::links;
 use tempfile::TempDir;
 
 /// A shell in `dir` for which `tar` is dio's, or the system's.

@@ -1,13 +1,11 @@
 //! The reader of tar headers on archives that are damaged, hostile, or none.
 
-mod tar_support;
-
 use std::fs;
 use std::io::Cursor;
 
+use crate::tar_support::{read, read_headers, shell};
 use dio_cli::commands::tar::format::{Entries, Entry, Format, FormatError, encode, padding};
 use dio_test::{Seed, file_systems};
-use tar_support::{read, read_headers, shell};
 
 /// An archive of one entry after blocks made by hand.
 fn with_extension(typeflag: u8, content: &[u8]) -> Vec<u8> {

@@ -1,8 +1,5 @@
 //! `dio tar -x` and `-d` beside GNU tar: the same archives, options and trees, compared entry for entry.
 
-mod archive;
-mod support;
-
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
@@ -10,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use archive::Builder;
+use crate::archive::Builder;
+use crate::support::{Scratch, is_root, snapshot};
 use dio_test::resident_pages;
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Scratch, is_root, snapshot};
 
 /// A tree with all that a file system can hold; every time in it is old.
 const TREE: &str = "mkdir -p d/e/f 'sp ace' ro; echo f > d/f; echo g > g; ln -s g l; ln -s ../g d/up; ln -s /etc abs; \

@@ -1,15 +1,12 @@
 //! `dio tar -x`, `-t` and `-d` where members stand in each other's way, under limits, and with hostile headers and streams.
 
-mod archive;
-mod support;
-
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use archive::Builder;
+use crate::archive::Builder;
+use crate::support::{Scratch, is_root, snapshot};
 use dio_test::MemoryGroup;
-use support::{Scratch, is_root, snapshot};
 
 /// Runs a shell script in `dir`, in which `@` stands for tar: GNU's, or dio's where `ours`.
 fn run(dir: &Path, script: &str, ours: bool) -> Output {
@@ -208,7 +205,7 @@ fn very_many_records_are_no_burden() {
     let borrowed: Vec<(&str, &[u8])> = records.iter().map(|(key, value)| (key.as_str(), &value[..])).collect();
     let mut global = Builder::new().pax(&borrowed).file("f", "x").end();
     global[156] = b'g';
-    archive::sign(&mut global[..512]);
+    crate::archive::sign(&mut global[..512]);
     std::fs::write(scratch.path().join("global.tar"), global).unwrap();
     let (status, _, told) = seen(&run(scratch.path(), "@ -tf global.tar", true));
     assert_eq!(status, Some(2));

@@ -1,8 +1,6 @@
 //! The reader and the writer of tar headers against GNU tar and Python's tarfile: archives of theirs are read entry for
 //! entry and made again byte for byte, archives of ours are read by them.
 
-mod tar_support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
@@ -10,12 +8,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
+use crate::tar_support::{Member, read, read_headers, shell};
 use dio_cli::commands::tar::format::{
     Encoder, Entries, Entry, Format, Kind, Time, acl_to_text, block_extents, encode, end_of_archive, padding,
 };
 use dio_test::{Rng, Seed, file_systems, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use tar_support::{Member, read, read_headers, shell};
 
 /// Everything in a sound archive.
 fn read_sound(archive: &[u8]) -> Vec<Member> {

@@ -3,16 +3,13 @@
 //! Each archive is made by hand and extracted into a jail beside files that must stay as they are, their change times
 //! included; with each way to treat existing files, by root and by an ordinary user, and without `openat2`.
 
-mod archive;
-mod support;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use archive::{Builder, strict};
-use support::{Scratch, is_root, snapshot};
+use crate::archive::{Builder, strict};
+use crate::support::{Scratch, is_root, snapshot};
 
 /// A jail, and what lies beside it.
 struct Place {
@@ -447,7 +444,7 @@ fn mutated_archives_do_not_lead_out() {
             let at = block * 512 + random.range_usize(0..512);
             archive[at] = *random.pick(b"\0/.01257xLKSgoutdir\xff ");
             if random.bool(0.8) {
-                archive::sign(&mut archive[block * 512..][..512]);
+                crate::archive::sign(&mut archive[block * 512..][..512]);
             }
         }
         let options = *random.pick(OPTIONS);

@@ -1,15 +1,13 @@
 //! `dio tar -t`, `-r`, `-u` and `-A` against GNU tar: what is printed, the status, and the archives that are left.
 
-mod gnu;
-
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::gnu::links;
 use dio_test::{TestFs, file_systems, skip};
-use gnu::links;
 
 /// A script of bash under which `tar` is the system's, or dio's; `gnutar` always is the system's.
 fn bash(dir: &Path, script: &str, ours: bool) -> Command {

@@ -1,10 +1,8 @@
 //! `tee` against the system's: every byte of output and message, the status, every file left behind.
 
-mod pass;
-
 use std::path::Path;
 
-use pass::{MIB, Seed, file_systems, run, same, same_on, text};
+use crate::pass::{MIB, Seed, file_systems, run, same, same_on, text};
 
 const MODES: &[&str] = &[
     "",

@@ -1,11 +1,9 @@
 //! `dio uniq` against the system's uniq.
 
-mod pass;
-
 use std::fs;
 use std::path::Path;
 
-use pass::{Rng, Seed, file_systems, same, same_on};
+use crate::pass::{Rng, Seed, file_systems, same, same_on};
 
 /// Lines that are often the same, in case, in fields or in their beginnings.
 fn lines(rng: &mut Rng, length: usize, delimiter: u8) -> Vec<u8> {

@@ -1,17 +1,13 @@
 //! What `dio uniq` does that cannot be compared with the system's uniq: pauses of the input, receipts, full disks, signals.
 
-#[allow(unused_imports, reason = "each test uses its part")]
-mod own;
-mod pass;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use own::{Mounted, cold, in_memory, is_direct, json, line, number, until};
-use pass::{Seed, file_systems, start, tool};
+use crate::own::{Mounted, cold, in_memory, is_direct, json, line, number, until};
+use crate::pass::{Seed, file_systems, start, tool};
 
 const MIB: u64 = 1 << 20;
 
@@ -196,7 +192,7 @@ fn a_mode_that_cannot_be_had_is_an_error_where_it_is_required() {
 #[test]
 fn a_line_that_does_not_fit_into_the_memory_is_told() {
     let directory = file_systems()[0].dir();
-    let script = format!("ulimit -v 400000; head -c 1G /dev/zero | {} -c", pass::links().join("uniq").display());
+    let script = format!("ulimit -v 400000; head -c 1G /dev/zero | {} -c", crate::pass::links().join("uniq").display());
     let output = Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "uniq: memory exhausted\n");
@@ -208,7 +204,7 @@ fn many_lines_need_little_memory() {
     let input = lines(110 << 20);
     fs::write(directory.path().join("in"), &input).unwrap();
     cold(&directory.path().join("in"));
-    let uniq = pass::links().join("uniq");
+    let uniq = crate::pass::links().join("uniq");
     let script = format!("ulimit -v 100000; exec {} -c in out", uniq.display());
     let output = Command::new("sh").args(["-c", &script]).current_dir(directory.path()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");

@@ -3,9 +3,6 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-#[path = "../gnu/mod.rs"]
-mod gnu;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,11 +10,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use dio_test::Rng;
 use tempfile::TempDir;
 
 /// A directory of links to the program under test, by the names that it has here.
 pub fn links() -> &'static Path {
-    gnu::links(&["gzip", "gunzip", "zcat", "zstd", "unzstd", "zstdcat", "dio"])
+    crate::gnu::links(&["gzip", "gunzip", "zcat", "zstd", "unzstd", "zstdcat", "dio"])
 }
 
 pub fn scratch() -> TempDir {
@@ -59,6 +57,7 @@ pub fn well(dir: &Path, text: &str) -> Vec<u8> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     pub status: (Option<i32>, Option<i32>),
+    /// Decompressed where it is compressed.
     pub out: String,
     pub err: String,
     /// By name: what it is, its permissions and its time, and for files the contents, decompressed.
@@ -71,10 +70,25 @@ pub fn seen(mut command: Command, dir: &Path) -> Seen {
     look(dir, dir, &mut files);
     Seen {
         status: (output.status.code(), output.status.signal()),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        out: shown(&plain(output.stdout)),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
         files,
     }
+}
+
+/// Bytes to be compared, and shown where they differ: not all of many.
+fn shown(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.len() < 5000 => text.to_owned(),
+        _ => format!("{} bytes, {:x}", bytes.len(), sum(bytes)),
+    }
+}
+
+/// The files that differ, a line for each.
+pub fn differing(theirs: &Seen, ours: &Seen) -> String {
+    let names: std::collections::BTreeSet<&String> = theirs.files.keys().chain(ours.files.keys()).collect();
+    let pairs = names.into_iter().map(|name| (name, theirs.files.get(name), ours.files.get(name)));
+    pairs.filter(|(_, theirs, ours)| theirs != ours).map(|pair| format!("{pair:?}\n")).collect()
 }
 
 /// Times from here on are those of the run (2025-01-01).
@@ -98,7 +112,7 @@ fn look(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What is compressed, decompressed by the system's program; what cannot be is as it is.
+/// What is compressed, also twice, decompressed by the system's program; what cannot be is as it is.
 fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let program = match bytes.get(..4) {
         Some([0x1f, 0x8b, ..]) => "gzip",
@@ -107,7 +121,7 @@ fn plain(bytes: Vec<u8>) -> Vec<u8> {
     };
     let output = piped(program, &["-dc"], &bytes);
     let empty = [&b"\x1f\x8b"[..], &0xfd2f_b528u32.to_le_bytes()].iter().any(|magic| bytes.starts_with(magic));
-    if output.is_empty() && !(empty && bytes.len() < 64) { bytes } else { output }
+    if output.is_empty() && !(empty && bytes.len() < 64) { bytes } else { plain(output) }
 }
 
 /// What a program of the system makes of its input.
@@ -163,4 +177,104 @@ pub fn inputs() -> Vec<(&'static str, Vec<u8>)> {
         ("block", text(1 << 20)),
         ("program", program[..program.len().min(3 << 20)].to_vec()),
     ]
+}
+
+/// A word for the shell.
+pub fn word(text: &str) -> String {
+    format!("'{text}'")
+}
+
+/// Contents of a random kind; most are small, a few are about as long as a piece.
+pub fn contents(rng: &mut Rng) -> Vec<u8> {
+    let size = match rng.range(0..40) {
+        0 => (2 << 20) + rng.range_usize(0..5) - 2,
+        1 => rng.range_usize(0..3_000_000),
+        2..6 => 0,
+        6..10 => rng.range_usize(1..20),
+        10..14 => (64 << 10) + rng.range_usize(0..5) - 2,
+        _ => rng.range_usize(0..50_000),
+    };
+    match rng.range(0..5) {
+        0 => vec![0; size],
+        1 => rng.bytes(size),
+        _ => text(size),
+    }
+}
+
+/// A compressed file with something behind it, or with something wrong, or neither. `member` makes one member or frame.
+pub fn compressed(rng: &mut Rng, member: impl Fn(&mut Rng) -> Vec<u8>) -> Vec<u8> {
+    let mut all = member(rng);
+    match rng.range(0..12) {
+        0 => all.extend(member(rng)),
+        1 => all.extend(vec![0; rng.range_usize(1..2000)]),
+        2 => all.extend(b"garbage"),
+        3 => all.truncate(rng.range_usize(0..all.len())),
+        4 => {
+            let at = rng.range_usize(0..all.len());
+            all[at] ^= 1 << rng.range(0..8);
+        }
+        5 => {
+            let count = rng.range_usize(1..10);
+            all.extend(rng.bytes(count));
+        }
+        _ => {}
+    }
+    all
+}
+
+/// A random tree: files of the given names, some with other names, links to them, and a FIFO.
+pub struct Tree {
+    files: Vec<(String, Vec<u8>, u32)>,
+    others: String,
+    /// The names, and some of nothing.
+    pub names: Vec<String>,
+}
+
+impl Tree {
+    /// `file` gives the contents of a file of this name.
+    pub fn new(rng: &mut Rng, pool: &[&str], mut file: impl FnMut(&mut Rng, &str) -> Vec<u8>) -> Tree {
+        let mut tree = Tree { files: Vec::new(), others: String::new(), names: Vec::new() };
+        for name in pool {
+            if !rng.bool(0.5) {
+                continue;
+            }
+            let first = word(tree.files.first().map_or("a", |(name, ..)| name));
+            let own = word(name);
+            match rng.range(0..16) {
+                0 => tree.others += &format!("ln {first} {own};"),
+                1 => tree.others += &format!("ln -s {} {own};", rng.pick(&["a", "nowhere", "d", "b.gz", "b.zst"])),
+                2 if *name == "e.z" || *name == "n.zstd" => tree.others += &format!("mkfifo {own};"),
+                3 if !name.contains('/') => tree.others += &format!("mkdir {own}; echo within > {own}/w;"),
+                _ => {
+                    let mode = *rng.pick(&[0o644, 0o644, 0o600, 0o755, 0o444, 0o4755, 0o1644, 0o664]);
+                    tree.files.push(((*name).to_owned(), file(rng, name), mode));
+                }
+            }
+            tree.names.push((*name).to_owned());
+        }
+        tree.names.extend(["nofile", "d", "a"].map(str::to_owned));
+        tree
+    }
+
+    /// Whether a file of this name is made.
+    pub fn has(&self, name: &str) -> bool {
+        self.files.iter().any(|(own, ..)| own == name)
+    }
+
+    /// What standard input is.
+    pub fn input(&self, rng: &mut Rng) -> String {
+        if self.files.is_empty() || rng.bool(0.5) { "/dev/null".to_owned() } else { word(&rng.pick(&self.files).0) }
+    }
+
+    /// Makes it in `dir`.
+    pub fn make(&self, dir: &Path) {
+        fs::create_dir_all(dir.join("d/e")).unwrap();
+        for (name, bytes, mode) in &self.files {
+            fs::write(dir.join(name), bytes).unwrap();
+            permit(&dir.join(name), *mode);
+        }
+        let script = format!("{} find . -exec touch -h -d 2020-01-01T00:00:00Z {{}} +", self.others);
+        // A link to what is not there may fail.
+        Command::new("sh").args(["-c", &script]).current_dir(dir).stderr(Stdio::null()).status().unwrap();
+    }
 }

@@ -10,15 +10,15 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
-/// A directory with links to dio, to be searched for programs before all others. Those of the first call are there: each
-/// test program has one set of `names`.
+/// A directory with links to dio by these names and no others, to be searched for programs before all other directories.
 pub fn links(names: &[&str]) -> &'static Path {
-    static LINKS: OnceLock<PathBuf> = OnceLock::new();
-    LINKS.get_or_init(|| {
-        let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!("links-", env!("CARGO_CRATE_NAME")));
-        fs::create_dir_all(&links).unwrap();
+    static MADE: Mutex<BTreeMap<PathBuf, &'static Path>> = Mutex::new(BTreeMap::new());
+    let name = format!("links-{}-{}", env!("CARGO_CRATE_NAME"), names.join("-"));
+    let links = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    MADE.lock().unwrap().entry(links).or_insert_with_key(|links| {
+        fs::create_dir_all(links).unwrap();
         for name in names {
             // The same tests may be running elsewhere: a link is never missing.
             let own = links.join(format!(".{name}-{}", std::process::id()));
@@ -26,7 +26,7 @@ pub fn links(names: &[&str]) -> &'static Path {
             symlink(env!("CARGO_BIN_EXE_dio"), &own).unwrap();
             fs::rename(&own, links.join(name)).unwrap();
         }
-        links
+        Box::leak(links.clone().into_boxed_path())
     })
 }
 

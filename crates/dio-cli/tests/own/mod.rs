@@ -1,6 +1,6 @@
 //! Runs `dio cp` as a user does, and looks at what it left with the eyes of others (fincore, stat, cmp).
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -3,22 +3,19 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-#[path = "../gnu/mod.rs"]
-mod gnu;
-
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::gnu::Seen;
 pub use dio_test::{Rng, Seed, TestFs, file_systems};
-use gnu::Seen;
 
 pub const MIB: usize = 1 << 20;
 
 /// A directory with links to dio, one for each tool.
 pub fn links() -> &'static Path {
-    gnu::links(&["cat", "tee", "uniq"])
+    crate::gnu::links(&["cat", "tee", "uniq"])
 }
 
 /// A tool of dio by its link.

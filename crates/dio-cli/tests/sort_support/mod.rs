@@ -3,16 +3,13 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
-#[path = "../gnu/mod.rs"]
-mod gnu;
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use gnu::{Seen, links};
+use crate::gnu::{Seen, links};
 
 /// The system's program, wherever it is.
 pub const GNU: &str = "sort";

@@ -1,5 +1,7 @@
 //! `dio wal`, as a user meets it: on logs that are sound, damaged, being written, and none at all.
 
+mod damage;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -187,6 +189,29 @@ fn a_damaged_header_is_passed_over_and_told() {
     assert!(status(&none, 2).stderr.contains("holds no log"), "{none:?}");
 }
 
+/// The last segment was cut short: no record behind the cut is there, and no mark.
+#[test]
+fn a_last_segment_that_was_cut_short_is_told_by_all() {
+    for left in [0, 512, 20_000, 65_024] {
+        let dir = dio_test::file_systems()[0].dir();
+        let lsns = fill(dir.path(), 0..60);
+        let layout = dio_wal::Layout::new(512, 64 << 10).unwrap();
+        let path = dir.path().join(dio_wal::format::segment_name(layout.locate(lsns[59].0).0));
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(left).unwrap();
+        let verify = wal("verify", &[dir.path()]);
+        assert!(status(&verify, 1).stdout.contains("DAMAGED"), "{verify:?}");
+        let fault = if left == 0 { "shorter than a segment header" } else { "which is not the size of a segment" };
+        for words in ["salvage --dry-run", "dump --json", "tail -n 2", "archive"] {
+            let to = dir.path().join("to");
+            let _ = std::fs::create_dir(&to);
+            let paths = [dir.path(), &to];
+            let told = wal(words, if words == "archive" { &paths } else { &paths[..1] });
+            assert!(status(&told, 1).stderr.contains(fault), "{words} {left}: {told:?}");
+            assert!(!told.stdout.contains("nothing is lost"), "{words}: {told:?}");
+        }
+    }
+}
+
 /// The names of what salvage makes are durable: their directories are synced after they are made.
 #[test]
 fn salvage_syncs_the_directories_of_what_it_makes() {
@@ -257,6 +282,46 @@ fn tail_follows_a_log_that_is_being_written() {
             // Each is printed while the writer goes on.
             while told.next().unwrap()["lsn"] != lsn.0 {}
         }
+    }
+}
+
+/// A writer that is faster than the reader keeps no command from its end that does not follow.
+#[test]
+fn what_does_not_follow_ends_on_a_log_that_grows() {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    let fs = &dio_test::file_systems()[0];
+    for (words, to) in [("tail -n 2", None), ("dump --json", None), ("verify", None), ("salvage --dry-run", None)]
+        .into_iter()
+        .chain([("archive", Some("to")), ("salvage --json", Some("new"))])
+    {
+        let dir = fs.dir();
+        let path = dir.path().join("log");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::create_dir(dir.path().join("to")).unwrap();
+        let log = Log::open(&path, Options::new().segment(1 << 20).idle_mark(None)).unwrap();
+        let over = AtomicBool::new(false);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    // Small ones: appending them takes less time than showing them.
+                    let mut last = Lsn(0);
+                    for _ in 0..20_000 {
+                        last = log.append(b"small").unwrap();
+                    }
+                    log.commit(last).unwrap();
+                }
+            });
+            while log.flushed() < Lsn(1 << 20) {
+                std::thread::yield_now();
+            }
+            let mut command = Command::new("timeout");
+            command.args(["20", env!("CARGO_BIN_EXE_dio"), "wal"]).args(words.split_whitespace()).arg(&path);
+            command.args(to.map(|to| dir.path().join(to)));
+            let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+            over.store(true, Relaxed);
+            status.unwrap()
+        });
+        assert_eq!(ended.code(), Some(0), "{words}");
     }
 }
 

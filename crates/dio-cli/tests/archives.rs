@@ -1,0 +1,24 @@
+//! Tests of `tar`, `gzip` and `zstd`.
+//!
+//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+
+mod archive;
+mod compress_support;
+mod gnu;
+mod own;
+mod support;
+mod tar_support;
+
+mod codec_gzip;
+mod gzip;
+mod gzip_own;
+mod tar_create;
+mod tar_damaged;
+mod tar_extract;
+mod tar_extract_own;
+mod tar_format;
+mod tar_hostile;
+mod tar_list;
+mod tar_options;
+mod tar_random;
+mod zstd;

@@ -1,0 +1,24 @@
+//! Tests of `cp`, `dd`, devices and whatever writes a target.
+//!
+//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+
+mod gnu;
+mod own;
+mod support;
+
+mod cp_contents;
+mod cp_existing;
+mod cp_metadata;
+mod cp_operands;
+mod cp_own_atomic;
+mod cp_own_failures;
+mod cp_own_receipt;
+mod cp_own_stop;
+mod cp_review;
+mod cp_tree;
+mod dd;
+mod dd_own;
+mod devices;
+mod few_threads;
+mod sparse;
+mod targets;

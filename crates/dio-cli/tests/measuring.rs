@@ -1,0 +1,19 @@
+//! Tests of `bench`, `probe`, `report` and `synctest`.
+//!
+//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+
+mod mount_support;
+mod own;
+mod report_support;
+
+mod bench;
+mod bench_database;
+mod bench_disks;
+mod bench_locks;
+mod bench_oltp;
+mod bench_stripe;
+mod bench_wal;
+mod probe_cache;
+mod report;
+mod synctest;
+mod synctest_witness;

@@ -1,0 +1,25 @@
+//! Tests of `mount`, `run` and `stat`, with outside judges.
+//!
+//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+
+mod fault_support;
+mod judge_support;
+mod mount_support;
+mod own;
+mod run_support;
+
+mod judge_fio;
+mod judge_fsx;
+mod judge_posix;
+mod judge_postgres;
+mod judge_programs;
+mod mount;
+mod mount_beside;
+mod mount_faults;
+mod mount_faults_eio;
+mod mount_faults_postgres;
+mod mount_native;
+mod mount_set_id;
+mod run;
+mod started;
+mod stat;

@@ -1,0 +1,266 @@
+//! Descriptors, defaults and names that somebody else has put there: nobody is steered by them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::mount_support;
+use crate::striped_support::{dio, good, lines};
+use dio_test::{Output, as_user, copy_program, file_systems, is_root, run};
+
+/// A user who may do nothing here.
+const OTHER: &str = "nobody";
+
+/// Puts something under a name.
+type Make = fn(&Path);
+
+/// A directory that everybody may enter, with a copy of the program, and two targets of `OTHER`'s.
+struct Scene {
+    _scratch: Box<dyn std::any::Any>,
+    dir: PathBuf,
+}
+
+impl Scene {
+    fn new(which: usize) -> Option<Scene> {
+        if !is_root() {
+            dio_test::skip!("only root can be two users");
+            return None;
+        }
+        let scratch = file_systems()[which].dir();
+        let dir = scratch.path().to_owned();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_dio"), dir.join("dio"));
+        for name in ["a", "b", "theirs"] {
+            fs::create_dir(dir.join(name)).unwrap();
+            std::os::unix::fs::chown(dir.join(name), Some(65_534), None).unwrap();
+        }
+        fs::write(dir.join("contents"), lines(300_000)).unwrap();
+        Some(Scene { _scratch: Box::new(scratch), dir })
+    }
+
+    /// Runs a command of dio as the other user, which must succeed.
+    #[track_caller]
+    fn other(&self, args: &[&str]) -> Output {
+        let output = run(as_user(OTHER, self.dir.join("dio")).args(args).current_dir(&self.dir));
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        output
+    }
+
+    fn objects(&self) -> usize {
+        ["a", "b"].iter().map(|target| fs::read_dir(self.dir.join(target)).unwrap().count()).sum()
+    }
+
+    fn is_striped(&self, name: &str) -> bool {
+        fs::read(self.dir.join(name)).unwrap().starts_with(b"dio striped file")
+    }
+}
+
+#[track_caller]
+fn fails(dir: &Path, args: &[&str], why: &str) {
+    let output = dio(dir, args);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+    assert!(output.stderr.contains(why), "{args:?}: {output:?}");
+}
+
+#[test]
+fn an_archive_does_not_say_where_its_files_go() {
+    for (which, options) in ["-xf", "--overwrite -xf", "-kxf", "--overwrite -hxf"].iter().enumerate() {
+        let scratch = file_systems()[which % file_systems().len()].dir();
+        let dir = scratch.path();
+        for name in ["a", "b", "from", "from/d", "to"] {
+            fs::create_dir(dir.join(name)).unwrap();
+        }
+        good(dir, &["stripe", "set", "-t", "a,b", "from/d"]);
+        fs::write(dir.join("from/d/f"), lines(200_000)).unwrap();
+        fs::write(dir.join("from/d/large"), lines(9_000_000)).unwrap();
+        // What comes behind it, and what it meets half-way.
+        let names = ["d", "d/f", "d/.dio-stripe", "d/large", "d/f", "d/large"];
+        let made = run(Command::new("tar")
+            .args(["--no-recursion", "-cf", "archive", "-C", "from"])
+            .args(names)
+            .current_dir(dir));
+        assert!(made.status.success(), "{made:?}");
+        let words: Vec<&str> = options.split(' ').collect();
+        dio(dir, &[&["tar"], &words[..], &["archive", "-C", "to"]].concat());
+        for name in ["f", "large"] {
+            dio_test::same_bytes(dir.join("from/d").join(name), dir.join("to/d").join(name));
+        }
+        assert!(dir.join("to/d/.dio-stripe").exists());
+        let objects: usize = ["a", "b"].iter().map(|it| fs::read_dir(dir.join(it)).unwrap().count()).sum();
+        assert_eq!(objects, 0, "{options}");
+    }
+}
+
+#[test]
+fn a_default_of_somebody_else_is_told_and_not_followed() {
+    for which in 0..file_systems().len() {
+        let Some(scene) = Scene::new(which) else { return };
+        scene.other(&["stripe", "set", "-t", "a,b", "theirs"]);
+        fails(&scene.dir, &["cp", "contents", "theirs/root"], "belongs to user 65534");
+        dio_test::same_bytes(scene.dir.join("contents"), scene.dir.join("theirs/root"));
+        fails(&scene.dir, &["sort", "-o", "theirs/sorted", "contents"], "belongs to user 65534");
+        assert_eq!(scene.objects(), 0);
+        // Its owner follows it.
+        scene.other(&["cp", "contents", "theirs/own"]);
+        assert!(scene.is_striped("theirs/own"));
+        assert_eq!(scene.objects(), 2);
+        // And root's is followed by everybody.
+        good(&scene.dir, &["stripe", "rm", "theirs"]);
+        good(&scene.dir, &["stripe", "set", "-t", "a,b", "theirs"]);
+        scene.other(&["cp", "contents", "theirs/more"]);
+        good(&scene.dir, &["cp", "contents", "theirs/roots"]);
+        assert!(scene.is_striped("theirs/more") && scene.is_striped("theirs/roots"));
+        fs::set_permissions(scene.dir.join("theirs/.dio-stripe"), fs::Permissions::from_mode(0o666)).unwrap();
+        fails(&scene.dir, &["cp", "contents", "theirs/last"], "others than its owner may write to it");
+    }
+}
+
+#[test]
+fn what_is_no_file_is_no_default() {
+    let scratch = file_systems()[0].dir();
+    let dir = scratch.path();
+    fs::write(dir.join("contents"), lines(1000)).unwrap();
+    let kinds: [(&str, Make); 4] = [
+        ("pipe", |name| assert!(Command::new("mkfifo").arg(name).status().unwrap().success())),
+        ("zeros", |name| symlink("/dev/zero", name).unwrap()),
+        ("nothing", |name| symlink("/nowhere", name).unwrap()),
+        ("directory", |name| fs::create_dir(name).unwrap()),
+    ];
+    for (kind, make) in kinds {
+        fs::create_dir(dir.join(kind)).unwrap();
+        make(&dir.join(kind).join(".dio-stripe"));
+        let target = format!("{kind}/f");
+        fails(dir, &["cp", "contents", &target], "no regular file");
+        dio_test::same_bytes(dir.join("contents"), dir.join(&target));
+        fails(dir, &["stripe", "show", kind], "no regular file");
+    }
+}
+
+#[test]
+fn a_file_that_others_may_write_leads_to_no_other_file() {
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    good(dir, &["stripe", "set", "-t", ".", "secret"]);
+    good(dir, &["cp", "contents", "secret"]);
+    fs::copy(dir.join("secret"), dir.join("log")).unwrap();
+    let allow = |mode| fs::set_permissions(dir.join("log"), fs::Permissions::from_mode(mode)).unwrap();
+    // A copy of one's own is a way to read.
+    allow(0o644);
+    assert_eq!(good(dir, &["cat", "log"]).stdout.as_bytes(), lines(300_000));
+    for mode in [0o666, 0o664] {
+        allow(mode);
+        fails(dir, &["cat", "log"], "others may write to this one");
+    }
+    // The file itself may be written by others.
+    fs::set_permissions(dir.join("secret"), fs::Permissions::from_mode(0o666)).unwrap();
+    assert_eq!(good(dir, &["cat", "secret"]).stdout.as_bytes(), lines(300_000));
+}
+
+#[test]
+fn a_descriptor_does_not_lead_to_objects_of_others() {
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    scene.other(&["stripe", "set", "-t", "a,b", "theirs/f"]);
+    scene.other(&["cp", "contents", "theirs/f"]);
+    // Whoever takes it for his own is told.
+    fs::copy(dir.join("theirs/f"), dir.join("mine")).unwrap();
+    fails(dir, &["cat", "mine"], "belongs to another user");
+    fails(dir, &["stripe", "rm", "mine"], "belongs to another user");
+    assert_eq!(scene.objects(), 2);
+    // As an ordinary user, too.
+    good(dir, &["stripe", "set", "-t", "a,b", "roots"]);
+    good(dir, &["cp", "contents", "roots"]);
+    fs::copy(dir.join("roots"), dir.join("theirs/roots")).unwrap();
+    std::os::unix::fs::chown(dir.join("theirs/roots"), Some(65_534), None).unwrap();
+    let output = run(as_user(OTHER, dir.join("dio")).args(["cat", "theirs/roots"]).current_dir(dir));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stderr.contains("belongs to another user"), "{output:?}");
+    // Reading what one may read goes on: the objects are of the file's owner.
+    scene.other(&["cat", "roots"]);
+    good(dir, &["cat", "theirs/f"]);
+}
+
+#[test]
+fn an_object_that_others_may_read_is_told() {
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    good(dir, &["stripe", "set", "-t", "a,b", "f"]);
+    good(dir, &["cp", "contents", "f"]);
+    fs::set_permissions(dir.join("f"), fs::Permissions::from_mode(0o600)).unwrap();
+    fails(dir, &["stripe", "check", "f"], "by others than the file");
+    for target in ["a", "b"] {
+        let object = fs::read_dir(dir.join(target)).unwrap().next().unwrap().unwrap().path();
+        fs::set_permissions(object, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    good(dir, &["stripe", "check", "f"]);
+    // Taken away from its owner.
+    std::os::unix::fs::chown(dir.join("f"), Some(65_534), None).unwrap();
+    fails(dir, &["stripe", "check", "f"], "belongs to another user");
+}
+
+#[test]
+fn names_that_can_be_foreseen_lead_nowhere() {
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    fs::write(dir.join("precious"), "precious").unwrap();
+    for name in ["theirs/.t.dio-resume", "theirs/.t.dio-resume-new", "theirs/list.part"] {
+        symlink("../precious", dir.join(name)).unwrap();
+    }
+    fs::write(dir.join("large"), lines(9_000_000)).unwrap();
+    good(dir, &["cp", "--resume", "--reflink=never", "--limit", "4M", "large", "theirs/t"]);
+    dio_test::same_bytes(dir.join("large"), dir.join("theirs/t"));
+    good(dir, &["stripe", "set", "-t", ".", "f"]);
+    good(dir, &["stripe", "check", "--record", "theirs/list", "f"]);
+    assert_eq!(fs::read_to_string(dir.join("precious")).unwrap(), "precious");
+    assert!(!fs::symlink_metadata(dir.join("theirs/list")).unwrap().is_symlink());
+    // A note of somebody else is none.
+    let note = dir.join("theirs/.t.dio-resume");
+    fs::write(&note, "{}").unwrap();
+    std::os::unix::fs::chown(&note, Some(65_534), None).unwrap();
+    good(dir, &["cp", "--resume", "--reflink=never", "large", "theirs/t"]);
+    dio_test::same_bytes(dir.join("large"), dir.join("theirs/t"));
+    assert!(!note.exists());
+}
+
+/// What another user does below a mount that everybody may use takes no thread of its server away.
+#[test]
+fn nobody_stops_the_server_of_a_shared_mount() {
+    let Some(scene) = mount_support::Scene::new() else { return };
+    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    [scene.dir.path(), &scene.source].into_iter().for_each(open_to_all);
+    copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
+    let _server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
+    let attack = |script: &str| {
+        let mut command = as_user(OTHER, "timeout");
+        command.args(["-s", "KILL", "30", "bash", "-c", script]).current_dir(scene.dir.path());
+        run(command.env("PATH", std::env::var_os("PATH").unwrap()))
+    };
+    let answers = || {
+        let output = run(Command::new("timeout").args(["-s", "KILL", "30", "cat"]).arg(scene.at.join("deep/file")));
+        assert_eq!(output.stdout, "from below\n", "{output:?}");
+    };
+    // What stands in the place of a default: it must not be waited for, nor read for ever.
+    for (name, make) in [("pipe", "mkfifo"), ("zeros", "ln -s /dev/zero"), ("loop", "ln -s .dio-stripe")] {
+        let script = format!(
+            "set -e; mkdir at/{name}; {make} at/{name}/.dio-stripe
+             for file in 1 2 3 4 5 6 7 8 9; do echo text >at/{name}/$file & done; wait; cat at/{name}/?"
+        );
+        let output = attack(&script);
+        assert_eq!(
+            (output.status.code(), output.stdout.as_str()),
+            (Some(0), "text\n".repeat(9).as_str()),
+            "{output:?}"
+        );
+        answers();
+    }
+    // A file whose object leads back into the mount: to the descriptor of that file.
+    let output = attack(
+        "set -e; mkdir targets targets/d; ./dio stripe set -t targets/d source/f
+         object=$(basename $(echo targets/d/.dio-*)); mv targets before; ln -s at targets; mkdir at/d; cp source/f at/d/$object
+         for time in 1 2 3 4 5 6 7 8 9; do { stat at/f; cat at/f; stat at/d/$object; } >/dev/null & done; wait",
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.contains("deadlock"), "{output:?}");
+    answers();
+}

@@ -1,0 +1,16 @@
+//! Tests of striped files.
+//!
+//! One program: each test program is linked with all of dio, which takes longer than most of its tests.
+
+mod mount_support;
+mod own;
+mod striped_support;
+
+mod striped;
+mod striped_crash;
+mod striped_damage;
+mod striped_devices;
+mod striped_large;
+mod striped_mount;
+mod striped_orphans;
+mod striped_trust;
