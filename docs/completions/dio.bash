@@ -1618,7 +1618,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__gunzip)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --members --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1668,7 +1668,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__gzip)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --members --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2932,7 +2932,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sort)
-            opts="-b -d -f -g -i -m -M -h -n -R -r -V -c -C -k -o -s -S -t -T -u -z --ignore-leading-blanks --dictionary-order --ignore-case --general-numeric-sort --ignore-nonprinting --merge --month-sort --human-numeric-sort --numeric-sort --random-sort --random-source --reverse --sort --version-sort --batch-size --check --compress-program --files0-from --key --output --stable --buffer-size --field-separator --temporary-directory --parallel --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-b -d -f -g -i -m -M -h -n -R -r -V -c -C -k -o -s -S -t -T -u -z --ignore-leading-blanks --dictionary-order --ignore-case --general-numeric-sort --ignore-nonprinting --merge --month-sort --human-numeric-sort --numeric-sort --random-sort --random-source --reverse --sort --version-sort --batch-size --check --compress-program --files0-from --key --output --stable --buffer-size --field-separator --temporary-directory --parallel --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt --in-place"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3256,7 +3256,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__check)
-            opts="-q -h -V --quiet --repair --digests --record --help --version"
+            opts="-q -h -V --quiet --repair --force --digests --record --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3464,7 +3464,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__stripe__subcmd__rm)
-            opts="-h -V --help --version"
+            opts="-h -V --force --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3580,7 +3580,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__synctest)
-            opts="-s -q -h -V --seconds --only --method --direct --pattern --size --writes --threads --sharing --full --no-honesty --file-size --force --witness --check --record --session --serve --timeout --json --quiet --help --version"
+            opts="-s -q -h -V --seconds --only --method --direct --pattern --size --writes --threads --sharing --full --no-honesty --file-size --force --witness --check --record --session --serve --secret --timeout --json --quiet --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3646,6 +3646,10 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --secret)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3658,7 +3662,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__tar)
-            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -z -j -J -Z -I -a -b -i -h -P -N -K -S -p -m -k -U -O -W -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --blocking-factor --record-size --ignore-zeros --no-seek --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verify --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -z -j -J -Z -I -a -b -i -h -P -N -K -S -p -m -k -U -O -W -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --blocking-factor --record-size --ignore-zeros --no-seek --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verify --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt --in-place"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3746,6 +3750,18 @@ _dio() {
                     fi
                     return 0
                     ;;
+                --exclude-tag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-tag-under)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exclude-tag-all)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --file)
                     local oldifs
                     if [ -n "${IFS+x}" ]; then
@@ -3801,18 +3817,6 @@ _dio() {
                     return 0
                     ;;
                 --record-size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --exclude-tag)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --exclude-tag-under)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --exclude-tag-all)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3983,7 +3987,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__uniq)
-            opts="-c -d -D -f -s -w -i -u -z --count --repeated --all-repeated --group --skip-fields --skip-chars --check-chars --ignore-case --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -D -f -s -w -i -u -z --count --repeated --all-repeated --group --skip-fields --skip-chars --check-chars --ignore-case --unique --zero-terminated --help --version --mode --strict --block --depth --progress --receipt --in-place"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4464,7 +4468,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__zcat)
-            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --salvage --help --version --mode --strict --block --depth --progress --receipt"
+            opts="-c -d -f -k -l -n -N -q -r -S -t -v -p -h -V --stdout --decompress --force --keep --list --no-name --name --quiet --recursive --rsyncable --suffix --synchronous --test --verbose --fast --best --processes --members --salvage --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -163,14 +163,14 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s C -l directory -d 'Chang
 complete -c dio -n "__fish_dio_using_subcommand tar" -s T -l files-from -d 'Take names from FILE, one a line' -r -F
 complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude -d 'Leave out what matches PATTERN' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -s X -l exclude-from -d 'Leave out what matches a pattern in FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -s f -l file -d 'The archive; - is standard output or input [default: $TAPE, or -]' -r -F
 complete -c dio -n "__fish_dio_using_subcommand tar" -s H -l format -d 'Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -s I -l use-compress-program -d 'Compressed by PROG, which must understand -d' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -s b -l blocking-factor -d 'Records of N × 512 bytes [default: 20]' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l record-size -d 'Records of N bytes, a multiple of 512' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -s N -l newer -d 'Only files whose contents or attributes changed after DATE, or after FILE was written' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l newer-mtime -d 'Only files whose contents changed after DATE' -r
 complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the names in a directory: none, name, inode' -r
@@ -213,6 +213,11 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -l unquote -d '\\n and its 
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-unquote -d 'Names of -T are taken as they are'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l recursion -d 'What is in directories too (default)'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-recursion -d 'Directories without what is in them'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l anchored -d 'Patterns match from the start of a name (default for members)'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-anchored -d 'Patterns match behind any / too (default for --exclude)'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards -d 'Patterns have wildcards (default for --exclude)'
@@ -235,11 +240,6 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compre
 complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
 complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Archive what symbolic links point to'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
@@ -281,6 +281,7 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask
 complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
 warn-nopipe\t''
 exit\t''
@@ -378,6 +379,7 @@ complete -c dio -n "__fish_dio_using_subcommand sort" -s z -l zero-terminated -d
 complete -c dio -n "__fish_dio_using_subcommand sort" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sort" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
@@ -399,7 +401,7 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subc
 complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -l force -d 'Take devices although they hold something, which is lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s V -l version -d 'Print version'
@@ -409,15 +411,17 @@ complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcomma
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file; nobody, on no machine, may have it open for writing'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file, and bring files of the first format, of which old copies of objects are not told, to the present one; nobody, on no machine, may have it open for writing'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l force -d 'With --repair, take for the file what is left of one whose objects are too old, too short or damaged: it ends where the first byte is missing, and what some objects hold behind that is lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -l force -d 'Take devices although they hold something, which is lost'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -l force -d 'Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -463,6 +467,7 @@ complete -c dio -n "__fish_dio_using_subcommand gzip" -s t -l test -d 'Test whet
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand gzip" -l members -d 'Make a member of every 2 MiB instead of one of all'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s V -l version -d 'Print version'
@@ -494,6 +499,7 @@ complete -c dio -n "__fish_dio_using_subcommand gunzip" -s t -l test -d 'Test wh
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s v -l verbose -d 'Tell names and ratios; twice tells more'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand gunzip" -l members -d 'Make a member of every 2 MiB instead of one of all'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand gunzip" -s V -l version -d 'Print version'
@@ -525,6 +531,7 @@ complete -c dio -n "__fish_dio_using_subcommand zcat" -s t -l test -d 'Test whet
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s v -l verbose -d 'Tell names and ratios; twice tells more'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l fast -d 'Compress fast: -1'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l best -d 'Compress well: -9'
+complete -c dio -n "__fish_dio_using_subcommand zcat" -l members -d 'Make a member of every 2 MiB instead of one of all'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -l salvage -d 'Keep what was decompressed before the damage in a damaged file'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand zcat" -s V -l version -d 'Print version'
@@ -773,7 +780,7 @@ buffered\t'Files through the page cache'
 direct-file\t'A mount in direct mode, a write excludes all I/O to its file'
 direct-range\t'A mount in direct mode, a write excludes I/O to its bytes'
 concurrent\t'A mount in concurrent mode'"
-complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l workload -d 'Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index,oltp_read_write or tpcb-like]' -r
+complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l workload -d 'Scripts of sysbench, or builtin ones of pgbench [default: oltp_update_non_index or tpcb-like]' -r
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l raw -d 'Use this block device for raw, whose contents are lost, instead of a loop device over a file in DIR' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l dir -d 'Directory in which files are made' -r -F
 complete -c dio -n "__fish_dio_using_subcommand bench; and __fish_seen_subcommand_from database" -l size -d 'Bytes of data, about' -r
@@ -949,6 +956,7 @@ complete -c dio -n "__fish_dio_using_subcommand synctest" -l witness -d 'Write n
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l record -d 'With --check: what a witness has kept, instead of the witness itself' -r -F
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l session -d 'With --check: the session, where the file does not tell it' -r
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l serve -d 'Be the witness: listen at this address (a port alone is one of this machine only), and keep what is told in PATH' -r
+complete -c dio -n "__fish_dio_using_subcommand synctest" -l secret -d 'With --witness or --serve: a file with the secret that witness and writers share, which others may not read' -r -F
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l timeout -d 'How long the witness may be out of reach' -r
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l full -d 'Every value of every axis that has no list: this takes hours'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -l no-honesty -d 'Do not look whether the disk keeps its word'
@@ -1224,6 +1232,7 @@ complete -c dio -n "__fish_dio_using_subcommand uniq" -s z -l zero-terminated -d
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
 complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
