@@ -181,6 +181,43 @@ fn a_descriptor_does_not_lead_to_objects_of_others() {
     good(dir, &["cat", "theirs/f"]);
 }
 
+/// To open a device may do something already: rewind a tape, start a watchdog.
+#[test]
+fn nothing_but_objects_is_opened_in_their_place() {
+    use rustix::fs::{FileType, Mode, inotify};
+    let Some(scene) = Scene::new(0) else { return };
+    let dir = &scene.dir;
+    good(dir, &["stripe", "set", "-t", "a,b", "file"]);
+    good(dir, &["cp", "contents", "file"]);
+    let name = fs::read_dir(dir.join("b")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&name).unwrap();
+    let zero = rustix::fs::makedev(1, 5);
+    rustix::fs::mknodat(rustix::fs::CWD, &name, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, zero).unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, &name, inotify::WatchFlags::OPEN).unwrap();
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 512];
+    let mut was_opened = || inotify::Reader::new(&watch, &mut buffer).next().is_ok();
+    for words in [
+        "cat file",
+        "cp contents file",
+        "stripe check file",
+        "stripe check --repair file",
+        "stripe check --repair --force file",
+        "stripe adopt file",
+        "stripe migrate -t a file",
+        "stripe orphans b",
+        "stripe rm file",
+        "cp -r file copy",
+        "probe file",
+    ] {
+        dio(dir, &words.split(' ').collect::<Vec<_>>());
+        assert!(!was_opened(), "{words}");
+    }
+    assert!(name.exists() && dir.join("file").exists());
+    fs::File::open(&name).unwrap();
+    assert!(was_opened(), "nothing would be seen");
+}
+
 #[test]
 fn an_object_that_others_may_read_is_told() {
     let Some(scene) = Scene::new(0) else { return };

@@ -311,17 +311,18 @@ impl OpenOptions {
     }
 
     /// How the objects of a striped file are opened that is opened so: readable too, since their headers are read.
-    /// The names of devices may be links.
-    pub(crate) fn for_object(&self, io: &Io, is_device: bool) -> OpenOptions {
+    pub(crate) fn for_object(&self, io: &Io) -> OpenOptions {
         let mut options = self.clone();
-        options.read(true).create(false).create_new(false).truncate(false).no_follow(!is_device).io(io);
+        options.read(true).create(false).create_new(false).truncate(false).no_follow(false).io(io);
         options.object = true;
         options
     }
 
-    /// Opens an object of a striped file.
-    pub(crate) fn open_object_at(&self, path: &Path) -> Result<File, FileError> {
-        self.open(path)
+    /// Opens an object of a striped file: what was found at its path, whatever is there by now.
+    pub(crate) fn open_found(&self, found: &OwnedFd, path: &Path) -> Result<File, FileError> {
+        let again = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let medium = self.descriptors(Path::new(&again)).map_err(|errno| FileError::new("open", path, errno))?;
+        self.finish(medium, path)
     }
 
     /// Has a striped file opened whose objects are damaged, as far as they can be: what they hold becomes the file.
@@ -389,8 +390,6 @@ impl OpenOptions {
     fn descriptors(&self, path: &Path) -> Result<OsMedium, Errno> {
         let mut flags = self.access() | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, self.no_follow);
-        // What is found in place of an object must not be waited for.
-        flags.set(OFlags::NONBLOCK, self.object && self.no_follow);
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
         let permissions = Permissions::from_raw_mode(self.permissions);

@@ -113,13 +113,6 @@ pub(super) fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (E
     Ok(found)
 }
 
-/// The flags beside the access mode that objects are looked at with: nothing is waited for that is found in their place, and
-/// no link followed. The names of devices may be links, to what is found today.
-pub(super) fn object_flags(descriptor: &Descriptor, index: usize) -> OFlags {
-    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
-    if descriptor.is_device(index) { flags } else { flags | OFlags::NOFOLLOW }
-}
-
 /// Whether an open object is what the descriptor says, a file or a device, and belongs to the user `owner`: anyone can write a
 /// descriptor, and must not be able to point it at what only others may read. Of a device its header says whose it is.
 pub(super) fn judge_kind(
@@ -137,7 +130,25 @@ pub(super) fn judge_kind(
     }
 }
 
-/// Opens an object by a place: what is found is judged before it is opened, since to open a device may do something already.
+/// Finds an object: what is there is judged before it is opened, since to open a device may do something already.
+///
+/// # Errors
+/// As [`judge_kind`]; what looking for it answers.
+fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(OwnedFd, Stat), (Errno, &'static str)> {
+    let system = |errno| (errno, "");
+    // No link is followed; but the names of devices may be links, to what is found today.
+    let follow = if descriptor.is_device(index) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
+    let found = rustix::fs::open(descriptor.object_path(index), flags, Permissions::empty()).map_err(system)?;
+    let stat = rustix::fs::fstat(&found).map_err(system)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return Err(system(Errno::LOOP));
+    }
+    judge_kind(descriptor, index, &stat, owner)?;
+    Ok((found, stat))
+}
+
+/// Opens an object that is what it should be, and nothing else.
 ///
 /// # Errors
 /// As [`judge_kind`]; what opening it answers.
@@ -147,15 +158,10 @@ pub(super) fn open_judged(
     owner: u32,
     access: OFlags,
 ) -> Result<fs::File, (Errno, &'static str)> {
-    let system = |errno| (errno, "");
-    let flags = object_flags(descriptor, index);
-    let place = descriptor.object_path(index);
-    let place =
-        rustix::fs::open(place, (flags - OFlags::NONBLOCK) | OFlags::PATH, Permissions::empty()).map_err(system)?;
-    judge_kind(descriptor, index, &rustix::fs::fstat(&place).map_err(system)?, owner)?;
-    let again = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let (found, _) = find_object(descriptor, index, owner)?;
+    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(system)
+    rustix::fs::open(again, flags, Permissions::empty()).map(fs::File::from).map_err(|errno| (errno, ""))
 }
 
 /// As [`judge_kind`], of the header of a device.
@@ -240,17 +246,12 @@ impl OpenOptions {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("open", name, index, &path, errno, what);
         let is_device = descriptor.is_device(index);
-        if is_device && let Ok(found) = rustix::fs::stat(&path) {
-            // What else is there must not be waited for.
-            judge_kind(descriptor, index, &found, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
-        }
-        let mut object = self.for_object(io, is_device).open_object_at(&path).map_err(|error| match error.errno() {
+        let (found, stat) = find_object(descriptor, index, head.st_uid).map_err(|(errno, what)| match errno {
             Errno::NOENT => failed(Errno::NOENT, "is missing").with_cure(CURE_MISSING),
-            errno => failed(errno, error.detail().unwrap_or("")),
+            errno => failed(errno, what),
         })?;
-        let stat = object.descriptor().map(rustix::fs::fstat).expect("an object is a file of the system");
-        let stat = stat.map_err(|errno| failed(errno, ""))?;
-        judge_kind(descriptor, index, &stat, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
+        let opened = self.for_object(io).open_found(&found, &path);
+        let mut object = opened.map_err(|error| failed(error.errno(), error.detail().unwrap_or("")))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         let count = object.read_at(&mut bytes, 0).map_err(|error| failed(error.errno(), ""))?;
         let found = judge_header(&bytes[..count], &descriptor.header(index, *own));
@@ -484,17 +485,16 @@ impl Alone {
     }
 }
 
-/// Keeps all writers out of a striped file.
+/// Keeps all writers out of a striped file, whose owner is the user `owner`.
 ///
 /// # Errors
 /// EBUSY when somebody has it open for writing; what opening its first object answers.
-pub fn alone(name: &Path, descriptor: &Descriptor) -> Result<Alone, FileError> {
-    let open = |index: usize, flags: OFlags| {
-        let path = descriptor.object_path(index);
-        let fd = rustix::fs::open(&path, flags | object_flags(descriptor, index), Permissions::empty());
-        fd.map_err(|errno| match errno {
-            Errno::BUSY => of_object("take", name, index, &path, errno, TAKEN),
-            errno => of_object("take", name, index, &path, errno, ""),
+pub fn alone(name: &Path, descriptor: &Descriptor, owner: u32) -> Result<Alone, FileError> {
+    let open = |index: usize, access: OFlags| {
+        let opened = open_judged(descriptor, index, owner, access).map(OwnedFd::from);
+        opened.map_err(|(errno, what)| {
+            let what = if errno == Errno::BUSY { TAKEN } else { what };
+            of_object("take", name, index, &descriptor.object_path(index), errno, what)
         })
     };
     let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));

@@ -290,7 +290,7 @@ pub fn adopt(path: impl AsRef<Path>) -> Result<(), FileError> {
         return Err(failed(Errno::INVAL.into()).with_detail("it is no striped file"));
     };
     let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
-    let _alone = alone(path, &descriptor)?;
+    let _alone = alone(path, &descriptor, stat.st_uid)?;
     let name = fs::canonicalize(path).map_err(failed)?;
     let open = |index: usize| -> Result<(PathBuf, fs::File, bool), FileError> {
         let object = descriptor.object_path(index);

@@ -2,9 +2,10 @@
 //! taking for the file what is left of a damaged one.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
 use super::create::errno;
@@ -12,7 +13,7 @@ use super::device::{BOOT, length_of};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
 use super::inspect::inspect;
-use super::open::{alone, descriptor_of, judge_header, keep_alone, object_flags, of_object, wrong};
+use super::open::{alone, descriptor_of, judge_header, judge_owner, keep_alone, of_object, open_judged, wrong};
 use super::stamp::{Phase, STAMP_AT, Stamp};
 use crate::file::{FileError, OpenOptions};
 
@@ -64,9 +65,9 @@ fn give_stamps(path: &Path) -> Result<(), FileError> {
     let stat = rustix::fs::fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Err(failed(Errno::INVAL)) };
     let own = Head::of(&head).map_err(failed)?;
-    let _alone = alone(path, &descriptor)?;
+    let _alone = alone(path, &descriptor, stat.st_uid)?;
     let objects = (0..descriptor.targets.len())
-        .map(|index| Old::open(path, &descriptor, index, &own))
+        .map(|index| Old::open(path, (&descriptor, index), &stat, &own))
         .collect::<Result<Vec<_>, _>>()?;
     if objects.iter().all(|object| object.header.stamped) {
         return Ok(());
@@ -96,16 +97,16 @@ struct Old {
 }
 
 impl Old {
-    fn open(name: &Path, descriptor: &Descriptor, index: usize, own: &Head) -> Result<Old, FileError> {
+    fn open(name: &Path, (descriptor, index): (&Descriptor, usize), head: &Stat, own: &Head) -> Result<Old, FileError> {
         let path = descriptor.object_path(index);
         let failed = |errno, what: &str| of_object("repair", name, index, &path, errno, what);
-        let flags = object_flags(descriptor, index).bits().cast_signed();
-        let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
-        let file = file.map_err(|error| failed(errno(&error), ""))?;
+        let file = open_judged(descriptor, index, head.st_uid, OFlags::RDWR);
+        let file = file.map_err(|(errno, what)| failed(errno, what))?;
         let mut bytes = vec![0; HEADER_LEN as usize];
         file.read_exact_at(&mut bytes, 0).map_err(|error| failed(errno(&error), ""))?;
         let header = judge_header(&bytes, &descriptor.header(index, *own));
         let header = header.map_err(|(errno, what)| failed(errno, &what))?;
+        judge_owner(descriptor, index, &header, head.st_uid).map_err(|(errno, what)| failed(errno, what))?;
         let length = match descriptor.is_device(index) {
             true => length_of(&file, descriptor.id, descriptor.layout.start()),
             false => file.metadata().map(|found| found.len()).map_err(|error| (errno(&error), String::new())),

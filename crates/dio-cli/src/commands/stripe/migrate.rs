@@ -71,7 +71,7 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(Failure::Copy(path.clone()));
     }
-    let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor)).transpose()?;
+    let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor, before.uid())).transpose()?;
     let head = Plain::open(path).map_err(failed)?;
     let new = stripe::migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
@@ -110,7 +110,8 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
 pub(super) fn clear(new: &Path) -> Result<(), Failure> {
     match stripe::inspect(new) {
         Ok(Some(left)) => {
-            let mut alone = match stripe::alone(new, &left.descriptor) {
+            let owner = fs::symlink_metadata(new).map_err(|error| Failure::System(new.to_owned(), error))?.uid();
+            let mut alone = match stripe::alone(new, &left.descriptor, owner) {
                 // It was being removed.
                 Err(error) if error.errno() == Errno::NOENT => None,
                 other => Some(other?),
