@@ -2586,7 +2586,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__install__subcmd__mount__subcmd__helper)
-            opts="-h -V --dir --program --help --version"
+            opts="-h -V --dir --program --force --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1243,6 +1243,7 @@ complete -c dio -n "__fish_dio_using_subcommand umount" -s h -l help -d 'Print h
 complete -c dio -n "__fish_dio_using_subcommand umount" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l dir -d 'Where mount(8) looks for helpers' -r -F
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l program -d 'Program to link to, as it will be found when it is needed [default: this one]' -r -F
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l force -d 'Link also to a program that other users could replace, although mount(8) runs it as root'
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options of the mounts, separated by commas, as for `dio mount`' -r

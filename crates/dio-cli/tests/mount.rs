@@ -363,7 +363,7 @@ fn with_helpers(scene: &Scene, script: &str) -> Option<Output> {
         mkdir "$DIR/over/upper" "$DIR/over/work"
         sbin=$(readlink -f /sbin)
         mount -t overlay none -o "lowerdir=$sbin,upperdir=$DIR/over/upper,workdir=$DIR/over/work" "$sbin" || exit 77
-        "$DIO" install-mount-helper > "$DIR/installed"
+        "$DIO" install-mount-helper --force > "$DIR/installed"
     "#;
     let output = alone(scene, begin, script)?;
     let installed = fs::read_to_string(scene.path("installed")).unwrap();
@@ -389,9 +389,9 @@ fn mount_finds_the_helper_by_the_type() {
         mount -f -t fuse.dio "$SOURCE" "$AT"
         ! mountpoint -q "$AT"
         mount -t fuse.dio "$SOURCE/none" "$AT" || echo "status $?"
-        "$DIO" install-mount-helper > /dev/null
+        "$DIO" install-mount-helper --force > /dev/null
         rm /sbin/mount.fuse.dio; touch /sbin/mount.fuse.dio
-        "$DIO" install-mount-helper || echo "status $?"
+        "$DIO" install-mount-helper --force || echo "status $?"
     "#;
     let Some(output) = with_helpers(&scene, script) else { return };
     assert!(output.status.success(), "{output:?}");

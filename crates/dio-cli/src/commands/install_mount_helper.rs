@@ -3,8 +3,8 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use super::mount::{FAILED, Failure, helper};
@@ -23,6 +23,10 @@ pub struct InstallArgs {
     /// Program to link to, as it will be found when it is needed [default: this one]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+
+    /// Link also to a program that other users could replace, although mount(8) runs it as root
+    #[arg(long)]
+    force: bool,
 }
 
 /// Makes the links; links that are there are replaced, files are not.
@@ -40,6 +44,18 @@ fn install(args: &InstallArgs) -> Result<(), Failure> {
         None => env::current_exe()
             .map_err(|error| Failure::new(FAILED, format!("cannot find this program: {}", words(&error))))?,
     };
+    if !args.force
+        && let Some(place) = open_to_others(&program)
+            .map_err(|error| Failure::new(FAILED, format!("{}: {}", named(&program), words(&error))))?
+    {
+        let (program, place) = (named(&program), named(&place));
+        return Err(Failure::new(
+            FAILED,
+            format!(
+                "{program}: mount(8) would run it as root, and others may write to {place}; install it elsewhere, or use --force"
+            ),
+        ));
+    }
     for name in [helper::MOUNT, helper::UMOUNT] {
         let link = args.dir.join(name);
         place(&program, &link).map_err(|error| Failure::new(FAILED, format!("{}: {}", named(&link), words(&error))))?;
@@ -62,4 +78,92 @@ fn place(program: &Path, link: &Path) -> io::Result<()> {
         // It is of no use to anybody.
         let _ = fs::remove_file(&new);
     })
+}
+
+/// Most links on the way to one file, as for the kernel (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+
+/// What others may write to on the way to a program, each link of it included: who may, decides what runs. A program that is
+/// not there yet is judged by its directories.
+fn open_to_others(program: &Path) -> io::Result<Option<PathBuf>> {
+    let program = std::path::absolute(program)?;
+    let mut rest: Vec<PathBuf> = components(&program);
+    let (mut at, mut links) = (PathBuf::from("/"), 0);
+    loop {
+        let found = match fs::symlink_metadata(&at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        if found.is_symlink() {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            rest.extend(components(&fs::read_link(&at)?));
+            at.pop();
+        } else if may_be_written_by_others(&found) {
+            return Ok(Some(at));
+        }
+        match rest.pop() {
+            None => return Ok(None),
+            Some(next) if next.as_os_str() == ".." => drop(at.pop()),
+            // An absolute one replaces all.
+            Some(next) => at.push(next),
+        }
+    }
+}
+
+/// The parts of a path, the last one first.
+fn components(path: &Path) -> Vec<PathBuf> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.map(|part| PathBuf::from(part.as_os_str())).rev().collect()
+}
+
+/// Whether somebody else than root and this user may replace a file, or what is in a directory. In a sticky one, like /tmp,
+/// others replace only what is theirs, which is judged by itself.
+fn may_be_written_by_others(found: &fs::Metadata) -> bool {
+    const GROUP: u32 = 0o020;
+    const OTHERS: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let mode = found.mode();
+    let own = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    let shared = mode & OTHERS != 0 || mode & GROUP != 0 && found.gid() != 0;
+    !own || shared && !(found.is_dir() && mode & STICKY != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn whatever_others_may_write_to_on_the_way_is_found() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(scratch.path()).unwrap();
+        let set = |name: &str, mode| fs::set_permissions(dir.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        for name in ["a", "b", "b/c"] {
+            fs::create_dir(dir.join(name)).unwrap();
+            set(name, 0o755);
+        }
+        fs::write(dir.join("b/c/dio"), "").unwrap();
+        set("b/c/dio", 0o755);
+        symlink("../b/./c/dio", dir.join("a/dio")).unwrap();
+        symlink(dir.join("a"), dir.join("way")).unwrap();
+        let open = |name: &str| {
+            open_to_others(&dir.join(name)).unwrap().map(|place| place.strip_prefix(&dir).unwrap().to_owned())
+        };
+        for name in ["b/c/dio", "a/dio", "way/dio", "b/c/not/yet"] {
+            assert_eq!(open(name), None, "{name}");
+        }
+        for (place, mode) in [("b/c/dio", 0o757), ("b/c", 0o777), ("b", 0o777), ("a", 0o777)] {
+            set(place, mode);
+            assert_eq!(open("way/dio"), Some(PathBuf::from(place)));
+            set(place, 0o755);
+        }
+        set("b", 0o1777);
+        assert_eq!(open("way/dio"), None);
+        symlink("loop", dir.join("loop")).unwrap();
+        assert!(open_to_others(&dir.join("loop/dio")).is_err());
+    }
 }
