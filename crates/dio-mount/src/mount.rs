@@ -96,8 +96,8 @@ fn refuse_second(place: &Place, identity: String) -> Result<(), MountError> {
         if mount.kind != table::KIND || mount.is_read_only() || !asked.insert(mount.device) {
             continue;
         }
-        let told = control::connect(&mount.at).and_then(|mut server| server.snapshot());
-        if told.is_ok_and(|told| told.about.get(IDENTITY) == Some(&identity)) {
+        let told = control::connect_by_table(&mount).and_then(|mut server| server.snapshot().ok());
+        if told.is_some_and(|told| told.about.get(IDENTITY) == Some(&identity)) {
             let path = place.source_path().to_path_buf();
             return Err(MountError::Second { path, at: mount.at, wanted: place.mountpoint().to_path_buf() });
         }

@@ -200,7 +200,33 @@ fn connect_to(
     directories: impl Fn(&[u32]) -> Vec<PathBuf>,
 ) -> Result<Client, ControlError> {
     let mount = place::mount_line(process, device);
-    let trusted = place::trusted(mount.as_ref());
+    let refused = match reach(device, mount.as_ref(), path, directories) {
+        Ok(client) => return Ok(client),
+        Err(refused) => refused,
+    };
+    let seen = match (process, path.strip_prefix("/")) {
+        (Some(pid), Ok(below)) => Path::new(&format!("/proc/{}/root", pid.as_raw_nonzero())).join(below),
+        _ => path.to_owned(),
+    };
+    Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
+}
+
+/// Connects to the server of a mount that this process sees, if that is to be asked. The mount itself is not touched, or whoever
+/// unmounts it meanwhile would be told that it is busy.
+pub(crate) fn connect_by_table(mount: &table::Entry) -> Option<Client> {
+    let device = format!("{}:{}", major(mount.device), minor(mount.device));
+    let line = place::mount_line(None, &device);
+    reach(&device, line.as_ref(), &mount.at, place::candidates).ok()
+}
+
+/// The first server that listens for a mount and is trusted; else one that is not.
+fn reach(
+    device: &str,
+    mount: Option<&MountLine>,
+    path: &Path,
+    directories: impl Fn(&[u32]) -> Vec<PathBuf>,
+) -> Result<Client, Option<ControlError>> {
+    let trusted = place::trusted(mount);
     let mut refused = None;
     for directory in directories(&trusted) {
         let Ok((socket, _directory)) = place::to_connect(&directory, device) else { continue };
@@ -208,14 +234,10 @@ fn connect_to(
         match Client::new(path, directory.join(device), stream, &trusted) {
             // Anybody can make a directory in /tmp: that must not hide the right one.
             Err(error) => refused = refused.or(Some(error)),
-            client => return client,
+            Ok(client) => return Ok(client),
         }
     }
-    let seen = match (process, path.strip_prefix("/")) {
-        (Some(pid), Ok(below)) => Path::new(&format!("/proc/{}/root", pid.as_raw_nonzero())).join(below),
-        _ => path.to_owned(),
-    };
-    Err(refused.unwrap_or_else(|| why_not(&seen, mount)))
+    Err(refused)
 }
 
 /// Why nobody listens. Asks the mount itself, which a thread that can be left behind does.

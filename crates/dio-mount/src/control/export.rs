@@ -70,7 +70,12 @@ fn listen(path: &Path, stats: &Arc<Stats>) -> io::Result<Listener> {
     let socket = UnixListener::bind(path)?;
     allow_everybody(path)?;
     let stats = Arc::clone(stats);
-    Listener::start(socket, path.to_owned(), Service::Text(Box::new(move || prometheus::render(&stats.snapshot()))))
+    Listener::start(
+        socket,
+        path.to_owned(),
+        None,
+        Service::Text(Box::new(move || prometheus::render(&stats.snapshot()))),
+    )
 }
 
 /// Lets everybody connect, whatever mask the process has. Only a socket gets that: who may write to the directory can have put

@@ -14,6 +14,8 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::process::geteuid;
 
+use super::place::Turn;
+
 /// Most clients at a time. When one more comes, that which has been silent longest is sent away.
 const MOST_CLIENTS: usize = 32;
 
@@ -32,6 +34,8 @@ pub(super) enum Service {
 #[derive(Debug)]
 pub(super) struct Listener {
     path: PathBuf,
+    /// The directory of it, if others make sockets there in turns.
+    directory: Option<OwnedFd>,
     /// Device and inode of the socket: another one of that name is left alone.
     identity: (u64, u64),
     wake: Arc<OwnedFd>,
@@ -39,14 +43,19 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Answers on a socket that was bound to `path`.
-    pub(super) fn start(socket: UnixListener, path: PathBuf, service: Service) -> io::Result<Listener> {
+    /// Answers on a socket that was bound to `path`, in `directory`, if others make sockets there in turns.
+    pub(super) fn start(
+        socket: UnixListener,
+        path: PathBuf,
+        directory: Option<OwnedFd>,
+        service: Service,
+    ) -> io::Result<Listener> {
         socket.set_nonblocking(true)?;
         let metadata = std::fs::symlink_metadata(&path)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut desk = Desk { socket, service, wake: Arc::clone(&wake), clients: Vec::new(), clock: 0 };
         let thread = thread::Builder::new().name("dio-control".to_owned()).spawn(move || desk.run())?;
-        Ok(Listener { path, identity: (metadata.dev(), metadata.ino()), wake, thread: Some(thread) })
+        Ok(Listener { path, directory, identity: (metadata.dev(), metadata.ino()), wake, thread: Some(thread) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -56,12 +65,15 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        // Between looking and removing, the next server must not put its own there.
+        let turn = self.directory.as_ref().map(Turn::take);
         let ours = std::fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if ours {
             // If it cannot be removed, the next server does it.
             let _ = std::fs::remove_file(&self.path);
         }
+        drop(turn);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             // It panicked if a command did; there is nothing to do then.

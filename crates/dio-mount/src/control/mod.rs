@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::Stats;
 
+pub(crate) use client::connect_by_table;
 pub use client::{Client, ControlError, connect, connect_in, connect_of};
 pub use export::{Exporter, Exports, write as write_file};
 use listen::{Listener, Service};
@@ -191,7 +192,10 @@ fn start_with(
 ) -> Result<Control, StartError> {
     let exporter = Exporter::start(stats, exports)?;
     let listener = place::bind(directory, number)
-        .and_then(|(socket, path)| Listener::start(socket, path, control_service(stats, commands)))
+        .and_then(|(socket, path)| {
+            let turns = Some(directory.fd.try_clone()?);
+            Listener::start(socket, path, turns, control_service(stats, commands))
+        })
         .map_err(|source| StartError::Listen { path: directory.path.join(number), source })?;
     Ok(Control { listener, exporter })
 }

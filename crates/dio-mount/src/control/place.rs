@@ -2,7 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ const LONGEST_PATH: usize = 107;
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
 }
 
 /// The device number of the mount that `path` is on, as the kernel writes it: `MAJ:MIN`. The server is not asked, so one
@@ -103,18 +103,35 @@ impl Directory {
 }
 
 /// A socket for the mount of that number, and its path. Sockets of servers that have ended without removing them are
-/// removed.
+/// removed, and so is one of this number: the kernel gives the number of a mount that is over to the next one, while the server
+/// of the old one may still be ending.
 pub(super) fn bind(directory: &Directory, device: &str) -> io::Result<(UnixListener, PathBuf)> {
     // Between `bind` and `listen` another server's socket looks like one that was left behind.
-    rustix::fs::flock(&directory.fd, FlockOperation::LockExclusive)?;
-    let bound = sweep(directory).and_then(|()| {
-        let path = directory.path.join(device);
-        let socket = UnixListener::bind(reachable(directory, device))?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        Ok((socket, path))
-    });
-    let _ = rustix::fs::flock(&directory.fd, FlockOperation::Unlock);
-    bound
+    let _turn = Turn::take(&directory.fd)?;
+    sweep(directory)?;
+    let path = directory.path.join(device);
+    if std::fs::symlink_metadata(&path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(&path)?;
+    }
+    let socket = UnixListener::bind(reachable(directory, device))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok((socket, path))
+}
+
+/// The right to make and to remove sockets in a directory, until it is dropped.
+pub(super) struct Turn<'a>(BorrowedFd<'a>);
+
+impl Turn<'_> {
+    pub(super) fn take(directory: &OwnedFd) -> Result<Turn<'_>, Errno> {
+        rustix::fs::flock(directory, FlockOperation::LockExclusive)?;
+        Ok(Turn(directory.as_fd()))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
 }
 
 /// A path of the socket that is short enough.
@@ -251,9 +268,11 @@ mod tests {
         names.sort();
         assert_eq!(names, ["0:1", "0:2", "0:3", "mine"]);
         assert_eq!(std::fs::metadata(&bound).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(bind(&directory, "0:2").unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // The number is that of a new mount, whoever still listens.
+        let (socket, path) = bind(&directory, "0:2").unwrap();
         drop(alive);
-        bind(&directory, "0:2").unwrap();
+        std::os::unix::net::UnixStream::connect(path).unwrap();
+        drop(socket);
     }
 
     #[test]
