@@ -105,8 +105,8 @@ impl Group {
     }
 }
 
-/// Runs `entries` `rounds` times, each round beginning one further down the list, and compares the first with
-/// the others by `compared`. A peer that fails is left out, aloud; the first one's failure is an error.
+/// Runs `entries` `rounds` times, each round beginning one further down the list and every other one going up it, so that nobody
+/// always comes behind the same one; and compares the first with the others by `compared`. A peer that fails is left out, aloud; the first one's failure is an error.
 pub(crate) fn interleave(
     title: &str,
     mut entries: Vec<Entry<'_>>,
@@ -117,7 +117,8 @@ pub(crate) fn interleave(
     let mut skipped = BTreeMap::new();
     for round in 0..rounds {
         for turn in 0..entries.len() {
-            let index = (round + turn) % entries.len();
+            let place = if round % 2 == 0 { turn } else { entries.len() - 1 - turn };
+            let index = (round + place) % entries.len();
             let entry = &mut entries[index];
             if skipped.contains_key(&entry.name) {
                 continue;
