@@ -12,6 +12,7 @@ const JUDGES: &[(&str, &str)] = &[("fsx", "0.3.2"), ("pjdfstest", "0.2.2")];
 const PACKAGES: &[(&str, &[&str])] = &[
     ("acl", &["getfacl", "setfacl"]),
     ("attr", &["getfattr", "setfattr"]),
+    ("bindfs", &["bindfs"]),
     ("bsdutils", &["script"]),
     ("btrfs-progs", &["mkfs.btrfs", "btrfs"]),
     ("bzip2", &["bzip2"]),

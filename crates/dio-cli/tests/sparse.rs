@@ -153,6 +153,40 @@ fn tar_archives_every_extent() {
     }
 }
 
+/// bindfs passes no `lseek(2)` on, so a file there has few blocks and no holes; the kernel's answer has moved the descriptor
+/// to the end of the file, from where nothing but a hole was archived.
+#[test]
+fn tar_archives_every_byte_where_holes_are_unknown() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        skip!("mounting needs root and /dev/fuse");
+        return;
+    }
+    let dir = file_systems()[0].dir();
+    let (source, at) = (dir.path().join("source"), dir.path().join("at"));
+    fs::create_dir(&source).unwrap();
+    fs::create_dir(&at).unwrap();
+    let mut contents = vec![0; 4 << 20];
+    let mut rng = Rng::new(14);
+    rng.fill(&mut contents[..100_000]);
+    rng.fill(&mut contents[2_000_000..2_000_777]);
+    let file = File::create(source.join("f")).unwrap();
+    file.write_all_at(&contents[..100_000], 0).unwrap();
+    file.write_all_at(&contents[2_000_000..2_000_777], 2_000_000).unwrap();
+    file.set_len(contents.len() as u64).unwrap();
+    file.sync_all().unwrap();
+    let mounted = Command::new("bindfs").args([&source, &at]).status().unwrap();
+    assert!(mounted.success());
+    let sparse = Sparse { contents, holes: 0, layout: "two extents".to_owned() };
+    for flags in ["-S", "-S --format=pax", "--hole-detection=raw", "-S --block=64K"] {
+        for limit in ["", "ulimit -n 10; "] {
+            script(dir.path(), &format!("({limit}dio tar -cf a -C at {flags} f); mkdir out; tar -C out -xf a"));
+            sparse.check(&dir.path().join("out/f"), &format!("{limit}{flags}"));
+            fs::remove_dir_all(dir.path().join("out")).unwrap();
+        }
+    }
+    rustix::mount::unmount(&at, rustix::mount::UnmountFlags::empty()).unwrap();
+}
+
 #[test]
 fn soak_tar_keeps_extents_and_holes() {
     for seed in Soak::of(8) {

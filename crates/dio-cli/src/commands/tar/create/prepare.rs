@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::stream::{Chunk, Input};
+use dio::stream::Chunk;
 use dio::stripe::calls;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use super::super::warnings::Warning;
 use super::attributes::{Asking, Attributes};
 use super::dir::Dir;
 use super::note::Note;
-use super::small::{Held, Small, is_plain, plainly};
+use super::small::{Held, Small, from_start, is_plain, plainly};
 use super::sparse::{self, Scan};
 use super::target::Identities;
 use super::walk::{File, Job};
@@ -250,9 +250,7 @@ impl<'a> Preparing<'a> {
     /// Reads a file of a few blocks.
     fn whole(&self, fd: OwnedFd, file: &File, size: u64) -> Contents {
         let (mut chunks, mut failed) = (Vec::new(), None);
-        let path = OsStr::from_bytes(&file.path);
-        let input = fd.try_clone().and_then(|own| Input::adopt(own, path, self.run.tool.stream_options()));
-        match input {
+        match from_start(&fd, &file.path, self.run.tool.stream_options()) {
             Ok(input) => {
                 let mut source = self.run.tool.source(input);
                 let mut done = 0;
@@ -279,10 +277,8 @@ impl<'a> Preparing<'a> {
     /// Looks for blocks of zeros.
     fn scan(&self, fd: &OwnedFd, file: &File, size: u64) -> Result<Vec<(u64, u64)>, Note> {
         let failed = |error: std::io::Error| self.lost("read", file, errno_of(&error));
-        let path = OsStr::from_bytes(&file.path);
         let mut scan = Scan::default();
-        let own = fd.try_clone();
-        let mut input = match own.and_then(|own| Input::adopt(own, path, self.run.tool.stream_options())) {
+        let mut input = match from_start(fd, &file.path, self.run.tool.stream_options()) {
             Err(error) if is_plain(fd, &error) => {
                 let read = plainly(fd.as_fd(), 0..size, |bytes| {
                     scan.feed(bytes);

@@ -1,13 +1,17 @@
 //! Contents of small files, through a page cache that forgets (`RWF_DONTCACHE`), so that no page stays that was not there
 //! before. A direct request would pay a round trip to the device for each file where the kernel gathers many.
 
+use std::ffi::OsStr;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
 use dio::residency::Picture;
+use dio::stream::{Input, StreamOptions};
 use dio::stripe::calls;
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, preadv2};
 
 use crate::tool::{DontCache, errno_of};
@@ -40,6 +44,12 @@ const PLAIN_BYTES: usize = 128 << 10;
 /// striped one has its bytes elsewhere.
 pub(super) fn is_plain(fd: impl AsFd, error: &io::Error) -> bool {
     errno_of(error) == Errno::MFILE && calls::is_striped(fd).is_ok_and(|striped| !striped)
+}
+
+/// A stream of a whole file. It begins where the descriptor is, which looking for holes has moved.
+pub(super) fn from_start(fd: &OwnedFd, path: &[u8], how: &StreamOptions) -> io::Result<Input> {
+    seek(fd, SeekFrom::Start(0))?;
+    Input::adopt(fd.try_clone()?, OsStr::from_bytes(path), how)
 }
 
 /// Reads part of a file through the page cache, with the one descriptor that there is. Gives how many bytes there were; the

@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
-use dio::stream::Input;
-use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek};
+use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Errno;
 
 use super::super::format::{Encoder, Entry, Format, Kind, Unfit, padding};
@@ -24,7 +23,7 @@ use super::dir::Dir;
 use super::note::Note;
 use super::prepare::{Contents, Member, Ready};
 use super::removal::Removal;
-use super::small::{Held, Small, is_plain, plainly};
+use super::small::{Held, Small, from_start, is_plain, plainly};
 use super::target::Target;
 use crate::receipt::{FileLine, Role};
 use crate::stop::Stop;
@@ -318,11 +317,7 @@ impl<'a> Store<'a> {
     fn stream(&mut self, path: &[u8], entry: &Entry, fd: &OwnedFd) -> Result<Read, Ended> {
         let whole = [(0, entry.size)];
         let extents = entry.sparse.as_deref().unwrap_or(&whole);
-        let options = self.run.tool.stream_options();
-        // A stream begins where its descriptor is, and looking for holes has moved this one.
-        let own = seek(fd, SeekFrom::Start(0)).map_err(io::Error::from).and_then(|_| fd.try_clone());
-        let input = own.and_then(|own| Input::adopt(own, OsStr::from_bytes(path), options));
-        let mut source = match input {
+        let mut source = match from_start(fd, path, self.run.tool.stream_options()) {
             Ok(input) => Ok(self.run.tool.source(input)),
             Err(error) if is_plain(fd, &error) => return self.stream_plainly(path, entry, fd),
             Err(error) => Err(errno_of(&error)),
