@@ -1,7 +1,5 @@
 //! fio, the judge of what the disk itself can do.
 
-use std::cmp::Ordering;
-
 use serde_json::Value;
 
 use crate::Result;
@@ -48,7 +46,7 @@ impl<'a> Ceiling<'a> {
             eprintln!("  the disk, {} × {}: {wall:.2} s{}", shape.0, shape.1, crate::pace::left());
             tried.push((wall, script));
         }
-        tried.sort_by(|one, other| one.0.partial_cmp(&other.0).unwrap_or(Ordering::Equal));
+        tried.sort_by(|one, other| one.0.total_cmp(&other.0));
         let scripts = tried.into_iter().take(KEPT).map(|(_, script)| script).collect();
         Ok(Ceiling { lab, bytes, prepare: Box::new(prepare), scripts })
     }

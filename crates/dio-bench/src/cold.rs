@@ -115,7 +115,7 @@ mod tests {
     /// A pipe that holds the first page of a file.
     fn holder(path: &Path) -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
         let file = File::open(path).unwrap();
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let flags = rustix::pipe::SpliceFlags::empty();
         rustix::pipe::splice(&file, Some(&mut 0), &writer, None, 1, flags).unwrap();
         (reader, writer)

@@ -104,7 +104,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     if plan.runs == 0 || plan.size == 0 || plan.small_size == 0 || plan.depth == 0 || plan.block < SMALL_BLOCK {
         return Err(BenchError::Asked("sizes, runs and depth must be positive, and a block at least 4K".to_owned()));
     }
-    let pace = progress::pace(&plan.directory)?;
+    let pace = progress::pace(&plan.directory);
     // Small blocks, one at a time, go at some 50 MB/s on the fastest disks.
     let round = time_for(2 * plan.size, pace) + time_for(2 * plan.small_size, pace.min(5e7));
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(plan.size, pace) };

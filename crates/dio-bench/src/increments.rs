@@ -96,17 +96,17 @@ pub(crate) const REFERENCE: [(u64, f64, f64); 3] =
 /// [`BenchError`]; [`BenchError::NotCold`] where the cache cannot be emptied.
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let size = check(plan)?;
-    let pace = progress::pace(&plan.directory)?;
+    let scratch = match plan.file {
+        Some(_) => None,
+        None => Some(Scratch::new(&plan.directory)?),
+    };
+    let pace = progress::pace(&plan.directory);
     let bytes: u64 = plan.steps.iter().map(|step| row_bytes(*step, size)).sum();
     let making = if plan.file.is_some() { Duration::ZERO } else { time_for(bytes, pace) };
     // Both ways; small steps are taken for ten times as slow.
     let slow: u64 = plan.steps.iter().filter(|step| **step < SMALL_STEP).map(|step| row_bytes(*step, size)).sum();
     let round = time_for(2 * (bytes - slow), pace) + time_for(2 * slow, pace / 10.0);
     progress::begin(plan.steps.len() * plan.runs, making + round * plan.runs as u32);
-    let scratch = match plan.file {
-        Some(_) => None,
-        None => Some(Scratch::new(&plan.directory)?),
-    };
     let mut files: Vec<(u64, PathBuf)> = Vec::new();
     let (mut rows, mut samples) = (Vec::new(), Vec::new());
     for step in &plan.steps {

@@ -103,7 +103,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     }
     let made = if plan.file.is_some() || plan.null { 0 } else { plan.size };
     let runs = plan.runs * plan.depths.len();
-    let making = time_for(made, progress::pace(&plan.directory)?);
+    let making = time_for(made, progress::pace(&plan.directory));
     progress::begin(runs, making + plan.time * runs as u32);
     let scratch = Scratch::new(&plan.directory)?;
     let path = match (&plan.file, plan.null) {

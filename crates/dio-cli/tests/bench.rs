@@ -79,6 +79,19 @@ fn increments_leaves_an_existing_file_alone_and_prints_a_table() {
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 300_001]);
 }
 
+/// How long it takes is measured in the working directory, where nothing else is written.
+#[test]
+fn an_estimate_is_no_reason_to_fail() {
+    let Some(directory) = disk_directory() else { return };
+    let path = directory.path().join("data");
+    std::fs::write(&path, vec![7; 300_001]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dio"));
+    command.args(["bench", "increments", "--cold", "file", "--runs", "1", "--steps", "64K", "--file"]).arg(&path);
+    // Nobody can make a file there.
+    let output = command.current_dir("/proc").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn copy_reports_both_ways_and_leaves_nothing() {
     let Some(directory) = disk_directory() else { return };

@@ -191,7 +191,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let cases = plan.targets.len() * plan.directions.len() * plan.ways.len();
     let runs = cases * plan.rounds;
     let bytes = plan.targets.iter().map(|targets| *targets as u64 * plan.blocks() * plan.stripe).sum();
-    let making = time_for(bytes, progress::pace(&plan.directory)?);
+    let making = time_for(bytes, progress::pace(&plan.directory));
     progress::begin(runs, making + (plan.warm_up + plan.steady) * runs as u32);
     let rig = Rig::prepare(plan)?;
     let environment = Environment::of(&rig.image())?;

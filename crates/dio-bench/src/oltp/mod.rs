@@ -118,7 +118,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let runs = plan.rounds * plan.contenders.len();
     // Mounting, looking at pages and taking down takes about a second.
     let each = plan.ramp_up + plan.steady + Duration::from_secs(1);
-    let making = time_for(bytes, progress::pace(&plan.directory)?);
+    let making = time_for(bytes, progress::pace(&plan.directory));
     progress::begin(runs, making + each * runs as u32);
     let ground = Ground::prepare(plan, &plan.contenders)?;
     let environment = Environment::of(ground.seen(Contender::Bare))?;

@@ -146,7 +146,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     let size = check(plan)?;
     // What a process pays once, whatever it reads: the choice of an engine.
     dio::Io::shared()?;
-    let (runs, time) = plan.expected(size, progress::pace(&plan.directory)?);
+    let (runs, time) = plan.expected(size, progress::pace(&plan.directory));
     progress::begin(runs, time);
     let scratch = Scratch::new(&plan.directory)?;
     let source = match &plan.file {

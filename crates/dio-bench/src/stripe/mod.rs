@@ -292,7 +292,7 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         environment,
     };
     let rigs: Vec<Rig> = plan.rigs.iter().copied().filter(|rig| refusal(plan, *rig).is_none()).collect();
-    let (steps, time) = plan.expected(&rigs, progress::pace(&plan.directory)?);
+    let (steps, time) = plan.expected(&rigs, progress::pace(&plan.directory));
     progress::begin(steps, time);
     let mut memory = Memory::new(plan.file_bytes())?;
     for rig in &plan.rigs {

@@ -222,7 +222,7 @@ impl Plan {
 /// [`BenchError`].
 pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     plan.check()?;
-    let (steps, time) = plan.expected(progress::pace(&plan.directory)?);
+    let (steps, time) = plan.expected(progress::pace(&plan.directory));
     progress::begin(steps, time);
     let load::Measured { mut commits, flushes, block_bytes } =
         if plan.without_log { load::Measured::default() } else { load::measure(plan)? };

@@ -106,7 +106,7 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
         named => StorageArg::contenders(named),
     };
     let workloads = match args.workload {
-        none if none.is_empty() => kind.workloads().iter().take(1).map(|&name| name.to_owned()).collect(),
+        none if none.is_empty() => vec![kind.workload().to_owned()],
         named => named,
     };
     // Servers have directories of their own.
