@@ -36,8 +36,6 @@ pub struct Soak {
 enum Limit {
     Cases(u64),
     Time(Duration),
-    /// One case alone, whose seed is given.
-    Repeat,
 }
 
 impl Soak {
@@ -50,7 +48,7 @@ impl Soak {
         let seconds = std::env::var("DIO_SOAK_SECONDS").ok();
         let seconds = seconds.map(|text| text.parse().unwrap_or_else(|_| panic!("DIO_SOAK_SECONDS={text}: no number")));
         let limit = match seconds {
-            _ if std::env::var_os("DIO_SEED").is_some() => Limit::Repeat,
+            _ if std::env::var_os("DIO_SEED").is_some() => Limit::Cases(1),
             Some(seconds) => Limit::Time(Duration::from_secs(seconds)),
             None => Limit::Cases(cases),
         };
@@ -62,7 +60,6 @@ impl Soak {
         match self.limit {
             Limit::Cases(cases) => self.cases >= cases,
             Limit::Time(time) => self.started.elapsed() >= time,
-            Limit::Repeat => self.cases >= 1,
         }
     }
 }

@@ -214,6 +214,20 @@ impl SegmentHeader {
         bytes
     }
 
+    /// What is wrong with it as the header of segment `number`, of `size` bytes, of the log that has this identity and layout.
+    pub(crate) fn fault_as(&self, number: u64, size: u64, identity: Identity, layout: &Layout) -> Option<HeaderFault> {
+        if self.identity != identity {
+            Some(HeaderFault::Foreign(self.identity))
+        } else if self.layout != *layout {
+            Some(HeaderFault::Differs)
+        } else if self.number != number {
+            Some(HeaderFault::Number(self.number))
+        } else {
+            // A segment has its whole size before it gets its name.
+            (size != layout.segment()).then_some(HeaderFault::Length(size))
+        }
+    }
+
     /// Reads a header.
     ///
     /// # Errors

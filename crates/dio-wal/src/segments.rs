@@ -186,16 +186,9 @@ impl Segments {
             Err(WalError::Header { fault, .. }) => return Ok(Some(fault)),
             header => header?,
         };
-        // A segment has its whole size before it gets its name.
         let name = segment_name(number);
         let size = file.size().map_err(|error| WalError::io("ask the size of", &name, None, error))?;
-        Ok(match header {
-            SegmentHeader { identity, .. } if identity != self.identity => Some(HeaderFault::Foreign(identity)),
-            SegmentHeader { layout, .. } if layout != self.layout => Some(HeaderFault::Differs),
-            SegmentHeader { number: other, .. } if other != number => Some(HeaderFault::Number(other)),
-            _ if size != self.layout.segment() => Some(HeaderFault::Length(size)),
-            _ => None,
-        })
+        Ok(header.fault_as(number, size, self.identity, &self.layout))
     }
 
     /// Forgets open segments below `number`, whose names are about to go.

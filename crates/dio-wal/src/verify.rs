@@ -143,11 +143,7 @@ fn look(storage: &dyn Storage, verdict: &Verdict, number: u64, before: bool) -> 
     let fault = match read_header(&*file, &name) {
         Err(error @ WalError::Header { .. }) => Some(error),
         Err(error) => return Err(error),
-        Ok(header) if header.identity != verdict.identity => wrong(HeaderFault::Foreign(header.identity)),
-        Ok(header) if header.layout != verdict.layout => wrong(HeaderFault::Differs),
-        Ok(header) if header.number != number => wrong(HeaderFault::Number(header.number)),
-        Ok(_) if size != verdict.layout.segment() => wrong(HeaderFault::Length(size)),
-        Ok(_) => None,
+        Ok(header) => header.fault_as(number, size, verdict.identity, &verdict.layout).and_then(wrong),
     };
     Ok(SegmentFound { number, size, fault, before })
 }

@@ -17,7 +17,7 @@ use super::{File, FileError, Mode};
 use crate::engine::{Kind, Medium, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use crate::sys::{RWF_DONTCACHE, lock_byte, unlock_byte};
+use crate::sys::{RWF_DONTCACHE, lock_byte, uninterrupted, unlock_byte};
 
 /// Buffers of one call (`IOV_MAX`, `writev(2)`).
 const MOST_BUFFERS: usize = 1024;
@@ -60,10 +60,14 @@ impl File {
         }
         let Some(os) = &self.os else { return Err(self.failed("append to", Errno::OPNOTSUPP)) };
         let _guard = self.locks.whole(LockClass::Resize);
-        let old = if self.mode == Mode::Cached { 0 } else { self.before_zeroing()? };
+        let old = self.before_zeroing()?;
         let (outcome, buffered) = self.append_to(os, buffers);
-        if buffered > 0 && self.mode != Mode::Cached && self.uncache.touch(old.min(self.size()?)..self.size()?, true) {
-            self.settle_now()?;
+        if buffered > 0 && self.mode != Mode::Cached {
+            // Others may have cut the file off meanwhile.
+            let end = self.size()?;
+            if self.uncache.touch(old.min(end)..end, true) {
+                self.settle_now()?;
+            }
         }
         outcome
     }
@@ -165,21 +169,12 @@ impl File {
         let alone = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
         // Not the first: over NFS its flock(2), which every writer shares, is a lock of all of its bytes.
         let last = stripes.objects().last().and_then(File::descriptor);
-        let locked = match last.map(patient_lock) {
+        let locked = match last.map(|fd| uninterrupted(|| lock_byte(fd, BYTE))) {
             Some(Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK)) => None,
             Some(Err(errno)) => return Err(self.failed("lock the end of", errno)),
             Some(Ok(())) => last,
             None => None,
         };
         Ok(Some(EndLock { locked, _alone: alone }))
-    }
-}
-
-fn patient_lock(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    loop {
-        match lock_byte(fd, BYTE) {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
     }
 }

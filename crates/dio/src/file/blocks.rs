@@ -106,7 +106,7 @@ impl File {
     }
 
     /// While a block in flight at `from` makes the file longer, keeps out what reads or writes there or behind it, what
-    /// changes the size, and what patches blocks.
+    /// changes the size, and what writes a part of a block.
     ///
     /// # Errors
     /// Those of making the file reach there, where a gap before it has to be filled.

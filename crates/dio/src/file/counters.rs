@@ -105,7 +105,7 @@ pub struct Counters {
     pub read: ByClass,
     /// Bytes written for the caller.
     pub written: ByClass,
-    /// Read requests to the kernel, those for patching blocks included.
+    /// Read requests to the kernel.
     pub read_requests: u64,
     /// Write requests to the kernel.
     pub write_requests: u64,

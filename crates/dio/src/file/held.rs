@@ -90,17 +90,13 @@ pub(crate) fn keeps_held_page(
     }
     let (_reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let held = rustix::pipe::splice(plain, Some(&mut 0), &writer, None, 1, SpliceFlags::empty())?;
-    if held == 0 || resident().map_err(errno)? == 0 {
+    if held == 0 || resident().map_err(|error| super::raw(&error))? == 0 {
         return Ok(None);
     }
     if rustix::io::pwrite(direct, memory.bytes_mut(), 0)? as u64 != length {
         return Ok(None);
     }
-    Ok(Some(resident().map_err(errno)? > 0))
-}
-
-fn errno(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+    Ok(Some(resident().map_err(|error| super::raw(&error))? > 0))
 }
 
 #[cfg(test)]

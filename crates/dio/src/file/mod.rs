@@ -431,7 +431,7 @@ impl File {
     }
 
     /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
-    /// writes also keep out direct ones of their pages, and whatever patches a block or changes the size.
+    /// writes also keep out direct ones of their pages, and whatever writes a part of a block or changes the size.
     fn lock_for(&self, way: Passage, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
         self.lock(kind, if way.keep { pages_around(range) } else { range })
     }

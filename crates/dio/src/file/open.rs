@@ -15,6 +15,7 @@ use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
 use crate::lock::{LockPolicy, LockTable};
 use crate::stripe;
+use crate::sys::uninterrupted;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
 #[derive(Clone, Debug)]
@@ -223,7 +224,7 @@ impl OpenOptions {
             return Ok(fd);
         }
         let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        retry(|| rustix::fs::open(&name, self.access(), Permissions::empty()))
+        uninterrupted(|| rustix::fs::open(&name, self.access(), Permissions::empty()))
     }
 
     fn sync_flags(&self) -> OFlags {
@@ -351,7 +352,7 @@ impl OpenOptions {
         self.truncate
     }
 
-    /// Blocks that are patched must fit into bounce blocks.
+    /// Misaligned requests go through bounce blocks, each of which must hold a block of the file.
     fn check_limits(&self, path: &Path, io: &Io, geometry: &Geometry) -> Result<(), FileError> {
         let block = geometry.offset_align().max(geometry.read_offset_align());
         if self.mode.wants_direct() && block > io.bounce().block_len() as u64 {
@@ -393,7 +394,7 @@ impl OpenOptions {
         flags.set(OFlags::CREATE, self.create || self.create_new);
         flags.set(OFlags::EXCL, self.create_new);
         let permissions = Permissions::from_raw_mode(self.permissions);
-        let open = |more: OFlags| retry(|| rustix::fs::open(path, flags | more, permissions));
+        let open = |more: OFlags| uninterrupted(|| rustix::fs::open(path, flags | more, permissions));
         if !self.mode.wants_direct() {
             return Ok(OsMedium::buffered(open(OFlags::empty())?));
         }
@@ -437,16 +438,7 @@ fn add_direct_as_owner(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Er
 /// A second descriptor of an open file, with `O_DIRECT`.
 fn add_direct(fd: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
     let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    retry(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
-}
-
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
+    uninterrupted(|| rustix::fs::open(&name, access | OFlags::DIRECT, Permissions::empty()))
 }
 
 fn no_io(path: &Path, error: &IoError) -> FileError {

@@ -202,13 +202,13 @@ fn gets_messages(stat: &Stat) -> bool {
 
 /// The file behind a descriptor, opened as it must be to be written under `how`.
 fn file_of(fd: &OwnedFd, name: &Path, flags: OFlags, how: &StreamOptions) -> io::Result<File> {
-    // Blocks that are written in part have to be read.
+    // A descriptor that can be read, too, can drop its pages on every kernel.
     let both = reopen(fd.as_fd(), OFlags::RDWR | flags & SYNC);
-    let patchable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
+    let readable = both.is_some() || flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
     let own = both.or_else(|| reopen(fd.as_fd(), OFlags::WRONLY | flags & SYNC));
-    let mode = if patchable { how.mode } else { unless_required(how)? };
+    let mode = if readable { how.mode } else { unless_required(how)? };
     let mut options = how.open_options()?;
-    options.read(patchable).write(true).mode(mode).need(how.need).sync_method(sync_method(flags));
+    options.read(readable).write(true).mode(mode).need(how.need).sync_method(sync_method(flags));
     Ok(options.adopt(own.map_or_else(|| duplicate(fd), Ok)?, name)?)
 }
 

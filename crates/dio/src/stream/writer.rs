@@ -256,7 +256,7 @@ impl Writer {
         let align = self.file.block_align().max(self.file.geometry().mem_align());
         let first = align_up(from as u64, align) as usize;
         if from > 0 {
-            // The block that the stream began within holds bytes of others: the file patches it.
+            // The block that the stream began within holds other bytes too: the file writes a part of it.
             self.drain()?;
             let head = &block.filled()[from..first.min(filled)];
             self.file.write_at(head, base + from as u64).map_err(|error| self.latch(error))?;

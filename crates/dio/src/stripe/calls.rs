@@ -26,6 +26,7 @@ use super::open::{
     settle_judgement,
 };
 use super::reasons::{keep, reduced};
+use super::remove::header_of;
 use super::session::read_stamp;
 use super::stamp::{Fault, Seen, Stamp, judge};
 use super::trust::others_may_write;
@@ -239,9 +240,7 @@ fn follows(descriptor: &Descriptor, index: usize, own: &Head, before: &Stat) -> 
         Err((Errno::PERM, what)) if !what.is_empty() => return Ok(false),
         other => other.map_err(|(errno, _)| errno)?,
     };
-    let mut bytes = vec![0; HEADER_LEN as usize];
-    let count = rustix::io::pread(&object, &mut bytes[..], 0)?;
-    let header = judge_header(&bytes[..count], &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
+    let header = header_of(&object, &descriptor.header(index, *own)).map_err(|(errno, _)| errno)?;
     if !header.head.may_be(own) {
         return Ok(false);
     }
@@ -387,9 +386,6 @@ impl Leaving {
 
     /// Whether all objects can go with the name, if they are to.
     fn check(&self) -> Result<(), Errno> {
-        if rustix::fs::fstat(&self.head)?.st_nlink > 1 {
-            return Ok(());
-        }
         super::check_removable(&self.head).map_err(|error| number(&self.head, error))
     }
 
@@ -532,7 +528,7 @@ fn check_parts(descriptor: &Descriptor, parts: &[Part]) -> Result<(), FileError>
         Ok((seen, judged))
     };
     let path = |fault: &Fault| descriptor.object_path(fault.index);
-    settle_judgement(look, |faults| damaged(Path::new(""), &faults[0], &path(&faults[0])))
+    settle_judgement(look, |faults| damaged(Path::new(""), &faults[0], &path(&faults[0]))).map(drop)
 }
 
 /// [`residency::resident_pages`](crate::residency::resident_pages); of a striped file, those of its data in all objects.

@@ -13,7 +13,7 @@ use super::device::{BOOT, length_of};
 use super::format::{Descriptor, HEADER_LEN};
 use super::head::Head;
 use super::local::is_local;
-use super::open::{BETWEEN_LOOKS, LOOKS, descriptor_of, judge_header, open_judged};
+use super::open::{descriptor_of, judge_header, open_judged, settle_judgement};
 use super::session::read_stamp;
 use super::stamp::{Seen, judge};
 use crate::file::{FileError, words};
@@ -107,35 +107,31 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<Report>, FileError> {
     let stat = rustix::fs::fstat(&head).map_err(|errno| failed(errno.into()))?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Ok(None) };
     let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
-    let (mut before, mut looks) = (None, 0);
-    loop {
-        looks += 1;
-        let mut objects: Vec<_> =
-            (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();
-        let seen: Vec<Seen> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
-        let (generation, open) = match judge(descriptor.id, &seen, &BOOT) {
-            Ok(standing) => (standing.generation, standing.is_open),
-            Err(faults) if looks == LOOKS || before.as_ref() == Some(&seen) => {
-                let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max();
-                for fault in faults {
-                    let object = &mut objects[fault.index];
-                    object.stamped_size = seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
-                        let stamp = seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
-                        Some(stamp.length_of(seen.length, seen.is_local, &BOOT))
-                    });
-                    object.state = ObjectState::Wrong(fault.what);
-                }
-                (0, false)
+    let mut objects: Vec<ObjectReport> = Vec::new();
+    let look = || {
+        objects = (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();
+        let seen: Vec<Seen> = objects.iter().filter_map(|object| object.seen.clone()).collect();
+        let judged = judge(descriptor.id, &seen, &BOOT);
+        Ok((seen, judged))
+    };
+    let judged = settle_judgement(look, |faults| faults);
+    let seen: Vec<Seen> = objects.iter_mut().filter_map(|object| object.seen.take()).collect();
+    let (generation, open) = match judged {
+        Ok(standing) => (standing.generation, standing.is_open),
+        Err(faults) => {
+            let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max();
+            for fault in faults {
+                let object = &mut objects[fault.index];
+                object.stamped_size = seen.iter().find(|seen| seen.index == fault.index).and_then(|seen| {
+                    let stamp = seen.stamp().filter(|stamp| Some(stamp.generation) == newest)?;
+                    Some(stamp.length_of(seen.length, seen.is_local, &BOOT))
+                });
+                object.state = ObjectState::Wrong(fault.what);
             }
-            Err(_) => {
-                // A writer may just have begun or ended.
-                before = Some(seen);
-                std::thread::sleep(BETWEEN_LOOKS);
-                continue;
-            }
-        };
-        return Ok(Some(Report { generation, open, ..Report::of(descriptor, objects) }));
-    }
+            (0, false)
+        }
+    };
+    Ok(Some(Report { generation, open, ..Report::of(descriptor, objects) }))
 }
 
 impl Report {

@@ -7,7 +7,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,8 +67,7 @@ fn left_at(path: &Path, age: Duration) -> Option<LeftByMigration> {
 
 /// A file that nobody has locked alone, open and locked against that.
 fn unlocked(path: &Path) -> Option<fs::File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let file = super::orphans::open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => None,
         // Where there are no locks, the age decides.

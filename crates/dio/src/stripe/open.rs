@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use rustix::fs::{FileType, FlockOperation, Mode as Permissions, OFlags, Stat, fl
 use rustix::io::Errno;
 
 use super::device::{BOOT, Device, DeviceObject, length_of};
-use super::format::{Descriptor, FormatError, HEADER_LEN, Header, Id, may_be_descriptor};
+use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::Head;
 use super::hold::patiently;
 use super::layout::Layout;
@@ -29,8 +29,8 @@ use crate::lock::LockTable;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often objects are looked at that do not fit together, and how long between: a writer may just have begun or ended.
-pub(super) const LOOKS: u32 = 20;
-pub(super) const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+const LOOKS: u32 = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// Whether a file can be a descriptor, by what `fstat(2)` said of it.
 pub fn may_be_striped(stat: &Stat) -> bool {
@@ -321,35 +321,32 @@ fn check_stamps(
     name: &Path,
     descriptor: &Descriptor,
     objects: &[File],
-    mut stamps: Vec<Option<Result<Stamp, FormatError>>>,
+    stamps: Vec<Option<Result<Stamp, FormatError>>>,
 ) -> Result<(), FileError> {
+    let stamped: Vec<bool> = stamps.iter().map(Option::is_some).collect();
+    let mut first = Some(stamps);
+    // Direct reads are of whole blocks.
+    let read = |object: &File| {
+        read_stamp(|bytes: &mut [u8], at: u64| {
+            let mut whole = vec![0; HEADER_LEN as usize];
+            let count = object.read_at(&mut whole, 0)?.saturating_sub(at as usize).min(bytes.len());
+            bytes[..count].copy_from_slice(&whole[at as usize..at as usize + count]);
+            Ok::<usize, FileError>(count)
+        })
+    };
+    let again = || objects.iter().zip(&stamped).map(|(object, is)| is.then(|| read(object)).transpose()).collect();
     let seen = |(index, stamp): (usize, Option<Result<Stamp, FormatError>>)| {
         let object = &objects[index];
         let is_local = object.descriptor().is_some_and(is_local);
         Ok(Seen { index, stamp, length: object.size()?, is_local })
     };
-    settle_judgement(
-        || {
-            let found = std::mem::take(&mut stamps).into_iter().enumerate().map(seen);
-            let found = found.collect::<Result<Vec<_>, FileError>>()?;
-            let again = |(object, seen): (&File, &Seen)| {
-                let read = |bytes: &mut [u8], at: u64| {
-                    // Direct reads are of whole blocks.
-                    let mut whole = vec![0; HEADER_LEN as usize];
-                    let count = object.read_at(&mut whole, 0)?.saturating_sub(at as usize).min(bytes.len());
-                    bytes[..count].copy_from_slice(&whole[at as usize..at as usize + count]);
-                    Ok::<usize, FileError>(count)
-                };
-                seen.stamp.as_ref().map(|_| read_stamp(read)).transpose()
-            };
-            let judged = judge(descriptor.id, &found, &BOOT);
-            if judged.is_err() {
-                stamps = objects.iter().zip(&found).map(again).collect::<Result<_, _>>()?;
-            }
-            Ok((found, judged))
-        },
-        |faults| damaged(name, &faults[0], &descriptor.object_path(faults[0].index)),
-    )
+    let look = || {
+        let stamps: Vec<_> = first.take().map_or_else(again, Ok)?;
+        let found = stamps.into_iter().enumerate().map(seen).collect::<Result<Vec<_>, FileError>>()?;
+        let judged = judge(descriptor.id, &found, &BOOT);
+        Ok((found, judged))
+    };
+    settle_judgement(look, |faults| damaged(name, &faults[0], &descriptor.object_path(faults[0].index))).map(drop)
 }
 
 /// Looks at objects again that do not fit together, until they do, or nothing changes any more.
@@ -359,7 +356,7 @@ fn check_stamps(
 pub(super) fn settle_judgement<E>(
     mut look: impl FnMut() -> Result<(Vec<Seen>, Result<Standing, Vec<Fault>>), E>,
     failed: impl FnOnce(Vec<Fault>) -> E,
-) -> Result<(), E> {
+) -> Result<Standing, E> {
     let (mut before, mut judged) = look()?;
     for _ in 1..LOOKS {
         if judged.is_ok() {
@@ -372,24 +369,11 @@ pub(super) fn settle_judgement<E>(
             break;
         }
     }
-    judged.map(drop).map_err(failed)
+    judged.map_err(failed)
 }
 
 pub(super) fn damaged(name: &Path, fault: &Fault, path: &Path) -> FileError {
     of_object("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
-}
-
-/// Judges the objects of an open file.
-///
-/// # Errors
-/// The first that is not what it should be; `path_of` has its name.
-pub(super) fn judge_all(
-    id: Id,
-    seen: &[Seen],
-    path_of: impl Fn(usize) -> PathBuf,
-    name: &Path,
-) -> Result<Standing, FileError> {
-    judge(id, seen, &BOOT).map_err(|faults| damaged(name, &faults[0], &path_of(faults[0].index)))
 }
 
 fn not_shared(name: &Path, error: io::Error) -> FileError {

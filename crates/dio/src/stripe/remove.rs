@@ -53,10 +53,13 @@ pub fn remove_what_is_there(path: impl AsRef<Path>) -> Result<Removed, FileError
 /// Whether an open file could be removed with all of its objects, should it lose its last name.
 ///
 /// # Errors
-/// As [`remove`]. None for what is no striped file.
+/// As [`remove`]. None for what is no striped file, or has other names.
 pub fn check_removable(file: impl AsFd) -> Result<(), FileError> {
     let failed = |errno| FileError::new("remove", Path::new(""), errno);
     let stat = fstat(&file).map_err(failed)?;
+    if stat.st_nlink > 1 {
+        return Ok(());
+    }
     let Ok(Some(descriptor)) = descriptor_of(&file, &stat, Path::new("")) else { return Ok(()) };
     let head = Head::of(&file).map_err(failed)?;
     let found = Found::of(Path::new(""), &descriptor, stat.st_uid, &head)?;
@@ -267,7 +270,7 @@ fn is_own(
 }
 
 /// The header of an object that is the right one.
-fn header_of(file: &fs::File, expected: &Header) -> Result<Header, (Errno, String)> {
+pub(super) fn header_of(file: &fs::File, expected: &Header) -> Result<Header, (Errno, String)> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     match file.read_exact_at(&mut bytes, 0) {
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err((errno(&error), String::new())),

@@ -9,21 +9,23 @@
 //! 2. Nothing is changed in an object before all objects have the generation of the session, durably.
 //! 3. No stamp has a `durable` length that exceeds what was synced, or what a cut under way leaves.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Timespec, Timestamps, flock};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::create::errno;
 use super::device::BOOT;
 use super::format::Id;
 use super::local::is_local;
 use super::medium::Striped;
-use super::open::judge_all;
-use super::stamp::{Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing};
+use super::open::damaged;
+use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
 use crate::engine::{Medium, Route};
 use crate::file::{File, FileError};
 use crate::sys::{lock_byte, try_lock_byte, unlock_byte};
@@ -100,10 +102,6 @@ fn of(object: &File, operation: &'static str, errno: Errno) -> FileError {
     FileError::new(operation, object.path(), errno)
 }
 
-fn raw(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 /// Does something with the descriptor of an object that goes through the page cache.
 fn with_descriptor<T>(
     object: &File,
@@ -111,7 +109,7 @@ fn with_descriptor<T>(
     work: impl FnOnce(BorrowedFd<'_>) -> Result<T, Errno>,
 ) -> Result<T, FileError> {
     let os = object.os_medium().ok_or_else(|| of(object, operation, Errno::BADF))?;
-    let fd = os.descriptor(Route::Buffered).map_err(|error| of(object, operation, raw(&error)))?;
+    let fd = os.descriptor(Route::Buffered).map_err(|error| of(object, operation, errno(&error)))?;
     work(fd).map_err(|errno| of(object, operation, errno))
 }
 
@@ -163,7 +161,8 @@ impl Striped {
     /// The first object that is not what it should be.
     fn standing(&self, session: &Session) -> Result<(Vec<Seen>, Standing), FileError> {
         let seen = self.seen()?;
-        let standing = judge_all(session.id, &seen, |index| self.objects()[index].path().to_owned(), self.name())?;
+        let failed = |faults: Vec<Fault>| damaged(self.name(), &faults[0], self.objects()[faults[0].index].path());
+        let standing = judge(session.id, &seen, &BOOT).map_err(failed)?;
         Ok((seen, standing))
     }
 
@@ -221,31 +220,30 @@ impl Striped {
         }
         let (seen, standing) = self.standing(session)?;
         if !standing.may_join || alone {
-            self.open_generation(session, &seen, standing.next)?;
+            let start = self.layout().start();
+            let durable = |seen: &Seen| seen.stamp().map_or(start, |stamp| stamp.durable).min(seen.length);
+            self.open_generation(session, standing.next, &seen.iter().map(durable).collect::<Vec<_>>())?;
         }
         session.begun.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn open_generation(&self, session: &Session, seen: &[Seen], generation: u64) -> Result<(), FileError> {
-        let start = self.layout().start();
-        let durable = |index: usize| seen[index].stamp().map_or(start, |stamp| stamp.durable).min(seen[index].length);
-        self.stamp_all(session, true, |index| (generation, Phase::Opening, durable(index), durable(index)))?;
-        self.stamp_all(session, false, |index| (generation, Phase::Open, durable(index), durable(index)))
+    /// Opens a generation, in which so much of each object is durable.
+    fn open_generation(&self, session: &Session, generation: u64, durable: &[u64]) -> Result<(), FileError> {
+        for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
+            self.stamp_all(session, durably, |index| (generation, phase, durable[index], durable[index]))?;
+        }
+        Ok(())
     }
 
-    /// For the one who has just opened the file for writing and is alone with it: whether a session was interrupted. Then a new
-    /// one has begun.
+    /// Begins a new session where one was interrupted. The caller has just opened the file for writing, and nobody else has.
     ///
     /// # Errors
     /// As [`Striped::begin`].
-    pub(super) fn recover(&self) -> Result<bool, FileError> {
-        let Some(session) = &self.session else { return Ok(false) };
+    pub(super) fn recover(&self) -> Result<(), FileError> {
+        let Some(session) = &self.session else { return Ok(()) };
         let (_, standing) = self.standing(session)?;
-        if standing.is_open {
-            self.begin_as(session, true)?;
-        }
-        Ok(standing.is_open)
+        if standing.is_open { self.begin_as(session, true) } else { Ok(()) }
     }
 
     /// Gives all objects a new generation, whatever their stamps say, with the lengths that they have.
@@ -256,12 +254,10 @@ impl Striped {
         let Some(session) = &self.session else { return Ok(()) };
         let _lock = self.lock_stamps(session)?;
         let seen = self.seen()?;
-        let newest = seen.iter().filter_map(Seen::stamp).map(|stamp| stamp.generation).max().unwrap_or(0);
+        let newest = seen.iter().map(Seen::generation).max().unwrap_or(0);
         self.objects().iter().try_for_each(File::sync_all)?;
         let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
-        for (phase, durably) in [(Phase::Opening, true), (Phase::Open, false)] {
-            self.stamp_all(session, durably, |index| (newest + 1, phase, lengths[index], lengths[index]))?;
-        }
+        self.open_generation(session, newest + 1, &lengths)?;
         session.begun.store(true, Ordering::Release);
         Ok(())
     }
@@ -313,13 +309,15 @@ impl Striped {
         let Some(session) = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire)) else {
             return;
         };
+        let Ok(seen) = self.seen() else { return };
+        let durable = seen.iter().map(|seen| seen.stamp().map_or(0, |stamp| stamp.durable)).collect();
         // Before the others are kept out, who wait for that only so long.
-        let Ok(synced) = self.sync_grown(session, None) else { return };
+        let Ok(synced) = self.sync_grown(session, durable) else { return };
         if !self.is_last_writer() {
             return;
         }
         let Ok(_lock) = self.lock_stamps(session) else { return };
-        let Ok(synced) = self.sync_grown(session, Some(synced)) else { return };
+        let Ok(synced) = self.sync_grown(session, synced) else { return };
         let Ok((seen, standing)) = self.standing(session) else { return };
         let change = |index: usize, phase| {
             let length = seen[index].length;
@@ -332,20 +330,13 @@ impl Striped {
         }
     }
 
-    /// Syncs the objects that are longer than what is durable of them; how much of each is durable then.
-    fn sync_grown(&self, session: &Session, before: Option<Vec<u64>>) -> Result<Vec<u64>, FileError> {
-        let durable = match before {
-            Some(durable) => durable,
-            None => {
-                let durable = |seen: &Seen| seen.stamp().map_or(0, |stamp| stamp.durable);
-                self.seen()?.iter().map(durable).collect()
-            }
-        };
-        let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
-        let grown: Vec<usize> = (0..lengths.len()).filter(|index| lengths[*index] > durable[*index]).collect();
+    /// Syncs the objects that are longer than what is durable of them, if the session syncs; how much of each is durable then.
+    fn sync_grown(&self, session: &Session, durable: Vec<u64>) -> Result<Vec<u64>, FileError> {
         if !session.syncs {
             return Ok(durable);
         }
+        let lengths = self.objects().iter().map(File::size).collect::<Result<Vec<_>, _>>()?;
+        let grown: Vec<usize> = (0..lengths.len()).filter(|index| lengths[*index] > durable[*index]).collect();
         for_all(grown.len(), true, |number| self.objects()[grown[number]].sync_data())?;
         Ok(durable.iter().zip(&lengths).map(|(durable, length)| *length.max(durable)).collect())
     }
@@ -374,23 +365,21 @@ fn for_all(count: usize, at_once: bool, work: impl Fn(usize) -> Result<(), FileE
     let all: Vec<usize> = (0..count).collect();
     let mut outcome = Ok(());
     for some in all.chunks(WRITERS) {
-        std::thread::scope(|scope| {
+        let one = std::thread::scope(|scope| {
             let spawn = |index: &usize| {
                 let index = *index;
                 std::thread::Builder::new().spawn_scoped(scope, move || work(index)).map_err(|_| index)
             };
             let (first, others) = some.split_first().expect("a chunk is not empty");
             let threads: Vec<_> = others.iter().map(spawn).collect();
-            outcome = std::mem::replace(&mut outcome, Ok(())).and(work(*first));
-            for thread in threads {
-                let one = match thread {
-                    Ok(thread) => thread.join().expect("writing a stamp does not panic"),
-                    // There are no more threads to be had.
-                    Err(index) => work(index),
-                };
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(one);
-            }
+            let joined = |thread: Result<ScopedJoinHandle<'_, _>, usize>| match thread {
+                Ok(thread) => thread.join().expect("writing a stamp does not panic"),
+                // There are no more threads to be had.
+                Err(index) => work(index),
+            };
+            threads.into_iter().map(joined).fold(work(*first), Result::and)
         });
+        outcome = outcome.and(one);
     }
     outcome
 }

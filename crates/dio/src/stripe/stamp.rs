@@ -163,7 +163,7 @@ impl Seen {
         self.stamp.as_ref().and_then(|stamp| stamp.as_ref().ok())
     }
 
-    fn generation(&self) -> u64 {
+    pub(super) fn generation(&self) -> u64 {
         self.stamp().map_or(0, |stamp| stamp.generation)
     }
 
