@@ -249,6 +249,16 @@ fn a_receipt_that_a_tree_holds_or_makes_replaces_no_file_of_it() {
     assert_eq!(well(dir.path(), "cat u/t/f; tar -tf a.tar"), "x\nt/\nt/f\nt/r\n");
 }
 
+/// The name of a copy under `--parents` is known before anything is copied.
+#[test]
+fn a_receipt_is_no_target_below_its_parents() {
+    let dir = file_systems()[0].dir();
+    let output = run(dir.path(), "mkdir -p a d/a; echo x >a/b; dio cp --parents --receipt d/a/b a/b d");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("receipt"), "{output:?}");
+    assert!(!dir.path().join("d/a/b").exists(), "it was copied first");
+}
+
 #[test]
 fn a_name_that_is_no_text_does_not_lose_the_receipt() {
     let dir = file_systems()[0].dir();

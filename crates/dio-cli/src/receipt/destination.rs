@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::quote::{quoted, words};
 use crate::tool::successor::{Identity, Successor, Wish, identity};
+use crate::tool::unnamed::directory_of;
 
 /// What a receipt begins with, behind the brace and blanks.
 const FIRST_KEY: &[u8] = b"\"command\"";
@@ -35,9 +36,7 @@ pub struct Destination {
 #[derive(Debug)]
 enum To {
     Stdout,
-    /// A device or a pipe, or a file that can only be overwritten.
-    InPlace(Successor),
-    File(Successor),
+    Successor(Successor),
     /// A file whose temporary name a killed process would leave behind: it is made at the end.
     Later,
 }
@@ -56,11 +55,12 @@ pub enum Refusal {
 }
 
 impl Destination {
-    /// Opens it; `-` is standard output.
+    /// Opens it; `-` is standard output. `names` are the files that the command reads or writes.
     ///
     /// # Errors
-    /// Why a receipt cannot go there. Nothing was changed then.
-    pub fn open(path: &Path) -> Result<Destination, Refusal> {
+    /// Why a receipt cannot go there: it is one of `names`, for example, or would be if that were made.
+    /// Nothing was changed then.
+    pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, Refusal> {
         let path = path.to_owned();
         if path == Path::new("-") {
             return Ok(Destination { path, to: To::Stdout, before: None });
@@ -73,20 +73,15 @@ impl Destination {
             _ => None,
         };
         let successor = open(&path).map_err(Refusal::Open)?;
-        let to = match () {
-            () if successor.is_in_place() => To::InPlace(successor),
-            () if successor.has_temporary_name() => To::Later,
-            () => To::File(successor),
-        };
-        Ok(Destination { path, to, before })
+        let to = if successor.has_temporary_name() { To::Later } else { To::Successor(successor) };
+        let destination = Destination { path, to, before };
+        destination.keep_apart(names).map(|()| destination)
     }
 
     /// Refuses a receipt that is one of the files that a command reads or writes.
-    ///
-    /// # Errors
-    /// It is one of `names`, or would be if that were made.
-    pub fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), Refusal> {
-        if matches!(self.to, To::Stdout) || self.before.is_none() && matches!(self.to, To::InPlace(_)) {
+    fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), Refusal> {
+        // A device or a pipe is written by both.
+        if self.before.is_none() && matches!(&self.to, To::Successor(to) if to.is_in_place()) {
             return Ok(());
         }
         let own = entry_of(&self.path);
@@ -116,7 +111,7 @@ impl Destination {
         }
         let mut successor = match self.to {
             To::Stdout => return io::stdout().write_all(text),
-            To::InPlace(successor) | To::File(successor) => successor,
+            To::Successor(successor) => successor,
             To::Later => open(&self.path)?,
         };
         if stat(&self.path).ok().filter(is_file).map(|there| identity(&there)) != self.before {
@@ -153,8 +148,7 @@ fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
 
 /// The directory and the name in it of a file that may not exist.
 fn entry_of(path: &Path) -> Option<(Identity, std::ffi::OsString)> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some((identity(&stat(parent).ok()?), path.file_name()?.to_owned()))
+    Some((identity(&stat(directory_of(path)).ok()?), path.file_name()?.to_owned()))
 }
 
 fn is_file(stat: &Stat) -> bool {

@@ -110,8 +110,7 @@ impl Tool {
     /// The exit status, if it cannot be written or is one of the operands: that is told, and nothing is to be done.
     pub fn begin<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ExitCode> {
         let Some(path) = &self.shared.receipt else { return Ok(()) };
-        let opened = Destination::open(path).and_then(|to| to.keep_apart(names).map(|()| to));
-        match opened {
+        match Destination::open(path, names) {
             Ok(to) => {
                 *self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
                 Ok(())
@@ -258,14 +257,12 @@ impl Tool {
     /// Ends the run: takes the progress line away and writes the receipt. All sources and sinks have been closed.
     pub fn finish(self) -> ExitCode {
         self.shared.progress.finish();
-        if let Some(to) = &self.shared.receipt {
+        let opened = self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(path), Some(to)) = (&self.shared.receipt, opened) {
             let durable = self.shared.durable.load(Ordering::Relaxed) && !self.failed();
             self.shared.ledger.look_again();
-            let opened = self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let opened = opened.map_or_else(|| Destination::open(to).map_err(io::Error::other), Ok);
-            let print = |to| self.shared.ledger.print(to, self.shared.command, engine_name(), durable);
-            if let Err(error) = opened.and_then(print) {
-                self.error(format_args!("cannot write the receipt {}: {}", quoted(to), receipt_words(&error)));
+            if let Err(error) = self.shared.ledger.print(to, self.shared.command, engine_name(), durable) {
+                self.error(format_args!("cannot write the receipt {}: {}", quoted(path), receipt_words(&error)));
             }
         }
         if self.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -23,9 +23,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use dio::stream::StreamOptions;
 use dio::stripe::calls;
+use dio::sys::uninterrupted;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
     readlink, statat, statx,
@@ -54,7 +56,6 @@ pub(crate) struct Successor {
     how: How,
     /// The file that had the name before.
     before: Option<Identity>,
-    kept: bool,
 }
 
 #[derive(Debug)]
@@ -97,16 +98,16 @@ impl Successor {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let mode = Mode::from_raw_mode(0o666);
         let path = path.to_owned();
-        let old = match retried(|| openat(CWD, &path, flags, Mode::empty())) {
+        let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
             Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return Successor::hidden(path, mode),
             Err(Errno::NOENT) => {
-                match retried(|| calls::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
+                match uninterrupted(|| calls::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
                     // A link to nowhere, or another process made the file meanwhile.
-                    Err(Errno::EXIST) => retried(|| calls::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
+                    Err(Errno::EXIST) => uninterrupted(|| calls::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
                         let made = identity(&fstat(&fd)?);
-                        return Ok(Successor { fd, path, how: How::New(made), before: None, kept: false });
+                        return Ok(Successor { fd, path, how: How::New(made), before: None });
                     }
                 }
             }
@@ -122,7 +123,7 @@ impl Successor {
             Some((fd, Some(beside))) => (fd, How::Beside(beside)),
             None => (old, How::InPlace { regular }),
         };
-        Ok(Successor { fd, path, how, before, kept: false })
+        Ok(Successor { fd, path, how, before })
     }
 
     /// A file that has no name before it is kept.
@@ -131,7 +132,7 @@ impl Successor {
         let dir = open_parent(&path)?;
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
         let how = How::NewAtEnd(Beside { name, naming: Naming::new(dir, temporary) });
-        Ok(Successor { fd, path, how, before: None, kept: false })
+        Ok(Successor { fd, path, how, before: None })
     }
 
     /// Its name, as it was given.
@@ -142,6 +143,16 @@ impl Successor {
     /// What is written: the new file, or the old one where that is written in place.
     pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.fd
+    }
+
+    /// The descriptor alone, of a file that is written under its own name.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// Whether it is a regular file, and no device, pipe or socket.
+    pub(crate) fn is_regular(&self) -> bool {
+        !matches!(self.how, How::InPlace { regular: false })
     }
 
     /// The file that had the name before, if there was one.
@@ -215,15 +226,12 @@ impl Successor {
             }
             How::Into(old) => copy_into(&self.fd, old)?,
         }
-        self.kept = true;
         Ok(())
     }
 
     /// Takes away a file that was made here and is not whole.
     pub(crate) fn discard(self) {
-        if let How::New(made) = &self.how
-            && !self.kept
-        {
+        if let How::New(made) = &self.how {
             remove_if(&self.path, *made);
         }
     }
@@ -285,16 +293,21 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
 }
 
 /// Whether this process was started with another descriptor that writes to the file, as for `-o
-/// /dev/stdout >file`: what others write there after it must reach the same file.
+/// /dev/stdout >file`: what others write there after it must reach the same file. The descriptors
+/// are looked at once, when the first file is opened.
 fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     const WRITES: u32 = 0o200;
+    static WRITTEN: OnceLock<Vec<Identity>> = OnceLock::new();
     let own = own_path(fd);
-    let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return false };
-    all.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
-        path != own
-            && rustix::fs::lstat(&path).is_ok_and(|link| link.st_mode & WRITES != 0)
-            && rustix::fs::stat(&path).is_ok_and(|other| identity(&other) == identity(stat))
-    })
+    let written = WRITTEN.get_or_init(|| {
+        let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+        let others = all.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| *path != own);
+        others
+            .filter(|path| rustix::fs::lstat(path).is_ok_and(|link| link.st_mode & WRITES != 0))
+            .filter_map(|path| Some(identity(&rustix::fs::stat(&path).ok()?)))
+            .collect()
+    });
+    written.contains(&identity(stat))
 }
 
 /// Whether something is mounted at the name by which the file was opened (`statx(2)`).
@@ -309,9 +322,9 @@ fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     let (size, held) = (fstat(from)?.st_size as u64, fstat(to)?.st_size as u64);
     fsync(from)?;
     if size > held {
-        let allocated = rustix::fs::fallocate(to, FallocateFlags::KEEP_SIZE, held, size - held);
+        let allocate = || rustix::fs::fallocate(to, FallocateFlags::KEEP_SIZE, held, size - held);
         // Not every file system can.
-        if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = allocated {
+        if let Err(errno @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = uninterrupted(allocate) {
             return Err(errno.into());
         }
     }
@@ -341,14 +354,4 @@ fn is_link(path: &Path) -> bool {
 fn base_name(path: &[u8]) -> Option<CString> {
     let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     CString::new(&path[start..]).ok().filter(|name| !matches!(name.to_bytes(), b"" | b"." | b".."))
-}
-
-/// Does it again as long as a signal interrupts it.
-fn retried<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }

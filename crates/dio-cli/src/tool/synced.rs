@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use dio::sys::uninterrupted;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
@@ -16,12 +17,9 @@ use rustix::io::Errno;
 /// What `fsync(2)` answers.
 pub(crate) fn fsync(fd: impl AsFd) -> Result<(), Errno> {
     let fd = fd.as_fd();
-    loop {
-        match rustix::fs::fsync(fd) {
-            Err(Errno::INTR) => {}
-            Err(errno) if has_no_sync(fd, errno) => return Ok(()),
-            other => return other,
-        }
+    match uninterrupted(|| rustix::fs::fsync(fd)) {
+        Err(errno) if has_no_sync(fd, errno) => Ok(()),
+        other => other,
     }
 }
 

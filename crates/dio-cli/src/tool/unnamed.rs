@@ -87,11 +87,7 @@ impl<D: AsFd> Naming<D> {
     /// # Errors
     /// What `fsync(2)` answers.
     pub(crate) fn sync(&self, file: &OwnedFd) -> Result<(), Errno> {
-        match synced::fsync(&self.dir) {
-            // A directory that may only be searched cannot be synced by itself.
-            Err(Errno::BADF) => rustix::fs::syncfs(file),
-            other => other,
-        }
+        sync_names(&self.dir, file)
     }
 }
 
@@ -104,12 +100,26 @@ impl<D: AsFd> Drop for Naming<D> {
     }
 }
 
+/// Syncs the names in a directory, one of which is that of `file`.
+fn sync_names(dir: impl AsFd, file: impl AsFd) -> Result<(), Errno> {
+    match synced::fsync(dir) {
+        // A directory that may only be searched cannot be synced by itself.
+        Err(Errno::BADF) => rustix::fs::syncfs(file),
+        other => other,
+    }
+}
+
+/// The directory that holds `path`.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Opens the directory that holds `path`, to make files in it.
 ///
 /// # Errors
 /// What `open(2)` answers.
 pub(crate) fn open_parent(path: &Path) -> Result<OwnedFd, Errno> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = directory_of(path);
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     match openat(CWD, parent, OFlags::RDONLY | flags, Mode::empty()) {
         // It may be written all the same.
@@ -132,7 +142,7 @@ pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32)
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(temporary, path)?;
-        Ok(Naming::new(open_parent(path)?, None).sync(&OwnedFd::from(file.try_clone()?))?)
+        Ok(sync_names(open_parent(path)?, &file)?)
     };
     replace().inspect_err(|_| {
         // The error that is told is the first.

@@ -11,6 +11,7 @@ use super::error::{At, CopyError, Doing};
 use super::options::{CpOptions, Dereference, Existing};
 use super::session::{Entry, Session};
 use crate::quote::quoted;
+use crate::tool::successor::identity;
 
 /// A target as it was found, or as it is after an existing one was removed.
 #[derive(Clone, Copy, Debug)]
@@ -45,10 +46,6 @@ enum Sameness {
 
 pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
-}
-
-fn identity(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
 }
 
 impl Session {

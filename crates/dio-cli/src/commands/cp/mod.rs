@@ -22,6 +22,8 @@ mod report;
 mod session;
 mod tree;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -108,10 +110,12 @@ fn receipt<'o>(
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {
         Place::At(target) => target.clone(),
-        Place::Into(directory) => directory.join(source.file_name().unwrap_or_default()),
+        Place::Into(directory) => {
+            let name = operands::name_in_directory(source, options.parents);
+            directory.join(OsStr::from_bytes(name.as_bytes()))
+        }
     };
     let targets: Vec<_> = operands.sources.iter().map(|source| target(source)).collect();
     let names = operands.sources.iter().chain(&targets).map(|name| name.as_os_str());
-    let opened = Destination::open(path).and_then(|to| to.keep_apart(names).map(|()| to));
-    opened.map(Some).map_err(|refusal| (refusal, path))
+    Destination::open(path, names).map(Some).map_err(|refusal| (refusal, path))
 }

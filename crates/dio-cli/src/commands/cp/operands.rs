@@ -18,6 +18,7 @@ use super::options::{Operands, Target};
 use super::parents::Parents;
 use super::queue::Work;
 use super::session::{Entry, Job, Session};
+use crate::tool::unnamed::directory_of;
 
 /// Where the operands go.
 pub(crate) enum Place {
@@ -180,10 +181,7 @@ impl<'a> Walk<'a> {
 
 /// Whether two names lead to one entry of one directory.
 fn same_entry(a: &Path, b: &Path) -> bool {
-    let parent = |path: &Path| {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        statat(CWD, parent, AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino))
-    };
+    let parent = |path: &Path| statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino));
     a == b || (a.file_name() == b.file_name() && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
 }
 
@@ -213,7 +211,7 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
 }
 
 /// The name `source` gets in the target directory: its last part, or all of it under `--parents`.
-fn name_in_directory(source: &Path, parents: bool) -> CString {
+pub(super) fn name_in_directory(source: &Path, parents: bool) -> CString {
     let bytes = source.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
     let trimmed = &bytes[..end];

@@ -19,7 +19,7 @@ use crate::tool::{Source, Tool, errno_of};
 const STEP: u64 = 1 << 20;
 
 /// Largest record that is read by one call, as GNU does; what is larger comes in parts.
-const MOST: u64 = 64 << 20;
+pub(super) const MOST: u64 = 64 << 20;
 
 /// What one reading gave.
 #[derive(Debug)]

@@ -9,14 +9,11 @@ use super::account::{Account, Side};
 use super::flags::{Level, conv, flag};
 use super::plan::Plan;
 use super::signals::Signals;
+use super::source;
 use crate::tool::Sink;
 
 /// Largest record that is gathered before it is written to what is no file.
 const MOST_GATHERED: u64 = 4 << 20;
-
-/// The same where each write(2) is a record of the destination: as large as a record that is read
-/// by one call.
-const MOST_GATHERED_RECORD: u64 = 64 << 20;
 
 /// Bytes after which a pipe that is full has room again (`fs/pipe.c`): under `status=progress`, no
 /// write waits for more before progress is shown.
@@ -89,7 +86,7 @@ impl<'run> Target<'run> {
         let sparse = plan.conv.any(conv::SPARSE) && !plain && !plan.oflag.any(flag::APPEND);
         let end = sink.file().filter(|file| file.is_device()).and_then(|file| file.size().ok());
         let gathers = match records {
-            true => plan.obs <= MOST_GATHERED_RECORD,
+            true => plan.obs <= source::MOST,
             // With fullblock a record is complete before any of it is written.
             false => {
                 let gathers = !plan.single || plan.iflag.any(flag::FULLBLOCK);
@@ -173,7 +170,7 @@ impl<'run> Target<'run> {
     /// got: so what is left of the record is waited for, unless it is very long.
     fn fail(&mut self, error: io::Error) -> io::Result<()> {
         let until = self.end_of_failed(self.reached(&error));
-        if until.saturating_sub(self.given) > MOST_GATHERED_RECORD {
+        if until.saturating_sub(self.given) > source::MOST {
             return Err(error);
         }
         self.failed = Some(Failed { error, until });

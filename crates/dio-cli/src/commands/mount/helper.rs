@@ -87,7 +87,7 @@ fn walk(args: &[OsString], mut option: impl FnMut(u8, Option<&OsStr>)) -> Vec<Os
                 option(*letter, None);
                 continue;
             }
-            match &arg.as_bytes()[at + 1..] {
+            match &bytes[at + 1..] {
                 [] => option(*letter, args.next().map(OsString::as_os_str)),
                 attached => option(*letter, Some(OsStr::from_bytes(attached))),
             }

@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Stat};
-use rustix::io::Errno;
+use rustix::fs::Stat;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::quote::{named, quoted, words};
 use crate::tool::successor::{Successor, Wish};
@@ -104,32 +104,32 @@ impl Maker {
         let wish = Wish { in_place: self.in_place, ..Wish::default() };
         let opened = || {
             let successor = Successor::open(Path::new(&name), wish)?;
-            let fd = rustix::io::fcntl_dupfd_cloexec(successor.descriptor(), 3)?;
-            Ok((successor, fd))
+            let kept = successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
+            Ok((successor, kept.transpose()?))
         };
-        let (successor, fd) = loop {
+        let (successor, kept) = loop {
             match opened() {
                 Err(Errno::INTR) => {}
                 Err(Errno::MFILE) if relieve()? => {}
                 other => break other.map_err(|errno| Failure::file(&name, errno))?,
             }
         };
-        let regular = self.examine(&name, &successor)?;
-        let replaces = successor.keeps_the_old().then(|| Box::new(successor));
+        self.examine(&name, &successor)?;
+        let regular = successor.is_regular();
+        let (fd, replaces) = match kept {
+            Some(fd) => (fd, Some(Box::new(successor))),
+            None => (successor.into_descriptor(), None),
+        };
         Ok(Made::File(MadeFile { name, fd, regular, replaces }))
     }
 
-    /// Refuses the input as an output, and empties what is written in place; says whether it is a regular file.
-    fn examine(&self, name: &OsStr, successor: &Successor) -> Run<bool> {
+    /// Refuses the input as an output, and empties what is written in place.
+    fn examine(&self, name: &OsStr, successor: &Successor) -> Run<()> {
         if successor.before() == Some(self.input) {
             return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
         }
-        let stat = rustix::fs::fstat(successor.descriptor())
-            .map_err(|errno| Failure::Message(format!("failed to stat {}: {}", quoted(name), words(errno))))?;
-        match successor.begin() {
-            Err(errno) => Err(Failure::Message(format!("{}: error truncating: {}", named(name), words(errno)))),
-            Ok(()) => Ok(FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile),
-        }
+        let failed = |errno| Failure::Message(format!("{}: error truncating: {}", named(name), words(errno)));
+        successor.begin().map_err(failed)
     }
 
     fn say(&mut self, text: std::fmt::Arguments<'_>) -> Run<()> {

@@ -1,11 +1,11 @@
 //! How an archive is compressed, by the flags or by its name.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 use super::args::ArchiveArgs;
 use super::options::{Compression, Operation, Refusal};
-use super::split::split_words;
+use super::split::split_string;
 
 /// What the flags and the name of the archive say about its compression.
 ///
@@ -17,7 +17,7 @@ pub(super) fn compression_of(
     archive: &OsStr,
 ) -> Result<Option<Compression>, Refusal> {
     let program = |name: &str| Compression::Program(vec![name.into()]);
-    let own = args.use_compress_program.as_deref().map(words_of).transpose()?;
+    let own = args.use_compress_program.as_deref().map(|program| split_string(program.as_bytes())).transpose()?;
     if own.as_ref().is_some_and(Vec::is_empty) {
         return Err(Refusal::usage("-I needs the name of a program"));
     }
@@ -38,12 +38,6 @@ pub(super) fn compression_of(
         (None, _) if args.auto_compress && operation == Operation::Create => Ok(by_suffix(archive.as_bytes())),
         (one, _) => Ok(one),
     }
-}
-
-/// The program and its arguments.
-fn words_of(text: &OsStr) -> Result<Vec<OsString>, Refusal> {
-    let failed = |why| Refusal::Fatal(format!("cannot split string '{}': {why}", text.to_string_lossy()));
-    Ok(split_words(text.as_bytes()).map_err(failed)?.into_iter().map(OsString::from_vec).collect())
 }
 
 /// What the end of an archive's name says about its compression.

@@ -40,11 +40,11 @@ impl Written {
     }
 }
 
-/// The dates that options have and that are no file's.
-pub(super) fn written(options: &[(&'static str, &Option<OsString>)]) -> Vec<Written> {
-    let dates = options.iter().filter_map(|(option, text)| {
+/// The dates that options have and that are no file's: each with its text, and how that was understood.
+pub(super) fn written(options: &[(&'static str, &Option<OsString>, Option<Moment>)]) -> Vec<Written> {
+    let dates = options.iter().filter_map(|(option, text, moment)| {
         let text = text.as_ref().filter(|text| !is_file(text))?;
-        Some(Written { option, text: text.clone(), moment: parse(text).ok()? })
+        Some(Written { option, text: text.clone(), moment: (*moment)? })
     });
     dates.collect()
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::{Args, Command, FromArgMatches};
@@ -26,8 +26,7 @@ const WRONG: u8 = 64;
 pub(super) fn options() -> Result<Vec<OsString>, ExitCode> {
     let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Vec::new()) };
     let failed = |why| refuse(&Refusal::Fatal(format!("cannot split {VARIABLE}: {why}")));
-    let words = split_words(text.as_bytes()).map_err(failed)?;
-    let mut words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+    let mut words = split_words(text.as_bytes()).map_err(failed)?;
     if words.is_empty() {
         return Ok(words);
     }

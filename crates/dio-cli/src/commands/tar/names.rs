@@ -13,7 +13,8 @@ use super::options::{Omit, Operation, Refusal, Tag};
 use super::ordered::{Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
-use super::split::split_words;
+use super::run::bare;
+use super::split::split_string;
 use crate::quote::{marked, words};
 use crate::tool::Ordered;
 
@@ -111,7 +112,9 @@ impl Names {
             let left_out = LeftOut { patterns: names.exclude.len(), tags: names.tags.len() };
             for name in &mut names.list {
                 name.left_out = left_out;
-                name.matching.recursion = if operation.stores() { recursion } else { name.matching.recursion };
+                if operation.stores() {
+                    name.matching.recursion = recursion;
+                }
             }
         }
         Ok(names)
@@ -316,7 +319,7 @@ impl Reading {
         let matching = self.including();
         let left_out = LeftOut { patterns: self.names.exclude.len(), tags: self.names.tags.len() };
         self.names.many |= !self.names.list.is_empty();
-        self.names.list.push(Name { bytes: without_slashes(bytes), directory, matching, left_out });
+        self.names.list.push(Name { bytes: bare(&bytes).to_vec(), directory, matching, left_out });
     }
 
     /// What is wrong with a list, but does not end the run.
@@ -367,8 +370,8 @@ impl Reading {
 
     /// A line of a list: a name, or flags.
     fn line(&mut self, number: usize, line: &[u8]) -> Result<(), Refusal> {
-        let line = without_slashes(line.to_vec());
-        let line = if self.unquote { unquoted(&line) } else { line };
+        let line = bare(line);
+        let line = if self.unquote { unquoted(line) } else { line.to_vec() };
         let flags = line.trim_ascii_start();
         if !flags.starts_with(b"-") {
             self.name(line);
@@ -394,14 +397,6 @@ impl Reading {
         }
         Ok(())
     }
-}
-
-/// The name without `/` at its end; `/` alone stays.
-fn without_slashes(mut name: Vec<u8>) -> Vec<u8> {
-    while name.len() > 1 && name.last() == Some(&b'/') {
-        name.pop();
-    }
-    name
 }
 
 /// The lines of a list that are not empty, with their numbers from 1. A NUL where none was announced ends its name, and from
@@ -433,9 +428,7 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
 
 /// The flags in a line of a list, up to the first word that is none, and whether that is all of them.
 fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
-    let shown = String::from_utf8_lossy(line);
-    let split = split_words(line).map_err(|why| Refusal::Fatal(format!("cannot split string '{shown}': {why}")))?;
-    let split: Vec<OsString> = split.into_iter().map(OsString::from_vec).collect();
+    let split = split_string(line)?;
     let grammar = Ordered::<Flag>::augment_args(Command::new("list").no_binary_name(true).disable_help_flag(true));
     let mut grammar = grammar.args_override_self(true).infer_long_args(true).mut_arg("names", |names| names.hide(true));
     let mut flags_of = |words: &[OsString]| {

@@ -308,11 +308,7 @@ impl Options {
             owner: attributes.owner.as_deref().map(Owner::user).transpose()?,
             group: attributes.group.as_deref().map(Owner::group).transpose()?,
             mtime: attributes.mtime.as_deref().map(date::parse).transpose()?,
-            dates: date::written(&[
-                ("--newer-mtime", &select.newer_mtime),
-                ("--after-date", &select.newer),
-                ("--mtime", &attributes.mtime),
-            ]),
+            dates: Vec::new(),
             clamp_mtime: attributes.clamp_mtime,
             touch: attributes.touch,
             xattrs: wants_xattrs(&attributes),
@@ -341,6 +337,12 @@ impl Options {
         };
         options.imply();
         options.check()?;
+        let newer = options.newer.map(|(moment, _)| moment);
+        options.dates = date::written(&[
+            ("--newer-mtime", &select.newer_mtime, newer),
+            ("--after-date", &select.newer, newer),
+            ("--mtime", &attributes.mtime, options.mtime),
+        ]);
         Ok(options)
     }
 

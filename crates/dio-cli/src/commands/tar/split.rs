@@ -1,10 +1,24 @@
 //! Words of a line, as GNU tar parts those of `TAR_OPTIONS`, of lists and of commands.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use super::options::Refusal;
+
+/// The words of `text`, which is an option's value or a line of a list.
+///
+/// # Errors
+/// A quote is not closed.
+pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
+    let failed = |why| Refusal::Fatal(format!("cannot split string '{}': {why}", String::from_utf8_lossy(text)));
+    split_words(text).map_err(failed)
+}
+
 /// Words parted by blanks, with quotes and backslashes as in a shell, and the escapes of C.
 ///
 /// # Errors
 /// What is wrong, in GNU's words: a quote is not closed.
-pub(super) fn split_words(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
+pub(super) fn split_words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut rest = line;
     while let Some((&byte, after)) = rest.split_first() {
@@ -21,14 +35,14 @@ pub(super) fn split_words(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
                 word.get_or_insert_default();
                 quote = Some(byte);
             }
-            (None, byte) if byte.is_ascii_whitespace() => words.extend(word.take()),
+            (None, byte) if byte.is_ascii_whitespace() => words.extend(word.take().map(OsString::from_vec)),
             (_, byte) => word.get_or_insert_default().push(byte),
         }
     }
     if quote.is_some() {
         return Err("missing closing quote");
     }
-    words.extend(word);
+    words.extend(word.map(OsString::from_vec));
     Ok(words)
 }
 
@@ -62,7 +76,7 @@ mod tests {
     fn words_are_parted_as_by_a_shell() {
         let split = |line: &str| {
             let words = split_words(line.as_bytes());
-            words.map(|words| words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect::<Vec<_>>())
+            words.map(|words| words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>())
         };
         assert_eq!(
             split(r#" a  'b c'"d e"f \\\* '\n' "\n" \x2e\101 '' "#).unwrap(),

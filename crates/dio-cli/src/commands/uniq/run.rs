@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dio::stream::{Chunk, Input};
 use dio::stripe::calls::openat;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::filter::{Filter, NoMemory};
@@ -55,13 +55,11 @@ pub(super) fn run(tool: &Tool, options: &Options) {
         Ok(from) => from,
         Err(errno) => return tool.file_error(input, &errno.into()),
     };
-    // As with GNU uniq, an output that is the input is made empty before it is read.
-    let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
-    let other = rustix::fs::stat(output);
-    let same = own.is_ok_and(|own| other.is_ok_and(|other| identity(&own) == identity(&other)));
-    let wish = Wish { in_place: options.in_place || same, ..Wish::default() };
     let to = (options.output != "-").then(|| {
-        let to = Successor::open(output, wish)?;
+        // As with GNU uniq, an output that is the input is made empty before it is read.
+        let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
+        let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| identity(&own) == identity(&its)));
+        let to = Successor::open(output, Wish { in_place: options.in_place || same, ..Wish::default() })?;
         to.begin().map(|()| to)
     });
     let mut to = match to.transpose() {
@@ -124,11 +122,12 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn new(tool: &'a Tool, to: Option<&Successor>, input: &Source) -> io::Result<Target<'a>> {
-        let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
         let own = to.map_or_else(|| rustix::fs::fstat(io::stdout()), |to| rustix::fs::fstat(to.descriptor()));
         let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
-        let is_input =
-            regular && own.is_ok_and(|own| rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(&own) == id(&its)));
+        let is_input = regular
+            && own.is_ok_and(|own| {
+                rustix::fs::fstat(input.descriptor()).is_ok_and(|its| identity(&own) == identity(&its))
+            });
         let sink = to.map(|to| tool.output(to.descriptor().try_clone()?, to.path())).transpose()?;
         Ok(Target { tool, sink, is_input })
     }

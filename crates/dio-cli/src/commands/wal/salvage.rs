@@ -8,6 +8,7 @@ use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, Unreadable, Wa
 use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, SOUND, Source};
+use crate::tool::unnamed::directory_of;
 
 /// Appended records are committed every so many bytes.
 const COMMIT: u64 = 64 << 20;
@@ -175,7 +176,7 @@ impl NewLog {
 
 /// Makes the name of a file or directory durable.
 fn sync_directory_of(path: &Path) -> Result<(), CommandError> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = directory_of(path);
     let synced = File::open(parent).and_then(|parent| parent.sync_all());
     synced.map_err(CommandError::system("sync", parent))
 }

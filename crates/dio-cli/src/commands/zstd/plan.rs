@@ -9,10 +9,8 @@ use ::zstd::zstd_safe::{CParameter, Strategy};
 use super::ZstdArgs;
 use crate::codec::zstd::{Decode, Encode};
 use crate::quote::{named, words};
+use crate::tool::successor::Identity;
 use crate::tool::{Tool, errno_of};
-
-/// Device and inode of a file.
-type Identity = (u64, u64);
 
 /// How to compress and to decompress.
 #[derive(Debug)]

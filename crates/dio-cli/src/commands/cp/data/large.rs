@@ -229,7 +229,7 @@ impl DataPath {
         let (source, file) = match (own(&task.source), own(&target.fd)) {
             (Ok(source), Ok(file)) => (source, file),
             (Err(Errno::MFILE), _) | (_, Err(Errno::MFILE)) => return Ok(None),
-            (Err(errno), _) | (_, Err(errno)) => return Err(CopyError::Engine(crate::quote::words(errno).to_string())),
+            (Err(errno), _) | (_, Err(errno)) => return Err(CopyError::Engine(crate::quote::words(errno))),
         };
         let source = self.open_options()?.read(true).adopt(source, contents.source_path());
         let file = self.open_options()?.write(true).adopt(file, contents.target_path());

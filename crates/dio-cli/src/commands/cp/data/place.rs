@@ -55,7 +55,7 @@ impl DataPath {
             Existing::File(fd, stat) => {
                 mode = stat.st_mode & 0o7777;
                 // What is replaced is what the name leads to, not a link.
-                elsewhere = rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok();
+                elsewhere = is_link(dir, name);
                 let real = rustix::fs::readlink(own_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
                 replaced = Some((fd, stat.st_uid, stat.st_gid));
                 (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
@@ -167,9 +167,7 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
     let (dir, name) = contents.target_dir();
     let found = match openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(found) => found,
-        Err(Errno::NOENT) if rustix::fs::readlinkat_raw(dir, name, &mut [0; 1]).is_ok() => {
-            return Err(CopyError::Dangling(shown()));
-        }
+        Err(Errno::NOENT) if is_link(dir, name) => return Err(CopyError::Dangling(shown())),
         Err(Errno::NOENT) => return Ok(Existing::Nothing),
         Err(_) if contents.force => return Ok(Existing::Nothing),
         Err(errno) => return Err(errno).at(Doing::Create, shown),

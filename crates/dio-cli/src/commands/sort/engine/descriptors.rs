@@ -1,12 +1,10 @@
 //! How many files may be open at a time (`RLIMIT_NOFILE`).
 
-use std::io;
-
 use dio::stream::StreamOptions;
 use dio::{Mode, Need};
 use rustix::process::{Resource, getrlimit};
 
-use crate::tool::allow_descriptors;
+use crate::tool::{allow_descriptors, free_descriptors};
 
 /// Open files that are for something else than runs, and descriptors of a run that is read: given
 /// and opened again, direct and through the page cache, and the ring; or the pipe of a program.
@@ -37,17 +35,18 @@ impl Descriptors {
     pub(super) fn here() -> Descriptors {
         allow_descriptors(1 << 16);
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
-        Descriptors::of(limit, open_now().unwrap_or(OTHERS / 2))
+        Descriptors::of(limit, free_descriptors)
     }
 
-    fn of(limit: u64, open: u64) -> Descriptors {
+    /// `free` counts the descriptors below `limit` that are not open, where that matters.
+    fn of(limit: u64, free: impl FnOnce() -> u64) -> Descriptors {
         let kept = limit.saturating_sub(OTHERS) / 2;
         let read = kept / EACH;
         if read >= 4 {
             let (kept, read) = (kept.min(1 << 16) as usize, read as usize);
             return Descriptors { kept, read, few: false };
         }
-        let read = (limit.saturating_sub(open + FEW_OTHERS) / FEW_EACH).max(LEAST as u64) as usize;
+        let read = (free().saturating_sub(FEW_OTHERS) / FEW_EACH).max(LEAST as u64) as usize;
         Descriptors { kept: read - 1, read, few: true }
     }
 
@@ -62,12 +61,6 @@ impl Descriptors {
     }
 }
 
-/// Descriptors that are open now.
-fn open_now() -> io::Result<u64> {
-    // The directory itself is one of them.
-    Ok(std::fs::read_dir("/proc/self/fd")?.count() as u64 - 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_kept_and_read_stays_below_the_limit() {
         for limit in 1..2000 {
-            let Descriptors { kept, read, few } = Descriptors::of(limit, 4);
+            let Descriptors { kept, read, few } = Descriptors::of(limit, || limit.saturating_sub(4));
             assert!(kept >= 1 && read >= LEAST, "{limit}");
             let taken = match few {
                 true => 4 + FEW_OTHERS as usize + (kept + 1) + 2 * read,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 
+use super::super::run::bare;
 use crate::tool::deep::open_in_steps;
 
 /// A directory whose names are archived.
@@ -79,7 +80,7 @@ impl Dir {
             return Ok(shared);
         }
         let Some(top) = &self.top else { return Err(Errno::BADF) };
-        let path = self.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&self.path);
+        let path = bare(&self.path);
         let opened = Arc::new(open_in_steps(top.open()?.as_fd(), path, OFlags::PATH)?);
         let stat = fstat(&opened)?;
         if (stat.st_dev, stat.st_ino) != (self.stat.st_dev, self.stat.st_ino) {

@@ -8,7 +8,7 @@ use dio::stripe::calls;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::super::run::Run;
+use super::super::run::{Run, bare};
 use super::dir::Dir;
 use super::note::Note;
 use crate::tool::deep::{LONGEST, open_in_steps};
@@ -49,7 +49,7 @@ impl Removal {
 
     /// A directory, when what is in it is gone.
     pub(super) fn directory(dir: &Arc<Dir>) -> Removal {
-        let mut path = dir.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&dir.path);
+        let mut path = bare(&dir.path);
         // A directory is removed by its name, which `.` is not.
         while let Some(before) = path.strip_suffix(b"/.").filter(|before| !before.is_empty()) {
             path = before;

@@ -54,6 +54,14 @@ pub(super) struct Context<'r> {
     pub(super) steered: DirectorySet,
 }
 
+impl Context<'_> {
+    /// How the place of a member is made that has this time; `long` as in [`Wanted`].
+    pub(super) fn wanted(&self, mtime: Timespec, long: bool) -> Wanted<'_> {
+        let How { old, follows, .. } = self.how;
+        Wanted { old, mtime, long, gone: &self.gone, steered: &self.steered, follows }
+    }
+}
+
 /// A file to write.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -142,10 +150,10 @@ impl Job {
     }
 
     fn place<'a>(&'a self, context: &Context<'_>, words: &Words<'_>, long: bool) -> Option<Place<'a>> {
-        let (old, follows) = (context.how.old, context.how.follows);
-        let wanted = Wanted { old, mtime: self.mtime, long, gone: &context.gone, steered: &context.steered, follows };
         let way = (&*self.root, &self.path.0[..]);
-        Place::make(&self.dir, &self.name, wanted, way).map_err(|refusal| tell(refusal, words, "open")).ok()
+        Place::make(&self.dir, &self.name, context.wanted(self.mtime, long), way)
+            .map_err(|refusal| tell(refusal, words, "open"))
+            .ok()
     }
 
     /// Writes a file whose data is at hand. What goes wrong is told.

@@ -257,9 +257,9 @@ impl Extraction<'_> {
     /// Lists directories that no member described (`-vv`).
     fn tell_made(&mut self, made: Vec<Vec<u8>>) -> Result<(), Ended> {
         let run = self.context.run;
-        let told = made.iter().filter(|_| run.options.verbose > 1);
+        let mut told = made.iter().filter(|_| run.options.verbose > 1);
         let mode = self.context.how.mode_between();
-        told.into_iter().try_for_each(|name| run.list(&self.lines.making(mode, name)))
+        told.try_for_each(|name| run.list(&self.lines.making(mode, name)))
     }
 
     /// The directory that names start from. The top directory was named by the user, and may be anywhere.
@@ -307,8 +307,7 @@ fn open_roots(run: &Run, directories: Vec<OwnedFd>, anywhere: bool) -> Result<Ve
 /// Opens the directory of `--one-top-level`, and makes what is missing on the way to it.
 fn open_top(from: &Dir, top: &[u8], how: &How, made: &mut Vec<Vec<u8>>) -> Result<Root, Errno> {
     let mode = Mode::from_bits_retain(how.mode_between());
-    let ends = top.iter().enumerate().filter(|&(at, byte)| *byte == b'/' && at > 0).map(|(at, _)| at);
-    for end in ends.chain([top.len()]) {
+    for end in names::ends(top) {
         match mkdirat(from, &top[..end], mode) {
             Ok(()) => made.push(top[..end].to_vec()),
             Err(Errno::EXIST) => {}
@@ -329,7 +328,7 @@ fn in_top(run: &Run, name: &[u8]) -> Clean {
 }
 
 /// A name, or the target of a hard link, as `--transform` and `--strip-components` leave it, and harmless.
-pub(super) fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
+fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
     let options = &run.options;
     let changed = options.transform.apply(path, if link { Of::HardLink } else { Of::Member });
     let safe = run.safe_name(&changed, link);
@@ -337,7 +336,7 @@ pub(super) fn changed(run: &Run, path: &[u8], link: bool) -> Vec<u8> {
 }
 
 /// A name in the directory of `--one-top-level`; nothing but dots and slashes is that directory.
-pub(super) fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
+fn put_in_top(run: &Run, name: Vec<u8>) -> Vec<u8> {
     let Some(top) = &run.options.one_top_level else { return name };
     match name.iter().position(|byte| !matches!(byte, b'/' | b'.')) {
         None => top.clone(),

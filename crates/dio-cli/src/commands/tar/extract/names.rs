@@ -54,6 +54,11 @@ impl Clean {
     }
 }
 
+/// Where the components of a path end, from the first one on.
+pub(super) fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
+    memchr::memchr_iter(b'/', path).filter(|at| *at > 0).chain([path.len()])
+}
+
 /// Whether a name has a component `..`.
 pub(crate) fn has_dot_dot(path: &[u8]) -> bool {
     path.split(|&byte| byte == b'/').any(|component| component == b"..")

@@ -193,7 +193,7 @@ impl<'a> Place<'a> {
 }
 
 /// What has this name.
-fn kind_of(dir: &Dir, name: &CStr) -> Option<FileType> {
+pub(super) fn kind_of(dir: &Dir, name: &CStr) -> Option<FileType> {
     statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| FileType::from_raw_mode(stat.st_mode)).ok()
 }
 

@@ -15,13 +15,11 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, opena
 use rustix::io::Errno;
 
 use super::names::has_dot_dot;
+pub(super) use crate::tool::deep::LONGEST;
 use crate::tool::own_path;
 
 /// Symbolic links that may be followed for one name, as the kernel (`path_resolution(7)`).
 const MOST_LINKS: u32 = 40;
-
-/// Bytes of a path from which on the kernel takes it no more (`PATH_MAX`, with the NUL at its end).
-pub(super) const LONGEST: usize = 4096;
 
 /// Attempts at a resolution that another process keeps disturbing (`openat2(2)`: EAGAIN).
 const ATTEMPTS: u32 = 64;

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use super::super::format::{Archive, Entries, Entry, Kind, acl_from_text, acl_of_mode};
@@ -14,9 +14,9 @@ use super::crew::Crew;
 use super::dirs::Dirs;
 use super::file::{Body, Context, HELD, Job, Trouble, tell};
 use super::meta::Meta;
-use super::names::Clean;
+use super::names::{Clean, ends};
 use super::owners::Owners;
-use super::place::{self, OldFiles, Refusal, Wanted, Way};
+use super::place::{self, OldFiles, Refusal, Wanted, Way, kind_of};
 use super::root::{Dir, LONGEST, Root};
 use super::timespec;
 use super::words::Words;
@@ -127,10 +127,8 @@ impl<'s> Tree<'s> {
     fn wait_for_crew(&mut self, member: &Member, dir: &Dir, name: &CStr) {
         // The whole directory, with whatever is on its way into it, is about to be removed; or two names may be one file.
         let all = self.context.how.old == OldFiles::UnlinkAll || self.context.how.follows;
-        let is_dir = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        let replaces = self.aliased
-            && member.entry.kind != Kind::Directory
-            && statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_dir);
+        let replaces =
+            self.aliased && member.entry.kind != Kind::Directory && kind_of(dir, name) == Some(FileType::Directory);
         if all || replaces || self.crew.meets(dir, name, &member.path.0) {
             self.crew.settle();
         }
@@ -146,7 +144,7 @@ impl<'s> Tree<'s> {
         let directory = member.entry.kind == Kind::Directory;
         let stays =
             how.follows && (directory || how.old == OldFiles::Overwrite) || how.keep_directory_symlink && directory;
-        if stays || !self.aliased || !is_link(&dir, name) {
+        if stays || !self.aliased || kind_of(&dir, name) != Some(FileType::Symlink) {
             return Ok(dir);
         }
         self.crew.settle();
@@ -184,9 +182,7 @@ impl<'s> Tree<'s> {
     }
 
     pub(super) fn wanted(&self, member: &Member) -> Wanted<'s> {
-        let mtime = timespec(member.entry.mtime);
-        let (old, follows) = (self.context.how.old, self.context.how.follows);
-        Wanted { old, mtime, long: false, gone: &self.context.gone, steered: &self.context.steered, follows }
+        self.context.wanted(timespec(member.entry.mtime), false)
     }
 
     /// Forgets which directories paths lead to.
@@ -238,10 +234,9 @@ impl<'s> Tree<'s> {
 
     /// Makes a directory that no member describes, and those above it.
     fn make_parents(&mut self, root: &Arc<Root>, path: &[u8]) -> Result<Arc<Dir>, Errno> {
-        let ends = path.iter().enumerate().filter(|&(at, &byte)| byte == b'/' && at > 0).map(|(at, _)| at);
         let mode = self.context.how.mode_between();
         let (mut dir, mut fresh) = (Arc::clone(root.dir()), false);
-        for end in ends.chain([path.len()]) {
+        for end in ends(path) {
             if end >= LONGEST {
                 return Err(Errno::NAMETOOLONG);
             }
@@ -439,20 +434,13 @@ impl<'s> Tree<'s> {
 
 /// Whether the path `parent` goes through the link `name` in `dir`.
 fn is_on_the_way(root: &Root, parent: &[u8], dir: &Dir, name: &CStr) -> bool {
-    let ends = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).chain([parent.len()]);
-    let goes_through = |end: usize| {
-        let Some((above, last)) = Clean(parent[..end].to_vec()).split().map(|(above, last)| (above.to_vec(), last))
-        else {
-            return false;
+    ends(parent).any(|end| {
+        let path = Clean(parent[..end].to_vec());
+        let leads = |(above, last): (&[u8], CString)| {
+            *last == *name && root.find_dir(above).is_ok_and(|above| above.id == dir.id)
         };
-        *last == *name && root.find_dir(&above).is_ok_and(|above| above.id == dir.id)
-    };
-    ends.into_iter().any(goes_through)
-}
-
-fn is_link(dir: &Dir, name: &CStr) -> bool {
-    let link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-    statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(link)
+        path.split().is_some_and(leads)
+    })
 }
 
 fn key(root: &Arc<Root>, path: &[u8]) -> (usize, Vec<u8>) {
