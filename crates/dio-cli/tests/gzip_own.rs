@@ -341,3 +341,27 @@ fn a_name_given_twice_is_missed_the_second_time() {
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(1), &b"gzip: a: No such file or directory\n"[..]));
     assert_eq!(names(dir.path()), ["a.gz"]);
 }
+
+/// Ten descriptors are enough for a file, however deep it lies and whatever was compressed before.
+#[test]
+fn few_descriptors_are_enough_for_a_deep_tree() {
+    for (tool, back) in [("gzip -r", "gzip -dr"), ("zstd -q -r --rm", "zstd -q -d -r --rm")] {
+        let scratch = scratch();
+        let dir = scratch.path();
+        let deep = dir.join("tree/a/b/c/d/e/f/g/h/i/j");
+        fs::create_dir_all(&deep).unwrap();
+        let files: Vec<_> = deep.ancestors().take(11).flat_map(|dir| (0..9).map(|n| dir.join(n.to_string()))).collect();
+        for file in &files {
+            fs::write(file, "text\n").unwrap();
+        }
+        for (words, whole) in [(tool, false), (back, true)] {
+            let line = format!("ulimit -n 10; exec \"$0\" {words} tree");
+            let output = dio_test::run(
+                Command::new("sh").args(["-c", &line, env!("CARGO_BIN_EXE_dio")]).current_dir(dir).stdin(Stdio::null()),
+            );
+            assert!(output.status.success() && output.stderr.is_empty(), "{words}: {output:?}");
+            assert!(files.iter().all(|file| file.exists() == whole), "{words}");
+        }
+        assert!(files.iter().all(|file| fs::read(file).unwrap() == b"text\n"), "{tool}");
+    }
+}

@@ -38,12 +38,7 @@ pub fn decode(
         let mut unpacker = Unpacker::new(&buffers, how.keep_damaged);
         let compressed = &compressed;
         move |item| match item {
-            Item::Block(block) => Ok(Ready::Block(block)),
-            Item::Trailing(block) => Ok(Ready::Trailing(block)),
-            Item::Whole { unpacked, end } => {
-                let (part, read) = (Part { crc: unpacked.crc, end: Some(end) }, end.1);
-                Ok(Ready::Part { unpacked, part, read })
-            }
+            Item::Ready(ready) => Ok(ready),
             Item::Packed(packed, part) => {
                 let unpacked = unpacker.unpack(&packed)?;
                 let part =
@@ -75,14 +70,7 @@ pub fn decode(
 enum Item {
     /// A piece of a member, or a whole one, of which the rest is not known yet.
     Packed(Packed, Option<Part>),
-    Block(Block),
-    /// A member that was there at once, decompressed, its trailer, and where it ends in the input.
-    Whole {
-        unpacked: Unpacked,
-        end: (Trailer, u64),
-    },
-    /// Bytes behind the last member, as they are.
-    Trailing(Block),
+    Ready(Ready),
 }
 
 /// A part of a member of unknown size, decompressed.
@@ -105,8 +93,13 @@ struct Part {
 
 /// What is to be written.
 enum Ready {
-    Part { unpacked: Unpacked, part: Part, read: u64 },
+    Part {
+        unpacked: Unpacked,
+        part: Part,
+        read: u64,
+    },
     Block(Block),
+    /// Bytes behind the last member, as they are.
     Trailing(Block),
 }
 
@@ -306,7 +299,7 @@ impl<'a> Members<'a> {
     fn piece(&mut self, tag: Tag, before: u32) -> Result<Item, Fault> {
         let mut bytes = self.compressed.take_empty();
         bytes.extend_from_slice(&PLAIN_HEADER);
-        self.feed.take(TAG_LEN, &mut Vec::with_capacity(TAG_LEN))?;
+        self.feed.consume(TAG_LEN);
         let offset = self.feed.offset();
         let possible =
             tag.size.max(tag.length) <= LARGEST_SIZED && tag.length as u64 <= tag.size as u64 * MOST_FROM_ONE;
@@ -317,7 +310,7 @@ impl<'a> Members<'a> {
             let end = if tag.is_last { self.feed.peek(TRAILER_LEN)?.first_chunk().map(Trailer::parse) } else { None };
             let next = if tag.is_last { None } else { self.tag()? };
             if end.is_some() {
-                self.feed.take(TRAILER_LEN, &mut Vec::with_capacity(TRAILER_LEN))?;
+                self.feed.consume(TRAILER_LEN);
                 self.state = State::Between;
             }
             if let Some(next) = next {
@@ -368,7 +361,7 @@ impl<'a> Members<'a> {
         let mut buffer = self.buffers.take(BLOCK);
         buffer[..length].copy_from_slice(&bytes[..length]);
         self.feed.consume(length);
-        Ok(Some(Item::Trailing(Block { buffer, length, read: self.feed.offset(), end: None })))
+        Ok(Some(Item::Ready(Ready::Trailing(Block { buffer, length, read: self.feed.offset(), end: None }))))
     }
 
     fn only_zeros_follow(&mut self) -> Result<bool, Fault> {
@@ -426,13 +419,14 @@ impl<'a> Members<'a> {
         bytes.extend_from_slice(rest);
         let packed = Packed { bytes, offset, size };
         let unpacked = self.unpacker.sound(&packed);
-        let end = (packed.trailer(), packed.end());
+        let (end, read) = (packed.trailer(), packed.end());
         self.compressed.give(packed.bytes);
         // Where several members are, each would be tried in vain.
         self.tries_whole = unpacked.is_some();
         let Some(unpacked) = unpacked else { return Ok(None) };
         self.feed.consume(size);
-        Ok(Some(Item::Whole { unpacked, end }))
+        let part = Part { crc: unpacked.crc, end: Some((end, read)) };
+        Ok(Some(Item::Ready(Ready::Part { unpacked, part, read })))
     }
 
     /// The next part of a member of unknown size.
@@ -465,7 +459,7 @@ impl<'a> Members<'a> {
             }
         }
         block.read = self.feed.offset();
-        Ok(Item::Block(block))
+        Ok(Item::Ready(Ready::Block(block)))
     }
 
     /// The data of a member is complete: its trailer follows.

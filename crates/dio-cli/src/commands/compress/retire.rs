@@ -7,15 +7,17 @@ use rustix::fs::{AtFlags, CWD, Stat, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 
 use super::Target;
+use crate::tool::free_descriptors;
 
 /// Sources that wait for their targets to be durable.
 ///
 /// A few are synced one by one. Of many, which are small then, all are synced at once: a sync of each would commit the
 /// journal of the file system as often.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Retire {
     waiting: Vec<Waiting>,
     bytes: u64,
+    most: u64,
 }
 
 #[derive(Debug)]
@@ -26,9 +28,12 @@ struct Waiting {
     target: Target,
 }
 
-/// As many wait, and with so many bytes; each keeps two descriptors.
-const MOST: usize = 100;
+/// As many wait where descriptors suffice, of which each keeps two, and with so many bytes.
+const MOST: u64 = 100;
 const MOST_BYTES: u64 = 64 << 20;
+
+/// Descriptors that are left for other work.
+const OTHERS: u64 = 32;
 
 /// Up to so many are synced one by one.
 const FEW: usize = 3;
@@ -43,11 +48,17 @@ pub(crate) enum Trouble {
 }
 
 impl Retire {
+    /// Nothing waits.
+    pub(crate) fn new() -> Retire {
+        let most = (free_descriptors().saturating_sub(OTHERS) / 2).min(MOST);
+        Retire { waiting: Vec::new(), bytes: 0, most }
+    }
+
     /// `source`, which was `stat`, is to go; `target` is whole and has its name.
     pub(crate) fn add(&mut self, source: PathBuf, stat: &Stat, target: Target) -> Vec<Trouble> {
         self.bytes += stat.st_size as u64;
         self.waiting.push(Waiting { source, identity: (stat.st_dev, stat.st_ino), target });
-        if self.waiting.len() >= MOST || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
+        if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
     /// Whether the file of which this is the `stat` waits to be removed.

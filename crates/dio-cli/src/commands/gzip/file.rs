@@ -76,6 +76,8 @@ impl Run {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
             if self.args.recursive {
+                // However deep directories lie, none is open while another is read.
+                drop(fd);
                 return self.directory(&path);
             }
             self.warn(&[shown, b" is a directory -- ignored"]);

@@ -102,7 +102,7 @@ impl Run {
             workers: args.processes.map_or(cores, usize::from),
             warned: Cell::new(false),
             out: None,
-            retire: Retire::default(),
+            retire: Retire::new(),
             stop: None,
             listed: list::Listed::default(),
             tool,

@@ -77,11 +77,11 @@ pub(super) fn orphans(args: &OrphansArgs) -> ExitCode {
         };
         beginnings.append(&mut remnants);
         for object in objects {
-            beside.extend(object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned));
+            let place = object.header.name.as_deref().and_then(Path::parent).map(Path::to_owned);
+            beside.extend(place.clone());
             match object.standing(&known, age) {
                 Standing::Gone => {
-                    let place = object.header.name.as_deref().and_then(Path::parent);
-                    beginnings.extend(place.and_then(|place| descriptor_remnant(place, object.id(), age)));
+                    beginnings.extend(place.and_then(|place| descriptor_remnant(&place, object.id(), age)));
                     let objects = &mut lost.entry(object.id().to_string()).or_default().objects;
                     if !objects.contains(&object) {
                         objects.push(object);
@@ -239,11 +239,15 @@ fn gather(
     known.extend(descriptors_in(directory, age).map_err(failed)?);
     let remnants = remnants_in(directory, age).map_err(failed)?;
     beginnings.extend(remnants.into_iter().filter(|remnant| remnant.index.is_none()));
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            gather(&entry.path(), age, known, beginnings, directories)?;
-        }
+    let is_directory = |entry: &io::Result<std::fs::DirEntry>| match entry {
+        Ok(entry) => entry.file_type().is_ok_and(|kind| kind.is_dir()),
+        Err(_) => true,
+    };
+    let below = std::fs::read_dir(directory).map_err(failed)?.filter(is_directory);
+    // However deep directories lie, none is open while another is read.
+    let below: io::Result<Vec<PathBuf>> = below.map(|entry| entry.map(|entry| entry.path())).collect();
+    for directory in below.map_err(failed)? {
+        gather(&directory, age, known, beginnings, directories)?;
     }
     Ok(())
 }

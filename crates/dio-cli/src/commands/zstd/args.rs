@@ -218,10 +218,9 @@ pub struct ZstdArgs {
 /// the fastest.
 fn fast(text: &str) -> Result<u32, String> {
     match size(text).map(u32::try_from) {
-        Ok(Ok(0)) => Err("the level is a number from 1 on".to_owned()),
+        Ok(Ok(0)) | Err(_) => Err("the level is a number from 1 on".to_owned()),
         Ok(Ok(level)) => Ok(level),
         Ok(Err(_)) => Err("numeric value overflows 32-bit unsigned int".to_owned()),
-        Err(_) => Err("the level is a number from 1 on".to_owned()),
     }
 }
 

@@ -74,20 +74,22 @@ impl Run {
 
     /// Files in a directory and below, in the order of their names.
     fn walk(&self, path: &Path, files: &mut Vec<OsString>) {
-        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        // Each entry would keep the directory open.
+        let named = |entry: io::Result<std::fs::DirEntry>| entry.map(|entry| (entry.path(), entry.file_type().ok()));
+        let entries = std::fs::read_dir(path).and_then(|all| all.map(named).collect::<io::Result<Vec<_>>>());
         let mut entries = match entries {
             Ok(entries) => entries,
             Err(error) => return self.failed(path, &words(errno_of(&error))),
         };
-        entries.sort_by_key(std::fs::DirEntry::file_name);
-        for entry in entries {
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.walk(&entry.path(), files),
-                Ok(kind) if kind.is_symlink() && !self.args.force => {
-                    let link = entry.path();
-                    self.say(2, &[b"Warning : ", link.as_os_str().as_bytes(), b" is a symbolic link, ignoring\n"]);
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (path, kind) in entries {
+            match kind {
+                Some(kind) if kind.is_dir() => self.walk(&path, files),
+                Some(kind) if kind.is_symlink() && !self.args.force => {
+                    let link = path.as_os_str().as_bytes();
+                    self.say(2, &[b"Warning : ", link, b" is a symbolic link, ignoring\n"]);
                 }
-                _ => files.push(entry.path().into_os_string()),
+                _ => files.push(path.into_os_string()),
             }
         }
     }

@@ -44,7 +44,7 @@ pub fn run(args: ZstdArgs) -> ExitCode {
         plan,
         args,
         joined: None,
-        retire: Retire::default(),
+        retire: Retire::new(),
         stop: None,
         total: Total::default(),
         reads_stdin: false,
