@@ -13,7 +13,7 @@ use rustix::io::{Result, fcntl_dupfd_cloexec};
 use super::attributes::path_of;
 use super::descriptors::Place;
 use super::resolve::check;
-use super::{Entry, InodeId, Names};
+use super::{Caller, Entry, InodeId, Names};
 
 /// A name whose inode the kernel knows, pinned while the name changes.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Watched {
 impl Watched {
     /// Whether all objects can go with the name, if they are to: otherwise it stays.
     fn check_removable(&self) -> Result<()> {
-        if !self.striped || fstat(&*self.place)?.st_nlink > 1 {
+        if !self.striped {
             return Ok(());
         }
         dio::stripe::check_removable(&*self.place).map_err(|error| error.errno())
@@ -78,16 +78,18 @@ impl Names {
         let _ = self.keeper.0.set(Box::new(keep));
     }
 
-    /// Gives an inode one more name.
+    /// Gives an inode one more name. Here and below it is done as the caller, if the server can: the kernel checked permissions
+    /// by attributes of the directory that it may have remembered for a while.
     ///
     /// # Errors
     /// `ESTALE` if it is gone, those of `link(2)`.
-    pub fn link(&self, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<Entry> {
+    pub fn link(&self, caller: Caller, inode: InodeId, new_parent: InodeId, new_name: &OsStr) -> Result<Entry> {
         check(new_name)?;
         let place = self.descriptor(inode)?;
         let directory = self.descriptor(new_parent)?;
         // The link in /proc leads to the inode; following it is all that is followed.
-        linkat(CWD, path_of(&place), &*directory, new_name, AtFlags::SYMLINK_FOLLOW)?;
+        let link = || linkat(CWD, path_of(&place), &*directory, new_name, AtFlags::SYMLINK_FOLLOW);
+        self.as_caller(caller, 0, link)?;
         self.lookup(new_parent, new_name)
     }
 
@@ -95,24 +97,24 @@ impl Names {
     ///
     /// # Errors
     /// Those of `unlink(2)`.
-    pub fn unlink(&self, parent: InodeId, name: &OsStr) -> Result<()> {
-        self.remove(parent, name, AtFlags::empty())
+    pub fn unlink(&self, caller: Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.remove(caller, parent, name, AtFlags::empty())
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// Those of `rmdir(2)`.
-    pub fn remove_directory(&self, parent: InodeId, name: &OsStr) -> Result<()> {
-        self.remove(parent, name, AtFlags::REMOVEDIR)
+    pub fn remove_directory(&self, caller: Caller, parent: InodeId, name: &OsStr) -> Result<()> {
+        self.remove(caller, parent, name, AtFlags::REMOVEDIR)
     }
 
-    fn remove(&self, parent: InodeId, name: &OsStr, flags: AtFlags) -> Result<()> {
+    fn remove(&self, caller: Caller, parent: InodeId, name: &OsStr, flags: AtFlags) -> Result<()> {
         check(name)?;
         let directory = self.descriptor(parent)?;
         let watched = self.watch(&directory, parent, name);
         let removed = match watched.as_ref().map_or(Ok(()), Watched::check_removable) {
-            Ok(()) => unlinkat(&*directory, name, flags),
+            Ok(()) => self.as_caller(caller, 0, || unlinkat(&*directory, name, flags)),
             refused => refused,
         };
         if let Some(watched) = watched {
@@ -127,6 +129,7 @@ impl Names {
     /// Those of `renameat2(2)`.
     pub fn rename(
         &self,
+        caller: Caller,
         parent: InodeId,
         name: &OsStr,
         new_parent: InodeId,
@@ -143,7 +146,7 @@ impl Names {
         let replaces = !same && !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
         self.renames.fetch_add(1, Ordering::SeqCst);
         let renamed = match other.as_ref().filter(|_| replaces).map_or(Ok(()), Watched::check_removable) {
-            Ok(()) => renameat_with(&*from, name, &*to, new_name, flags),
+            Ok(()) => self.as_caller(caller, 0, || renameat_with(&*from, name, &*to, new_name, flags)),
             refused => refused,
         };
         if renamed.is_ok() && !same {

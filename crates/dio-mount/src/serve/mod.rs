@@ -271,14 +271,14 @@ impl Filesystem for Mount {
         self.give_entry(timer, reply, || self.names.make_directory(caller(by), parent.0, name, mode, umask));
     }
 
-    fn unlink(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Unlink);
-        empty(timer, reply, self.names.unlink(parent.0, name));
+        empty(timer, reply, self.names.unlink(caller(by), parent.0, name));
     }
 
-    fn rmdir(&self, _: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let timer = self.stats.begin(Operation::Rmdir);
-        empty(timer, reply, self.names.remove_directory(parent.0, name));
+        empty(timer, reply, self.names.remove_directory(caller(by), parent.0, name));
     }
 
     fn symlink(&self, by: &Request<'_>, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
@@ -288,7 +288,7 @@ impl Filesystem for Mount {
 
     fn rename(
         &self,
-        _: &Request<'_>,
+        by: &Request<'_>,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -298,12 +298,12 @@ impl Filesystem for Mount {
     ) {
         let timer = self.stats.begin(Operation::Rename);
         let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
-        empty(timer, reply, self.names.rename(parent.0, name, new_parent.0, new_name, flags));
+        empty(timer, reply, self.names.rename(caller(by), parent.0, name, new_parent.0, new_name, flags));
     }
 
-    fn link(&self, _: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
+    fn link(&self, by: &Request<'_>, inode: INodeNo, new_parent: INodeNo, new_name: &OsStr, reply: ReplyEntry) {
         let timer = self.stats.begin(Operation::Link);
-        self.give_entry(timer, reply, || self.names.link(inode.0, new_parent.0, new_name));
+        self.give_entry(timer, reply, || self.names.link(caller(by), inode.0, new_parent.0, new_name));
     }
 
     fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, Command, Stdio};
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{RenameFlags, XattrFlags};
 
 use super::tree::xattr_of;
 use super::*;
@@ -111,6 +111,40 @@ fn a_directory_of_a_group_is_open_to_its_members_and_to_nobody_else() {
         names.access(caller, ROOT, rustix::fs::Access::WRITE_OK).unwrap();
         let stranger = names.access(refused[1], ROOT, rustix::fs::Access::WRITE_OK);
         assert_eq!(stranger.unwrap_err(), Errno::ACCESS, "{place}");
+    });
+}
+
+/// The kernel lets through what the attributes allow that it remembers; here the directory has been closed since.
+#[test]
+fn names_change_by_the_rights_of_the_caller() {
+    as_root(|place, source, names, process| {
+        let caller = process.caller();
+        set(source, 0, OTHER_GROUP, 0o775);
+        let file = new_file(names, ROOT, "file");
+        set(&source.join("file"), USER, GROUP, 0o644);
+        names.make_directory(me(), ROOT, name("directory"), 0o755, 0).unwrap();
+        let none = RenameFlags::empty();
+        let strangers = [Caller { uid: USER + 1, ..caller }, Caller { pid: 0, ..caller }];
+        for stranger in strangers {
+            let refused = [
+                names.unlink(stranger, ROOT, name("file")),
+                names.remove_directory(stranger, ROOT, name("directory")),
+                names.rename(stranger, ROOT, name("file"), ROOT, name("other"), none),
+                names.link(stranger, file, ROOT, name("second")).map(drop),
+            ];
+            // Links to files of others are refused whatever the directory allows (`protected_hardlinks`, proc(5)).
+            let is_refused = |outcome: &Result<()>| matches!(outcome, Err(Errno::ACCESS | Errno::PERM));
+            assert!(refused.iter().all(is_refused), "{place}: {refused:?}");
+        }
+        // The group, which only the process tells, may.
+        names.link(caller, file, ROOT, name("second")).unwrap();
+        names.rename(caller, ROOT, name("second"), ROOT, name("third"), none).unwrap();
+        names.unlink(caller, ROOT, name("third")).unwrap();
+        names.remove_directory(caller, ROOT, name("directory")).unwrap();
+        // In a directory like /tmp everybody has his own names alone.
+        set(source, 0, 0, 0o1777);
+        assert_eq!(names.unlink(strangers[0], ROOT, name("file")).unwrap_err(), Errno::PERM, "{place}");
+        names.unlink(caller, ROOT, name("file")).unwrap();
     });
 }
 

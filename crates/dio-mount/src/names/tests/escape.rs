@@ -67,7 +67,7 @@ fn look(names: &Names, place: &str) {
             match names.create(me(), found.inode, name(&made), 0o600, 0, OFlags::RDWR) {
                 Ok((entry, _)) => {
                     names.forget(entry.inode, 1);
-                    let _ = names.unlink(found.inode, name(&made));
+                    let _ = names.unlink(me(), found.inode, name(&made));
                 }
                 Err(errno) => assert_eq!(errno, Errno::STALE, "{place}"),
             }

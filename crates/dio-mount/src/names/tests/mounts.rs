@@ -46,7 +46,7 @@ fn a_mount_below_the_source_is_entered_and_its_numbers_are_its_own() {
         assert_eq!(text, "mounted", "{place}");
         let made = new_file(names, directory.inode, "made");
         assert_eq!(names.path(made).unwrap(), Path::new("mounted/directory/made"), "{place}");
-        assert_eq!(names.link(made, ROOT, name("link")).unwrap_err(), Errno::XDEV, "{place}");
+        assert_eq!(names.link(me(), made, ROOT, name("link")).unwrap_err(), Errno::XDEV, "{place}");
         // What was used for a while only is given up, so that it can be unmounted.
         for _ in 0..3 {
             let mut state = names.shared.lock();

@@ -19,9 +19,9 @@ fn names_are_created_found_and_removed() {
         let pipe = names.make_node(me(), ROOT, name("pipe"), 0o010_600, 0o077, 0).unwrap();
         assert!(source.join("pipe").metadata().unwrap().file_type().is_fifo(), "{place}");
         assert_eq!(names.open(pipe.inode, OFlags::RDONLY).unwrap_err(), Errno::INVAL);
-        assert_eq!(names.remove_directory(ROOT, name("directory")).unwrap_err(), Errno::NOTEMPTY, "{place}");
-        names.unlink(directory, name("file")).unwrap();
-        names.remove_directory(ROOT, name("directory")).unwrap();
+        assert_eq!(names.remove_directory(me(), ROOT, name("directory")).unwrap_err(), Errno::NOTEMPTY, "{place}");
+        names.unlink(me(), directory, name("file")).unwrap();
+        names.remove_directory(me(), ROOT, name("directory")).unwrap();
         assert_eq!(names.lookup(ROOT, name("directory")).unwrap_err(), Errno::NOENT, "{place}");
         assert_eq!(list(names, ROOT), ["pipe"], "{place}");
     });
@@ -34,7 +34,7 @@ fn a_name_is_one_name() {
             if bad != "." && bad != ".." {
                 assert_eq!(names.lookup(ROOT, name(bad)).unwrap_err(), Errno::INVAL, "{place}: {bad:?}");
             }
-            assert_eq!(names.unlink(ROOT, name(bad)).unwrap_err(), Errno::INVAL, "{place}: {bad:?}");
+            assert_eq!(names.unlink(me(), ROOT, name(bad)).unwrap_err(), Errno::INVAL, "{place}: {bad:?}");
             let made = names.make_directory(me(), ROOT, name(bad), 0o755, 0);
             assert_eq!(made.unwrap_err(), Errno::INVAL, "{place}: {bad:?}");
         }
@@ -56,10 +56,10 @@ fn hard_links_are_one_inode_until_all_is_forgotten() {
     everywhere(|place, _, names| {
         let file = new_file(names, ROOT, "one");
         let directory = new_directory(names, ROOT, "directory");
-        let linked = names.link(file, directory, name("two")).unwrap();
+        let linked = names.link(me(), file, directory, name("two")).unwrap();
         assert_eq!((linked.inode, linked.stat.st_nlink), (file, 2), "{place}");
         assert_eq!(names.path(file).unwrap(), Path::new("directory/two"), "{place}");
-        names.unlink(directory, name("two")).unwrap();
+        names.unlink(me(), directory, name("two")).unwrap();
         assert_eq!(names.stat(file).unwrap().st_nlink, 1, "{place}: found by its other name");
         assert_eq!(names.lookup(ROOT, name("one")).unwrap().inode, file, "{place}");
         let before = names.held().0;
@@ -77,7 +77,7 @@ fn a_symbolic_link_is_itself_and_can_be_linked_to() {
         std::fs::write(source.join("target"), b"content").unwrap();
         let link = names.symlink(me(), ROOT, name("link"), Path::new("target")).unwrap().inode;
         assert_eq!(names.read_link(link).unwrap(), b"target", "{place}");
-        let second = names.link(link, ROOT, name("second")).unwrap();
+        let second = names.link(me(), link, ROOT, name("second")).unwrap();
         assert_eq!(second.inode, link, "{place}");
         assert_eq!(names.open(link, OFlags::RDONLY).unwrap_err(), Errno::INVAL, "{place}");
         let times = Changes { modified: Some(Time::At(UNIX_EPOCH + Duration::new(5, 6))), ..Changes::default() };
@@ -123,9 +123,9 @@ fn an_unlinked_inode_goes_on_until_it_is_forgotten() {
         let (entry, file) = names.create(me(), ROOT, name("file"), 0o600, 0, OFlags::RDWR).unwrap();
         let directory = new_directory(names, ROOT, "directory");
         let other = new_file(names, ROOT, "other");
-        names.unlink(ROOT, name("file")).unwrap();
-        names.remove_directory(ROOT, name("directory")).unwrap();
-        names.rename(ROOT, name("other"), ROOT, name("third"), RenameFlags::empty()).unwrap();
+        names.unlink(me(), ROOT, name("file")).unwrap();
+        names.remove_directory(me(), ROOT, name("directory")).unwrap();
+        names.rename(me(), ROOT, name("other"), ROOT, name("third"), RenameFlags::empty()).unwrap();
         // Others use up the descriptors.
         for n in 0..10 {
             new_file(names, ROOT, &n.to_string());
@@ -146,7 +146,7 @@ fn an_unlinked_inode_goes_on_until_it_is_forgotten() {
                 assert_eq!(names.get_xattr(entry.inode, name("user.x")).unwrap(), b"1", "{place}");
             }
         }
-        assert_eq!(names.link(entry.inode, ROOT, name("again")).unwrap_err(), Errno::NOENT, "{place}");
+        assert_eq!(names.link(me(), entry.inode, ROOT, name("again")).unwrap_err(), Errno::NOENT, "{place}");
         names.forget(entry.inode, 1);
         assert_eq!(names.stat(entry.inode).unwrap_err(), Errno::STALE, "{place}");
         assert_eq!(names.path(other).unwrap(), Path::new("third"), "{place}");
@@ -161,20 +161,20 @@ fn paths_follow_renames_of_what_is_above() {
         let file = new_file(names, b, "file");
         let other = new_directory(names, ROOT, "other");
         assert_eq!(names.path(ROOT).unwrap(), Path::new(""), "{place}");
-        names.rename(ROOT, name("a"), other, name("c"), RenameFlags::empty()).unwrap();
+        names.rename(me(), ROOT, name("a"), other, name("c"), RenameFlags::empty()).unwrap();
         assert_eq!(names.path(file).unwrap(), Path::new("other/c/b/file"), "{place}");
         assert_eq!(names.stat(file).unwrap().st_nlink, 1, "{place}");
-        match names.rename(other, name("c"), ROOT, name("other"), RenameFlags::EXCHANGE) {
+        match names.rename(me(), other, name("c"), ROOT, name("other"), RenameFlags::EXCHANGE) {
             Err(Errno::INVAL) => {}
             exchanged => panic!("{place}: {exchanged:?}"),
         }
         let plain = new_file(names, ROOT, "plain");
-        names.rename(ROOT, name("plain"), b, name("file"), RenameFlags::EXCHANGE).unwrap();
+        names.rename(me(), ROOT, name("plain"), b, name("file"), RenameFlags::EXCHANGE).unwrap();
         assert_eq!(names.path(plain).unwrap(), Path::new("other/c/b/file"), "{place}");
         assert_eq!(names.path(file).unwrap(), Path::new("plain"), "{place}");
-        let kept = names.rename(ROOT, name("plain"), b, name("file"), RenameFlags::NOREPLACE);
+        let kept = names.rename(me(), ROOT, name("plain"), b, name("file"), RenameFlags::NOREPLACE);
         assert_eq!(kept.unwrap_err(), Errno::EXIST, "{place}");
-        names.rename(ROOT, name("plain"), b, name("file"), RenameFlags::empty()).unwrap();
+        names.rename(me(), ROOT, name("plain"), b, name("file"), RenameFlags::empty()).unwrap();
         assert_eq!(names.stat(plain).unwrap().st_nlink, 0, "{place}: replaced, yet known");
         assert_eq!(names.path(file).unwrap(), Path::new("other/c/b/file"), "{place}");
     });
@@ -192,7 +192,7 @@ fn what_is_below_a_directory_is_found_while_it_is_renamed() {
             let mover = threads.spawn(|| {
                 for round in 0..500 {
                     let (from, to) = if round % 2 == 0 { (a, b) } else { (b, a) };
-                    names.rename(from, name("moved"), to, name("moved"), RenameFlags::empty()).unwrap();
+                    names.rename(me(), from, name("moved"), to, name("moved"), RenameFlags::empty()).unwrap();
                 }
             });
             while !mover.is_finished() {
@@ -338,7 +338,7 @@ fn objects_go_when_the_last_name_has_gone_for_good() {
                     if refused {
                         dio::sys::refuse_system_call(libc::SYS_fsync, Errno::IO).unwrap();
                     }
-                    names.unlink(ROOT, name("file")).unwrap();
+                    names.unlink(me(), ROOT, name("file")).unwrap();
                 });
                 losing.join().unwrap();
             });
