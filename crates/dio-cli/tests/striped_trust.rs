@@ -301,3 +301,49 @@ fn nobody_stops_the_server_of_a_shared_mount() {
     assert!(output.stderr.contains("deadlock"), "{output:?}");
     answers();
 }
+
+/// Who opens many files of many objects gets half of the server's descriptors and no more.
+#[test]
+fn one_user_leaves_descriptors_to_the_others() {
+    let Some(scene) = mount_support::Scene::new() else { return };
+    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    [scene.dir.path(), &scene.source].into_iter().for_each(open_to_all);
+    copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
+    let server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
+    let limit = run(Command::new("prlimit")
+        .args(["--nofile=1500:1500", "--pid"])
+        .arg(server.pid().as_raw_nonzero().to_string()));
+    assert!(limit.status.success(), "{limit:?}");
+    let script = "set -e; mkdir targets; cd targets; mkdir $(seq 16); cd ..; mkdir source/d
+        ./dio stripe set -t $(seq -s, -f targets/%g 16) source/d
+        for file in $(seq 40); do echo text | ./dio tee source/d/$file >/dev/null; done
+        exec python3 -c '
+import errno, os, sys
+held = []
+try:
+    for file in range(1, 41):
+        held.append(os.open(f\"at/d/{file}\", os.O_RDWR))
+except OSError as error:
+    print(len(held), errno.errorcode[error.errno], flush=True)
+sys.stdin.read()
+while held:
+    os.close(held.pop())
+print(open(\"at/d/40\").read(), end=\"\", flush=True)
+'";
+    let mut command = as_user(OTHER, "bash");
+    command.args(["-c", script]).current_dir(scene.dir.path()).env("PATH", std::env::var_os("PATH").unwrap());
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut greedy = command.spawn().unwrap();
+    let mut told = std::io::BufReader::new(greedy.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    // Each takes three for its descriptor, and three for each of 16 objects, of half of three quarters of 1,500.
+    assert_eq!(line, "11 ENFILE\n");
+    let honest = run(as_user("daemon", "cat").arg(scene.at.join("d/40")).arg(scene.at.join("deep/file")));
+    assert_eq!((honest.status.code(), honest.stdout.as_str()), (Some(0), "text\nfrom below\n"), "{honest:?}");
+    drop(greedy.stdin.take());
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut told, &mut rest).unwrap();
+    assert_eq!(rest, "text\n", "what was closed is there for others again");
+    assert!(greedy.wait().unwrap().success());
+}

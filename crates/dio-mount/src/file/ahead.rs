@@ -312,7 +312,7 @@ impl Shared {
     /// A piece to be read, if there is memory for it; moves `at` to its end.
     fn piece(&self, descriptors: &Arc<Descriptors>, range: Range<u64>, at: &mut u64) -> Option<Arc<Piece>> {
         let range = range.start..range.end.min(range.start + REQUEST.1);
-        let chunk = self.common.memory.take((range.end - range.start) as usize)?;
+        let chunk = self.common.memory.take(self.about.user, (range.end - range.start) as usize)?;
         self.common.janitor.stir();
         *at = range.end;
         Some(Arc::new(Piece {

@@ -101,7 +101,8 @@ impl Handle {
     }
 }
 
-fn end_of(start: u64, len: u64) -> Result<u64> {
+/// Where a write ends; FBIG behind the largest offset that the kernel knows.
+pub(super) fn end_of(start: u64, len: u64) -> Result<u64> {
     start.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)
 }
 

@@ -15,7 +15,9 @@ use dio::sys::RWF_DONTCACHE;
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
+use rustix::process::{Resource, getrlimit};
 
+use super::users::Share;
 use crate::stats::{Attached, FileStats, Source, Wait};
 
 /// A way of doing I/O on an inode.
@@ -44,6 +46,8 @@ pub(super) struct About {
     /// For messages.
     pub(super) path: PathBuf,
     pub(super) policy: LockPolicy,
+    /// Who opened it first.
+    pub(super) user: u32,
     /// Where the files' counters are told.
     pub(super) figures: Arc<FileStats>,
 }
@@ -82,6 +86,7 @@ pub(super) struct Descriptors {
     /// Of a striped file: its bytes are not behind the descriptor.
     objects: Option<Objects>,
     about: About,
+    _share: Share,
     slots: [Mutex<Option<Slot>>; Manner::MODES.len() * Manner::SYNCS.len()],
     /// A file was given up after an error, or there was none: what was written into the page cache may be lost, and no file that
     /// is opened now would tell.
@@ -89,17 +94,35 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Takes over a descriptor.
+    /// Takes over a descriptor. `share` is asked for the part of its user in those of this process: one to ask, and two for I/O,
+    /// past the page cache and through it, of the file and of each object.
     ///
     /// # Errors
-    /// That of `fcntl(2)`; of a striped file, those of opening its objects.
-    pub(super) fn new(base: OwnedFd, about: About) -> Result<Arc<Descriptors>> {
+    /// That of `fcntl(2)`; of a striped file, those of opening its objects; `ENFILE` where its user holds too many of the
+    /// server's descriptors.
+    pub(super) fn new(
+        base: OwnedFd,
+        about: About,
+        share: impl FnOnce(u64) -> Option<Share>,
+    ) -> Result<Arc<Descriptors>> {
         let flags = rustix::fs::fcntl_getfl(&base)?;
         let (access, append_only) = (flags & OFlags::RWMODE, flags.contains(OFlags::APPEND));
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
         let objects = Objects::of(base.as_fd())?;
+        let files = 1 + objects.as_ref().map_or(0, |objects| objects.files.len() as u64);
+        let share = share(3 * files).ok_or(Errno::NFILE)?;
         let (slots, given_up) = (Default::default(), false.into());
-        Ok(Arc::new(Descriptors { base, readable, writable, append_only, objects, about, slots, given_up }))
+        Ok(Arc::new(Descriptors {
+            base,
+            readable,
+            writable,
+            append_only,
+            objects,
+            about,
+            _share: share,
+            slots,
+            given_up,
+        }))
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -139,8 +162,8 @@ impl Descriptors {
         self.slots[manner.index()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file for a way of doing I/O. Where the inode may only be written, not read, no block can be patched, so
-    /// everything goes through the page cache there.
+    /// The file for a way of doing I/O. Where the inode may only be written, not read, everything goes through the page
+    /// cache.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -277,6 +300,11 @@ impl Descriptors {
         let lost = self.lost();
         outcome.and(lost)
     }
+}
+
+/// Those that this process may have for files; names have up to a quarter.
+pub(super) fn descriptors_for_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 * 3
 }
 
 fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: ReadWriteFlags) -> Result<()> {

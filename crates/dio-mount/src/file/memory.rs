@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
 
+use super::users::{Share, Users};
 use crate::options::Live;
 
 /// Sizes of blocks in bytes, small and large. A large one is the longest request of the kernel.
@@ -31,6 +32,8 @@ pub(super) struct Memory {
     /// the block goes back to the system, and only then.
     bytes: AtomicU64,
     idle: Mutex<[Vec<(Block, Instant)>; 2]>,
+    /// Bytes in blocks in use.
+    users: Arc<Users>,
 }
 
 /// A block in use; idle again when dropped.
@@ -40,6 +43,7 @@ pub(super) struct Chunk {
     block: Option<Block>,
     size: usize,
     memory: Arc<Memory>,
+    _share: Share,
 }
 
 /// Memory within the limit that is not made here.
@@ -57,7 +61,7 @@ impl Drop for Reserved {
 
 impl Memory {
     pub(super) fn new(live: Live) -> Arc<Memory> {
-        Arc::new(Memory { live, bytes: AtomicU64::new(0), idle: Mutex::default() })
+        Arc::new(Memory { live, bytes: AtomicU64::new(0), idle: Mutex::default(), users: Arc::default() })
     }
 
     fn idle(&self) -> MutexGuard<'_, [Vec<(Block, Instant)>; 2]> {
@@ -69,16 +73,17 @@ impl Memory {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A block of at least `len` bytes, or of the largest size if that is less. `None` where the limit allows no other:
-    /// the caller then does without.
-    pub(super) fn take(self: &Arc<Self>, len: usize) -> Option<Chunk> {
+    /// A block of at least `len` bytes for a user, or of the largest size if that is less. `None` where the limit, or what
+    /// the others leave, allows no other: the caller then does without.
+    pub(super) fn take(self: &Arc<Self>, user: u32, len: usize) -> Option<Chunk> {
         let size = usize::from(len > SIZES[0]);
+        let share = self.users.take(user, SIZES[size] as u64, self.most())?;
         let found = self.idle()[size].pop();
         let block = match found {
             Some((block, _)) => block,
             None => self.make(size)?,
         };
-        Some(Chunk { block: Some(block), size, memory: Arc::clone(self) })
+        Some(Chunk { block: Some(block), size, memory: Arc::clone(self), _share: share })
     }
 
     /// Makes blocks of a size, and gives the first.
@@ -104,8 +109,12 @@ impl Memory {
     }
 
     /// Half of the limit is for blocks; the other half is for names, inodes, and the buffers of threads.
+    fn most(&self) -> u64 {
+        self.live.get().limit / 2
+    }
+
     fn reserve(&self, bytes: u64) -> Option<()> {
-        let limit = self.live.get().limit / 2;
+        let limit = self.most();
         let take = |used: u64| Some(used + bytes).filter(|sum| *sum <= limit);
         if self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
             return Some(());
@@ -187,12 +196,14 @@ mod tests {
     use super::super::tests::settings;
     use super::*;
 
+    const ROOT: u32 = 0;
+
     #[test]
     fn blocks_are_made_several_at_a_time() {
         let memory = Memory::new(Live::new(settings()));
-        let one = memory.take(SIZES[1]).unwrap();
+        let one = memory.take(ROOT, SIZES[1]).unwrap();
         assert_eq!((memory.bytes(), memory.idle()[LARGE].len()), (SLAB as u64, SLAB / SIZES[1] - 1));
-        let rest: Vec<_> = (1..SLAB / SIZES[1]).map(|_| memory.take(SIZES[1]).unwrap()).collect();
+        let rest: Vec<_> = (1..SLAB / SIZES[1]).map(|_| memory.take(ROOT, SIZES[1]).unwrap()).collect();
         assert_eq!(memory.bytes(), SLAB as u64);
         drop((one, rest));
         memory.release(Duration::ZERO);
@@ -204,16 +215,30 @@ mod tests {
         let mut settings = settings();
         settings.limit = 2 * (2 * SIZES[1] + SIZES[0]) as u64;
         let memory = Memory::new(Live::new(settings));
-        let large: Vec<_> = (0..2).map(|_| memory.take(SIZES[1]).unwrap()).collect();
-        assert!(memory.take(SIZES[1]).is_none());
-        let small = memory.take(1).unwrap();
-        assert!(memory.take(1).is_none());
+        let large: Vec<_> = (0..2).map(|_| memory.take(ROOT, SIZES[1]).unwrap()).collect();
+        assert!(memory.take(ROOT, SIZES[1]).is_none());
+        let small = memory.take(ROOT, 1).unwrap();
+        assert!(memory.take(ROOT, 1).is_none());
         assert_eq!(memory.bytes(), (2 * SIZES[1] + SIZES[0]) as u64);
         drop(large);
-        let again: Vec<_> = (0..9).map_while(|_| memory.take(1)).collect();
+        let again: Vec<_> = (0..9).map_while(|_| memory.take(ROOT, 1)).collect();
         assert_eq!(again.len(), 9, "idle large blocks were given up for small ones");
         drop((small, again));
         memory.release(Duration::ZERO);
         assert_eq!(memory.bytes(), 0);
+    }
+
+    #[test]
+    fn one_user_leaves_half_to_the_others() {
+        let mut settings = settings();
+        settings.limit = 2 * 16 * SIZES[0] as u64;
+        let memory = Memory::new(Live::new(settings));
+        let own = rustix::process::geteuid().as_raw();
+        let greedy: Vec<_> = (0..99).map_while(|_| memory.take(own + 1, 1)).collect();
+        assert_eq!(greedy.len(), 8);
+        let other: Vec<_> = (0..99).map_while(|_| memory.take(own + 2, 1)).collect();
+        assert_eq!(other.len(), 4);
+        drop(greedy);
+        assert!(memory.take(own + 2, 1).is_some());
     }
 }

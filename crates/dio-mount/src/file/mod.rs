@@ -11,6 +11,7 @@
 //! | `freshness` | whether the source is changed beside the mount |
 //! | `turns` | writers of a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice for one request |
+//! | `users` | what each user of a shared mount may hold |
 //! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
 mod ahead;
@@ -33,6 +34,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod users;
 
 use std::io;
 use std::ops::Range;
@@ -87,7 +89,8 @@ impl Files {
         let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
         let (writer, epoch) = (Writer::default(), AtomicU64::new(0));
         let dropper = Crew::new(1);
-        let common = Common { live, memory, crew, writer, dropper, kernel, janitor, epoch };
+        let descriptors = Arc::default();
+        let common = Common { live, memory, descriptors, crew, writer, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
         janitor::employ(&inner);
         let ask = |answer: fn(&Inner) -> u64| {
@@ -111,12 +114,13 @@ impl Files {
         (flags - OFlags::RWMODE) | descriptors::access(flags)
     }
 
-    /// Opens an inode for a program. `path`, relative to the source, is for messages and statistics.
+    /// Opens an inode for a program of a user. `path`, relative to the source, is for messages and statistics.
     ///
     /// # Errors
     /// Those of `open(2)`, and with `O_TRUNC` of `ftruncate(2)`.
     pub fn open(
         &self,
+        user: u32,
         ino: InodeId,
         path: &Path,
         opener: Opener<'_>,
@@ -126,7 +130,7 @@ impl Files {
     ) -> Result<Opened> {
         let fd = descriptors::open_for(opener, flags)?;
         let wish = self.0.wish(mode, flags);
-        let opened = self.0.enter(ino, path, fd, wish, &|fd| hand_over(fd, backing))?;
+        let opened = self.0.enter(user, ino, path, fd, wish, &|fd| hand_over(fd, backing))?;
         if flags.contains(OFlags::TRUNC)
             && let Err(errno) = self.set_size(ino, Some(opened.handle), 0, opener)
         {
@@ -142,6 +146,7 @@ impl Files {
     /// Those of `open(2)`.
     pub fn adopt(
         &self,
+        user: u32,
         ino: InodeId,
         path: &Path,
         created: OwnedFd,
@@ -150,7 +155,7 @@ impl Files {
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
         let wish = self.0.wish(mode, flags);
-        self.0.enter(ino, path, created, wish, &|fd| hand_over(fd, backing))
+        self.0.enter(user, ino, path, created, wish, &|fd| hand_over(fd, backing))
     }
 
     /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the end of the file. `cache`

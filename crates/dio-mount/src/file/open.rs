@@ -112,9 +112,10 @@ impl Inner {
         handles.get(&handle).cloned().ok_or(Errno::BADF)
     }
 
-    /// Adds a handle to an inode.
+    /// Adds a handle of a user to an inode.
     pub(super) fn enter(
         &self,
+        user: u32,
         ino: InodeId,
         path: &Path,
         fd: OwnedFd,
@@ -126,7 +127,7 @@ impl Inner {
             let mut inodes = self.inodes();
             let shared = inodes.entry(ino).or_insert_with(|| {
                 let figures = self.stats.file(ino, path);
-                let about = About { path: path.to_owned(), policy: self.policy, figures };
+                let about = About { path: path.to_owned(), policy: self.policy, user, figures };
                 let shared = Shared::new(ino, about, Arc::clone(&self.common));
                 if let Some(errno) = self.waiting().take(ino, || born(&fd)) {
                     shared.errors.record(errno);
@@ -140,7 +141,7 @@ impl Inner {
             drop(book);
             Arc::clone(shared)
         };
-        let suited = shared.offer(fd).and_then(|()| suited(&shared, wish));
+        let suited = shared.offer(user, fd).and_then(|()| suited(&shared, wish));
         let opened = suited.and_then(|wish| Ok((wish, self.join(&shared, wish, make)?)));
         let (wish, (way, backing)) = match opened {
             Ok(joined) => joined,

@@ -11,6 +11,7 @@ use dio::{Mode as Manner, OpenOptions};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{Errno, Result};
 
+use super::appends::end_of;
 use super::descriptors::{Descriptors, open_for};
 use super::shared::{Handle, Routes, Shared, file_of};
 use crate::errno::errno_of;
@@ -27,7 +28,7 @@ impl Shared {
     /// Sets the size, alone with the file.
     pub(super) fn set_size(&self, size: u64, opener: &dyn Fn(OFlags) -> Result<OwnedFd>) -> Result<()> {
         if self.routes().writing().is_err() {
-            self.offer(open_for(opener, OFlags::WRONLY)?)?;
+            self.offer(self.about.user, open_for(opener, OFlags::WRONLY)?)?;
         }
         let routes = self.alone();
         let descriptors = routes.writing()?;
@@ -68,7 +69,7 @@ impl Handle {
     pub(super) fn allocate(&self, mode: i32, offset: u64, length: u64) -> Result<()> {
         let shared = &self.shared;
         self.told()?;
-        let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        let end = end_of(offset, length)?;
         let routes = shared.alone();
         let descriptors = routes.writing()?;
         let flags = FallocateFlags::from_bits_retain(mode as u32);
@@ -90,7 +91,7 @@ impl Handle {
             // Whatever the file ends with then is known here.
             shared.own_end.store(u64::MAX, Ordering::Release);
             return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
-                patiently(|| rustix::fs::fallocate(fd, flags, offset, length))
+                dio::sys::uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, length))
             });
         };
         shared.known_end.store(0, Ordering::Relaxed);
@@ -213,13 +214,4 @@ fn with_pages_dropped<T>(
         let _ = before.drop_new(fd, range.start.min(size)..range.end.min(size));
     }
     Ok(done)
-}
-
-fn patiently<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
-    }
 }

@@ -10,7 +10,7 @@ use dio::{Class, File, Mode as Manner};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-use super::appends::appends;
+use super::appends::{appends, end_of};
 use super::behind::{Aim, SMALL, Target};
 use super::descriptors::Descriptors;
 use super::habits::through_cache;
@@ -222,7 +222,7 @@ impl Handle {
         }
         // In the order in which they were acknowledged.
         shared.settle_appended();
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::FBIG)?;
+        let end = end_of(offset, bytes.len() as u64)?;
         let mode = self.manner(&routes, descriptors, &(offset..end), true);
         let streams = self.run.continues(offset, end);
         let from = shared.note_end(descriptors, offset, end);

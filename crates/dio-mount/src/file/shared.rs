@@ -16,7 +16,7 @@ use super::behind::{Appended, Ordered, Scattered, Writer};
 use super::changes::Changes;
 use super::commits::Commits;
 use super::crew::Crew;
-use super::descriptors::{About, Descriptors, Manner};
+use super::descriptors::{About, Descriptors, Manner, descriptors_for_files};
 use super::errors::{Errors, Told};
 use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
@@ -24,6 +24,7 @@ use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::turns::Turns;
+use super::users::Users;
 use crate::errno::errno_of;
 use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
@@ -44,6 +45,8 @@ const NEW_PAGES: u8 = 2;
 pub(super) struct Common {
     pub(super) live: Live,
     pub(super) memory: Arc<Memory>,
+    /// Those of the server's descriptors that each user holds.
+    pub(super) descriptors: Arc<Users>,
     pub(super) crew: Crew,
     pub(super) writer: Writer,
     /// Drops what streams leave in the page cache, which may take as long as a slow disk needs.
@@ -325,9 +328,10 @@ impl Shared {
         }
     }
 
-    /// Takes over an open of the inode, where it allows more than those that are there.
-    pub(super) fn offer(&self, fd: OwnedFd) -> Result<()> {
-        let new = Descriptors::new(fd, self.about.clone())?;
+    /// Takes over an open of the inode by a user, where it allows more than those that are there.
+    pub(super) fn offer(&self, user: u32, fd: OwnedFd) -> Result<()> {
+        let share = |count| self.common.descriptors.take(user, count, descriptors_for_files());
+        let new = Descriptors::new(fd, self.about.clone(), share)?;
         let better = |old: &Option<Arc<Descriptors>>, may: bool, worth: fn(&Descriptors) -> (bool, bool)| {
             may && old.as_ref().is_none_or(|old| worth(old) < worth(&new))
         };

@@ -119,7 +119,9 @@ impl Handle {
     }
 
     fn copy_of(&self, bytes: &[u8]) -> Option<Chunk> {
-        let mut chunk = self.shared.common.memory.take(bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
+        let user = self.shared.about.user;
+        let mut chunk =
+            self.shared.common.memory.take(user, bytes.len()).filter(|chunk| chunk.room() >= bytes.len())?;
         chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         Some(chunk)
     }

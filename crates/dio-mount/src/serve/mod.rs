@@ -111,13 +111,19 @@ impl Mount {
     }
 
     /// Opens what `create` makes, with the access that it is given.
-    fn give_created(&self, reply: ReplyCreate, flags: OFlags, create: impl FnOnce(OFlags) -> Result<(Entry, OwnedFd)>) {
+    fn give_created(
+        &self,
+        by: &Request<'_>,
+        reply: ReplyCreate,
+        flags: OFlags,
+        create: impl FnOnce(OFlags) -> Result<(Entry, OwnedFd)>,
+    ) {
         let mut timer = self.stats.begin(Operation::Create);
         let before = self.files.epoch();
         let created = create(Files::creating(flags)).and_then(|(entry, file)| {
             let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
             let (path, mode) = self.path_and_mode(entry.inode);
-            let opened = self.files.adopt(entry.inode, &path, file, flags, mode, &back);
+            let opened = self.files.adopt(by.uid(), entry.inode, &path, file, flags, mode, &back);
             // The kernel holds no inode of which it was not told.
             let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
             Ok((entry, opened))
@@ -306,13 +312,14 @@ impl Filesystem for Mount {
         self.give_entry(timer, reply, || self.names.link(caller(by), inode.0, new_parent.0, new_name));
     }
 
-    fn open(&self, _: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
+    fn open(&self, by: &Request<'_>, inode: INodeNo, flags: OpenFlags, kill: bool, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Open);
         let open = |flags| self.names.open_for_program(inode.0, flags);
         let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
         let (path, mode) = self.path_and_mode(inode.0);
         let cleared = if kill { self.names.clear_set_id(inode.0) } else { Ok(()) };
-        let opened = cleared.and_then(|()| self.files.open(inode.0, &path, &open, flags_of(flags.0), mode, &back));
+        let flags = flags_of(flags.0);
+        let opened = cleared.and_then(|()| self.files.open(by.uid(), inode.0, &path, &open, flags, mode, &back));
         answer!(timer, reply, opened, opened => match opened.backing {
             Some(backing) => reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
             None => reply.opened(FileHandle(opened.handle), opened.flags),
@@ -331,13 +338,13 @@ impl Filesystem for Mount {
         _kill: bool,
         reply: ReplyCreate,
     ) {
-        self.give_created(reply, flags_of(flags.0), |flags| {
+        self.give_created(by, reply, flags_of(flags.0), |flags| {
             self.names.create(caller(by), parent.0, name, mode, umask, flags)
         });
     }
 
     fn tmpfile(&self, by: &Request<'_>, parent: INodeNo, mode: u32, umask: u32, flags: OpenFlags, reply: ReplyCreate) {
-        self.give_created(reply, flags_of(flags.0), |flags| {
+        self.give_created(by, reply, flags_of(flags.0), |flags| {
             self.names.create_unnamed(caller(by), parent.0, mode, umask, flags)
         });
     }

@@ -122,7 +122,7 @@ impl Shared {
             if !self.has_room(&target.descriptors) {
                 return false;
             }
-            let Some(chunk) = self.common.memory.take(BATCH_BYTES_MAX) else { return false };
+            let Some(chunk) = self.common.memory.take(self.about.user, BATCH_BYTES_MAX) else { return false };
             if let Some(last) = state.parts.back_mut() {
                 last.closed = true;
             }

@@ -128,7 +128,7 @@ impl Shared {
         if !self.has_room(&target.descriptors) {
             return None;
         }
-        (0..count).map(|_| self.common.memory.take(BLOCK as usize)).collect()
+        (0..count).map(|_| self.common.memory.take(self.about.user, BLOCK as usize)).collect()
     }
 
     /// The same as [`Shared::settle`] of what was written in order.

@@ -64,7 +64,7 @@ impl Bench {
     fn open(&self, ino: u64, flags: OFlags, mode: Mode) -> Result<u64> {
         let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
         let wish = self.files.0.wish(mode, flags);
-        let opened: Opened = self.files.0.enter(ino, &self.path(ino), fd, wish, &|_| Ok(Backing(None)))?;
+        let opened: Opened = self.files.0.enter(0, ino, &self.path(ino), fd, wish, &|_| Ok(Backing(None)))?;
         Ok(opened.handle)
     }
 

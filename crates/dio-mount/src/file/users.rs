@@ -1,0 +1,87 @@
+//! What each user of a shared mount holds of something that there is only so much of: nobody takes
+//! all of it from the others.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What users hold, in whatever unit.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    held: Mutex<HashMap<u32, u64>>,
+}
+
+/// What one user holds of it, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    user: u32,
+    amount: u64,
+    users: Arc<Users>,
+}
+
+impl Users {
+    fn held(&self) -> MutexGuard<'_, HashMap<u32, u64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a user so much more, of `all` that there is. `None` where the user would have more than
+    /// half of what the others leave: so there is always something left for one who comes new. The
+    /// superuser and the server's own user, who could stop the server anyway, take what they need.
+    pub(super) fn take(self: &Arc<Self>, user: u32, amount: u64, all: u64) -> Option<Share> {
+        let mut held = self.held();
+        let own = held.get(&user).copied().unwrap_or(0);
+        if !is_trusted(user) {
+            let others = held.values().sum::<u64>() - own;
+            if own + amount > all.saturating_sub(others) / 2 {
+                return None;
+            }
+        }
+        held.insert(user, own + amount);
+        Some(Share { user, amount, users: Arc::clone(self) })
+    }
+}
+
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.users.held();
+        if let Some(amount) = held.get_mut(&self.user) {
+            *amount -= self.amount;
+            if *amount == 0 {
+                held.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_finds_half_of_what_the_others_leave() {
+        let users = Arc::new(Users::default());
+        let own = rustix::process::geteuid().as_raw();
+        let first = users.take(own + 1, 50, 100).unwrap();
+        assert!(users.take(own + 1, 1, 100).is_none());
+        let second: Vec<_> = (0..25).map(|_| users.take(own + 2, 1, 100).unwrap()).collect();
+        assert!(users.take(own + 2, 1, 100).is_none());
+        let _third = users.take(own + 3, 12, 100).unwrap();
+        assert!(users.take(own + 3, 1, 100).is_none());
+        drop(first);
+        let _more = users.take(own + 2, 1, 100).unwrap();
+        drop(second);
+        assert_eq!(users.held().values().sum::<u64>(), 13);
+    }
+
+    #[test]
+    fn who_could_stop_the_server_is_not_limited() {
+        let users = Arc::new(Users::default());
+        let own = rustix::process::geteuid().as_raw();
+        let _all = users.take(own, 100, 100).unwrap();
+        let _more = users.take(0, 1, 100).unwrap();
+        assert!(users.take(own + 1, 1, 100).is_none(), "nothing is left");
+    }
+}
