@@ -347,3 +347,35 @@ print(open(\"at/d/40\").read(), end=\"\", flush=True)
     assert_eq!(rest, "text\n", "what was closed is there for others again");
     assert!(greedy.wait().unwrap().success());
 }
+
+/// Objects below each of two mounts that lead to files of the other: without a rule, each server waits for the other until
+/// neither has a thread left.
+#[test]
+fn two_servers_do_not_wait_for_each_other() {
+    let (Some(scene), Some(second)) = (mount_support::Scene::new(), mount_support::Scene::new()) else { return };
+    let open_to_all = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    for each in [&scene, &second] {
+        [each.dir.path(), &each.source].into_iter().for_each(open_to_all);
+    }
+    copy_program(env!("CARGO_BIN_EXE_dio"), scene.path("dio"));
+    let _servers = [&scene, &second].map(|each| each.foreground(&mut each.mount("-f -o cio,allow_other")));
+    let other = second.at.display();
+    // `one` here has its object there, which is `two`, which has its object here, which is `one` again.
+    let script = format!(
+        "set -e; mkdir -p to-there/d to-here/d; ./dio stripe set -t to-there/d source/one
+         ./dio stripe set -t to-here/d source/two
+         first=$(basename $(echo to-there/d/.dio-*)); second=$(basename $(echo to-here/d/.dio-*))
+         mv to-there before; mv to-here last; ln -s {other} to-there; ln -s at to-here
+         mkdir {other}/d at/d; cp source/two {other}/d/$first; cp source/one at/d/$second
+         for time in $(seq 99); do {{ stat at/one; cat at/one; stat {other}/d/$first; cat at/d/$second; }} >/dev/null & done; wait"
+    );
+    let mut command = as_user(OTHER, "timeout");
+    command.args(["-s", "KILL", "60", "bash", "-c", &script]).current_dir(scene.dir.path());
+    let output = run(command.env("PATH", std::env::var_os("PATH").unwrap()));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.contains("deadlock"), "{output:?}");
+    for each in [&scene, &second] {
+        let output = run(Command::new("timeout").args(["-s", "KILL", "30", "cat"]).arg(each.at.join("deep/file")));
+        assert_eq!(output.stdout, "from below\n", "{output:?}");
+    }
+}

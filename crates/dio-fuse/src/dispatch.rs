@@ -59,6 +59,7 @@ impl<F: Filesystem> Desk<F> {
         let request = message.request(self.interrupts.begin(self.thread, header.unique));
         // The file system is behind shared references all the time; what its locks guard after a panic, they poison.
         let call = AssertUnwindSafe(|| {
+            let _answering = self.filesystem.0.answer(header.pid);
             self.call(&request, INodeNo(header.nodeid), operation, Reply::new(&self.channel, header.unique));
         });
         if catch_unwind(call).is_err() {

@@ -155,6 +155,10 @@ fn empty(mut timer: Timer<'_>, reply: ReplyEmpty, result: Result<()>) {
 }
 
 impl Filesystem for Mount {
+    fn answer(&self, caller: u32) -> impl Sized {
+        dio::stripe::answer(caller)
+    }
+
     fn init(&mut self, _: &Request<'_>, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_ASYNC_READ,

@@ -22,7 +22,7 @@ use super::hold::{Hold, leads_to};
 use super::layout::Layout;
 use super::names::Names;
 use super::open::{of_object, wrong};
-use super::reach::through;
+use super::reach::{may_look, through};
 use super::remnants::take;
 use super::stamp::Stamp;
 use crate::file::FileError;
@@ -59,6 +59,7 @@ impl Plan {
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
         }
+        may_look().map_err(|errno| FileError::new("use as a target", &self.targets[0], errno))?;
         let (mut targets, mut numbers, mut liked) = (Vec::new(), Vec::new(), USUAL_STRIPE);
         let mut given: Vec<(&Path, (u64, u64))> = Vec::new();
         for target in &self.targets {

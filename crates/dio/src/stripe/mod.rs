@@ -103,7 +103,7 @@ pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use migration::{LeftByMigration, left_by_migrations, migration_name};
 pub use open::{Alone, alone, descriptor_of, keep_alone, may_be_striped};
 pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
-pub use reach::{Way, reach_through};
+pub use reach::{Answering, Way, answer, reach_through};
 pub use reasons::{reasons_were_told, reduced, take_reasons};
 pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use remove::{Removed, adopt, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};

@@ -17,6 +17,7 @@ use super::hold::patiently;
 use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
+use super::reach::may_look;
 use super::session::{Session, read_stamp};
 use super::stamp::{Fault, Seen, Stamp, Standing, judge};
 use super::trust::may_lead_to;
@@ -42,7 +43,8 @@ pub fn may_be_striped(stat: &Stat) -> bool {
 /// A file that cannot be opened for reading counts as ordinary: its bytes do not tell.
 ///
 /// # Errors
-/// EBADMSG for a damaged descriptor, EPROTONOSUPPORT for one of a later version; what reading answers.
+/// EBADMSG for a damaged descriptor, EPROTONOSUPPORT for one of a later version; EDEADLK where this thread of a server answers one of
+/// another server that looks for objects; what reading answers.
 pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<Descriptor>, FileError> {
     if !may_be_striped(stat) {
         return Ok(None);
@@ -66,6 +68,8 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
     if !Descriptor::is_one(&bytes[..filled]) {
         return Ok(None);
     }
+    // Whoever has a descriptor is about to look for its objects.
+    may_look().map_err(|errno| FileError::new("read the stripes of", name, errno).with_detail(CIRCLE))?;
     Descriptor::decode(&bytes[..filled]).map(Some).map_err(|error| wrong("read the stripes of", name, &error))
 }
 
@@ -136,6 +140,7 @@ pub(super) fn judge_kind(
 /// As [`judge_kind`]; what looking for it answers.
 fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(OwnedFd, Stat), (Errno, &'static str)> {
     let system = |errno| (errno, "");
+    may_look().map_err(|errno| (errno, CIRCLE))?;
     // No link is followed; but the names of devices may be links, to what is found today.
     let follow = if descriptor.is_device(index) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
@@ -174,6 +179,7 @@ pub(super) fn judge_owner(
     if descriptor.is_device(index) && found.owner != Some(owner) { Err((Errno::PERM, FOREIGN)) } else { Ok(()) }
 }
 
+const CIRCLE: &str = "whoever asks for it is a server that looks for an object itself";
 const FOREIGN: &str = "belongs to another user than the file";
 const FORGED: &str = "belongs to another file of that owner, and others may write to this one";
 const CURE_FORGED: &str = "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
