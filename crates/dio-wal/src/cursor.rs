@@ -213,8 +213,10 @@ impl Cursor {
             return Ok(None);
         }
         let expected = |header: &RecordHeader| {
-            let follows = chain.map_or(header.kind == Kind::Mark, |chain| header.previous == chain);
-            follows && header.lsn == at && header.end() <= self.limit
+            let is_mark = header.kind == Kind::Mark;
+            let follows = chain.map_or(is_mark, |chain| header.previous == chain);
+            // A log begins with a mark. Readers look for the last one before the place where they begin.
+            follows && (is_mark || at > 0) && header.lsn == at && header.end() <= self.limit
         };
         let Some(header) = RecordHeader::decode(&bytes).filter(expected) else { return Ok(None) };
         if !self.read_payload(&header)? {
@@ -226,7 +228,7 @@ impl Cursor {
         }
         let mark = match header.kind {
             Kind::Data => None,
-            Kind::Mark => match Mark::decode(self.payload(), &self.segments.identity) {
+            Kind::Mark => match Mark::decode(self.payload(), &self.segments.identity, at) {
                 Some(mark) => Some(mark),
                 None => return Ok(None),
             },

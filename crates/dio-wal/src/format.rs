@@ -33,6 +33,8 @@
 //!   32   8  start: records below it were given up by truncation
 //! ```
 //!
+//! Neither `durable` nor `start` is behind the place of the mark itself.
+//!
 //! **A flush begins a new block.** What is flushed together, a *group*, begins with a mark at the start of a block. The
 //! rest of the group's last block is zero; the next group begins behind it. So a block is never written twice with
 //! different contents while the log grows through it, and no torn write can harm what an earlier commit made durable.
@@ -361,16 +363,14 @@ impl Mark {
         bytes
     }
 
-    /// Reads a payload that belongs to `identity`.
-    pub fn decode(bytes: &[u8], identity: &Identity) -> Option<Mark> {
+    /// Reads a payload that belongs to `identity`, of a mark at `position`. A mark that speaks of
+    /// what comes behind it is none: records that were appended there would count as given up
+    /// before they were written.
+    pub fn decode(bytes: &[u8], identity: &Identity, position: u64) -> Option<Mark> {
         let bytes = bytes.first_chunk::<MARK_PAYLOAD>()?;
-        let sound = bytes[0..16] == identity.0;
-        sound.then(|| Mark {
-            identity: *identity,
-            incarnation: u64_at(bytes, 16),
-            durable: u64_at(bytes, 24),
-            start: u64_at(bytes, 32),
-        })
+        let (durable, start) = (u64_at(bytes, 24), u64_at(bytes, 32));
+        let sound = bytes[0..16] == identity.0 && durable <= position && start <= position;
+        sound.then(|| Mark { identity: *identity, incarnation: u64_at(bytes, 16), durable, start })
     }
 
     /// Reads a whole mark that stands at `position`, chain aside: what a search for marks looks at in every block.
@@ -380,7 +380,7 @@ impl Mark {
             return None;
         }
         let payload = bytes.get(RECORD_HEADER..MARK)?;
-        let mark = Mark::decode(payload, identity)?;
+        let mark = Mark::decode(payload, identity, position)?;
         (header.checksum(crc32c::crc32c_append(tag, payload)) == header.crc).then_some((header, mark))
     }
 }
@@ -444,6 +444,22 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Mark::find(&damaged, 4096, &ID, ID.tag()), None, "bit {bit}");
         }
+    }
+
+    /// Found by fuzzing: a log with such a mark opened, and what was committed to it then was not
+    /// there when it was opened again.
+    #[test]
+    fn a_mark_that_speaks_of_what_comes_behind_it_is_none() {
+        let found = |durable, start| {
+            let mark = Mark { identity: ID, incarnation: 9, durable, start };
+            let crc = crc32c::crc32c_append(ID.tag(), &mark.encode());
+            let record = RecordHeader::seal(Kind::Mark, 4096, 77, MARK_PAYLOAD as u32, crc);
+            let bytes = [&record.encode()[..], &mark.encode()].concat();
+            Mark::find(&bytes, 4096, &ID, ID.tag()).is_some()
+        };
+        assert!(found(4096, 4096));
+        assert!(!found(4097, 0));
+        assert!(!found(0, 4097));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio_test::Rng;
-use dio_wal::format::segment_name;
+use dio_wal::format::{Kind, RecordHeader, SegmentHeader, segment_name};
 use dio_wal::storage::{Directory, Storage};
-use dio_wal::{HeaderFault, Log, Lsn, Method, Options, Reader, Salvage, WalError, salvage, verify};
+use dio_wal::{HeaderFault, Identity, Log, Lsn, Method, Options, Reader, Salvage, WalError, salvage, verify};
 
 const BLOCK: u64 = 512;
 const SEGMENT: u64 = 32 << 10;
@@ -197,4 +197,31 @@ fn what_is_nothing_at_all_hides_nothing() {
             std::fs::remove_file(dir.path().join(segment_name(number))).unwrap();
         }
     }
+}
+
+/// A log that begins with a record, which no writer makes. Found by fuzzing: the record was there
+/// when the log was opened, and no more after the next commit.
+#[test]
+fn a_log_that_begins_without_a_mark_is_empty() {
+    let dir = dio_test::file_systems()[0].dir();
+    let identity = Identity([7; 16]);
+    let layout = dio_wal::Layout::new(BLOCK as u32, SEGMENT).unwrap();
+    let head = SegmentHeader { layout, identity, number: 0 }.encode();
+    let crc = crc32c::crc32c_append(identity.tag(), b"a record");
+    let record = RecordHeader::seal(Kind::Data, 0, 0, 8, crc).encode();
+    let mut bytes = vec![0; SEGMENT as usize];
+    bytes[..head.len()].copy_from_slice(&head);
+    let at = BLOCK as usize;
+    bytes[at..at + record.len()].copy_from_slice(&record);
+    bytes[at + record.len()..][..8].copy_from_slice(b"a record");
+    std::fs::write(dir.path().join(segment_name(0)), bytes).unwrap();
+    let log = Log::open(dir.path(), &Options::new()).unwrap();
+    assert_eq!(log.recovery().records, 0);
+    let lsn = log.append(b"another").unwrap();
+    log.commit(lsn).unwrap();
+    log.close().unwrap();
+    let log = Log::open(dir.path(), &Options::new()).unwrap();
+    assert_eq!(log.recovery().records, 1);
+    let mut reader = log.reader(log.start()).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap().data, b"another");
 }
