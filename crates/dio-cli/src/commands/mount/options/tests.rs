@@ -203,3 +203,21 @@ fn settings_are_told_in_the_words_that_are_read() {
         assert_eq!(text_of(&parse_change(text, &other).unwrap()), text);
     }
 }
+
+/// Found by fuzzing: such a pattern changed the options behind it when the settings were read
+/// from their own text.
+#[test]
+fn patterns_with_special_characters_are_told_so_that_they_are_read_again() {
+    for (text, told) in [
+        ("cio=\"a,b\"", "concurrent=\"a,b\""),
+        ("cio=\"a \"", "concurrent=\"a \""),
+        ("cio=[{]", "concurrent=\"[{]\""),
+        ("cio=/", "concurrent=/"),
+        ("cio=a{b,c}", "concurrent=a{b,c}"),
+    ] {
+        let all = text_of(&settings(text));
+        assert!(all.starts_with(&format!("mode=direct,{told},readahead_min=")), "{all}");
+        assert_eq!(text_of(&settings(&all)), all);
+    }
+    refused("cio=a\"b,limit=1M", &["'a\"b,limit=1M'", "quotation mark"]);
+}
