@@ -3,6 +3,8 @@
 pub mod cli;
 pub mod codec;
 pub mod commands;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 pub mod locale;
 pub mod quote;
 pub mod receipt;

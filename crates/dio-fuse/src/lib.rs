@@ -17,6 +17,8 @@ mod config;
 mod dispatch;
 mod filesystem;
 mod flags;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod interrupts;
 mod notify;
 mod operation;

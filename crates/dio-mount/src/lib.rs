@@ -7,6 +7,8 @@
 pub mod control;
 mod errno;
 pub mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod mount;
 pub mod names;
 pub mod options;

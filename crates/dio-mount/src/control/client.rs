@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 
+use super::Request;
 use super::place::{self, MountLine};
-use super::{Answer, Request};
 use crate::session::table;
 use crate::stats::Snapshot;
 
@@ -314,10 +314,8 @@ impl Client {
         if count.map_err(|error| self.failed(error))? == 0 {
             return Err(self.ended());
         }
-        match serde_json::from_str(&answer).map_err(|error| self.unknown(&error))? {
-            Answer::Ok(value) => Ok(value),
-            Answer::Error(reason) => Err(ControlError::Refused(reason)),
-        }
+        let read = super::read_answer(&answer).map_err(|error| self.unknown(&error))?;
+        read.map_err(ControlError::Refused)
     }
 
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use dio::file::words_of;
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Stats;
@@ -206,7 +207,7 @@ fn control_service(stats: &Arc<Stats>, commands: Commands) -> Service {
 }
 
 /// The answer to a line, without its end.
-fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
+pub(crate) fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
     match serde_json::from_str(line) {
         Ok(Request::Snapshot) => told(Answer::Ok(stats.snapshot())),
         Ok(Request::Settings) => told(Answer::Ok((commands.settings)())),
@@ -216,6 +217,14 @@ fn answer(line: &str, stats: &Stats, commands: &Commands) -> String {
         },
         Err(error) => refusal(&format!("unknown request: {error}")),
     }
+}
+
+/// What an answer says: what was asked for, or why not.
+pub(crate) fn read_answer<T: DeserializeOwned>(answer: &str) -> serde_json::Result<Result<T, String>> {
+    Ok(match serde_json::from_str(answer)? {
+        Answer::Ok(value) => Ok(value),
+        Answer::Error(reason) => Err(reason),
+    })
 }
 
 fn told<T: Serialize>(answer: Answer<T>) -> String {

@@ -72,6 +72,8 @@ mod depth;
 mod device;
 mod disks;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod head;
 mod hold;
 mod inspect;

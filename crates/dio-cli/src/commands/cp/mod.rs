@@ -28,6 +28,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub use args::{Attribute, CpArgs, Flag, Update};
+#[cfg(feature = "fuzzing")]
+pub(crate) use data::fuzz_note;
 
 use crate::receipt::{Destination, Refusal};
 use operands::{Place, PlaceError, Walk};

@@ -63,6 +63,11 @@ pub(super) fn first(bytes: &[u8]) -> Result<First, Unsupported> {
     Ok(first)
 }
 
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_header(bytes: &[u8]) -> Option<(u64, Option<Vec<u8>>)> {
+    first(bytes).ok().map(|first| (first.length, first.name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

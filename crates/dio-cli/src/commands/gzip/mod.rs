@@ -22,6 +22,8 @@ use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe};
 
 pub use args::{GzipArgs, modern};
+#[cfg(feature = "fuzzing")]
+pub(crate) use member::fuzz_header;
 
 /// Runs `dio gzip`.
 pub fn run(args: GzipArgs) -> ExitCode {

@@ -100,6 +100,14 @@ pub fn run(args: StatArgs) -> ExitCode {
     }
 }
 
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_show(now: &Snapshot, earlier: Option<&Snapshot>) -> usize {
+    let interval = now.since(earlier);
+    let text = table::render(&interval, earlier.is_some(), now, true);
+    let json = report::to_json(&interval, earlier.is_some(), true).to_string();
+    text.len() + table::on_screen(&text, (25, 80)).len() + json.len() + prometheus::render(now).len()
+}
+
 /// One run of the command.
 struct Session<'a> {
     args: &'a StatArgs,

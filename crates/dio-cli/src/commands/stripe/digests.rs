@@ -41,15 +41,16 @@ impl Digests {
     /// What reading the file answers; `InvalidData` for what is no such list.
     pub(super) fn read(path: &Path) -> io::Result<Digests> {
         let text = fs::read_to_string(path)?;
-        let lines: Option<HashMap<_, _>> = text.lines().map(parse).collect();
-        lines.map(Digests).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
+        Digests::parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no list of digests"))
     }
 
-    /// Writes the list anew, durably; what was under the name stays until it is complete.
-    ///
-    /// # Errors
-    /// What writing answers.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+    fn parse(text: &str) -> Option<Digests> {
+        let lines: Option<HashMap<_, _>> = text.lines().map(parse).collect();
+        lines.map(Digests)
+    }
+
+    /// The list as it is written, in order.
+    fn text(&self) -> String {
         let mut lines: Vec<_> = self.0.iter().collect();
         lines.sort();
         let mut text = String::new();
@@ -57,9 +58,17 @@ impl Digests {
             // Writing to a string does not fail.
             let _ = writeln!(text, "{id}  {index}  {bytes}  {digest}");
         }
+        text
+    }
+
+    /// Writes the list anew, durably; what was under the name stays until it is complete.
+    ///
+    /// # Errors
+    /// What writing answers.
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
-        crate::tool::unnamed::replace_by(path, Path::new(&part), text.as_bytes(), 0o666)
+        crate::tool::unnamed::replace_by(path, Path::new(&part), self.text().as_bytes(), 0o666)
     }
 
     /// Notes the digests of a file's objects.
@@ -84,6 +93,14 @@ impl Digests {
         };
         found.into_iter().enumerate().map(verdict).collect()
     }
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_digests(text: &str) -> Option<String> {
+    let list = Digests::parse(text)?;
+    let again = list.text();
+    assert_eq!(Digests::parse(&again), Some(list));
+    Some(again)
 }
 
 fn parse(line: &str) -> Option<((String, usize), (u64, String))> {

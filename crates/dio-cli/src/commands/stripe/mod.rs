@@ -14,6 +14,8 @@ use dio::FileError;
 use dio::stripe::{self, Plan, Removed};
 
 use crate::size::parse_positive_size;
+#[cfg(feature = "fuzzing")]
+pub(crate) use digests::fuzz_digests;
 pub(super) use show::words as state_words;
 
 /// Make, show and check files that are striped over several directories or devices

@@ -195,6 +195,22 @@ pub(crate) fn contents(line: &[u8]) -> Option<&[u8]> {
     (!line.is_empty()).then_some(line)
 }
 
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_list(text: &[u8]) -> usize {
+    let mut sensible = 0;
+    let all = [Vec::new(), vec![Algorithm::Sha256], vec![Algorithm::Blake3], vec![Algorithm::Crc]];
+    for (algorithms, general) in all.into_iter().flat_map(|one| [(one.clone(), false), (one, true)]) {
+        let accept = Accept { algorithms, general };
+        let mut reader = Reader::new(&accept);
+        for claim in text.split_inclusive(|byte| *byte == b'\n').filter_map(contents).filter_map(|it| reader.line(it)) {
+            assert_eq!(claim.digest.len(), claim.kind.bytes, "{claim:?}");
+            assert!(!claim.name.contains(&b'\n') || text.contains(&b'\\'), "{claim:?}");
+            sensible += 1;
+        }
+    }
+    sensible
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

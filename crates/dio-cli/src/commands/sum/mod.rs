@@ -21,6 +21,8 @@ use std::process::ExitCode;
 use dio::pipeline::Pipeline;
 
 pub use args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
+#[cfg(feature = "fuzzing")]
+pub(crate) use list::fuzz_list;
 
 use crate::tool::{IoArgs, Mode, Tool, called_as};
 use digest::Algorithm;

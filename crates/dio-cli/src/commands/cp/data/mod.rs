@@ -36,6 +36,8 @@ use crate::tool::{Mode, Progress, When, synced};
 use account::Account;
 use large::Copiers;
 pub(super) use large::MOST_BLOCK;
+#[cfg(feature = "fuzzing")]
+pub(crate) use resume::fuzz_note;
 use small::{Forgetting, SmallTarget};
 use verify::Digests;
 

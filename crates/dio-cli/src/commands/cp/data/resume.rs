@@ -45,6 +45,11 @@ struct Note {
 }
 
 impl Note {
+    /// The note that a file holds; nothing where it is none.
+    fn parse(text: &[u8]) -> Option<Note> {
+        serde_json::from_slice(text).ok()
+    }
+
     fn of(task: &Task<'_>, target: &OpenTarget) -> Result<Note, CopyError> {
         let stat = task.contents.stat;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -77,7 +82,7 @@ impl DataPath {
     ) -> Result<u64, CopyError> {
         let path = note_path(&task.contents.target_path());
         let mut note = Note::of(task, target)?;
-        let earlier: Option<Note> = read_own(&path, NOTE_MAX).and_then(|text| serde_json::from_slice(&text).ok());
+        let earlier = read_own(&path, NOTE_MAX).and_then(|text| Note::parse(&text));
         let kept = whole.target.size()?;
         match earlier.filter(|earlier| Note { complete: 0, ..earlier.clone() } == note && earlier.complete <= kept) {
             Some(earlier) => {
@@ -145,6 +150,14 @@ fn write_note(path: &std::path::Path, note: &Note) -> Result<(), rustix::io::Err
     let text = serde_json::to_vec(note).map_err(std::io::Error::from);
     let written = text.and_then(|text| replace_by(path, &new_note(path), &text, 0o600));
     written.map_err(|error| errno_of(&error))
+}
+
+#[cfg(feature = "fuzzing")]
+pub(crate) fn fuzz_note(text: &[u8]) -> Option<Vec<u8>> {
+    let note = Note::parse(text)?;
+    let again = serde_json::to_vec(&note).expect("numbers have a form in JSON");
+    assert_eq!(Note::parse(&again).as_ref(), Some(&note));
+    Some(again)
 }
 
 /// Cuts ranges into groups of about `most` bytes.

@@ -1,0 +1,200 @@
+//! Messages of the kernel for the fuzzer, which is in a crate of its own (`fuzz/`): a connection
+//! whose other end is not the kernel, and a file system that looks at all that it is told.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::{Errno, read};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::{InHeader, OutHeader, opcode};
+use crate::channel::{Channel, Faults};
+use crate::config::{Agreed, KernelConfig};
+use crate::dispatch::{Desk, Served};
+use crate::filesystem::Filesystem;
+use crate::flags::{FopenFlags, RenameFlags, SetxattrFlags, WriteFlags};
+use crate::interrupts::Interrupts;
+use crate::reply::{
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyWrite, ReplyXattr,
+};
+use crate::request::{Message, Request};
+use crate::types::{Changes, FileHandle, FileType, INodeNo, Ioctl, LockOwner, OpenFlags};
+
+/// A connection on which messages are answered.
+#[derive(Debug)]
+pub struct Connection {
+    desk: Desk<Listener>,
+    kernel: OwnedFd,
+}
+
+impl Connection {
+    /// A new one.
+    ///
+    /// # Errors
+    /// When there is no socket to be had.
+    pub fn new() -> Result<Connection, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (kernel, device) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let agreed = Agreed { max_write: 1 << 20, max_payload: 1 << 20, setxattr_ext: true, over_io_uring: false };
+        let desk = Desk {
+            filesystem: Arc::new(Served(Listener)),
+            channel: Arc::new(Channel::new(Arc::new(device), Arc::new(Faults::default()))),
+            interrupts: Arc::new(Interrupts::new(1)),
+            thread: 0,
+            agreed,
+        };
+        Ok(Connection { desk, kernel })
+    }
+
+    /// Has one message answered, and once more with the length in its header put right.
+    ///
+    /// # Panics
+    /// When it is answered twice, or by an answer that the kernel would not take.
+    pub fn message(&self, bytes: &[u8]) {
+        self.answered(bytes);
+        let Some(behind) = bytes.get(4..) else { return };
+        let right = [&(bytes.len() as u32).to_ne_bytes(), behind].concat();
+        self.answered(&right);
+        if let Ok(message) = Message::parse(&right)
+            && message.header.opcode == opcode::INIT
+            && let Ok(mut config) = KernelConfig::parse(message.body)
+        {
+            // The setters answer what is possible, whatever the kernel offers.
+            let _ = (config.set_max_write(u32::MAX), config.set_max_readahead(u32::MAX));
+            assert!(!config.answer().as_bytes().is_empty());
+            let agreed = config.agreed();
+            assert!(agreed.max_payload >= agreed.max_write, "{agreed:?}");
+        }
+    }
+
+    fn answered(&self, bytes: &[u8]) {
+        self.desk.handle(bytes);
+        assert_eq!(self.desk.channel.faults.panics(), 0, "a handler panicked");
+        let asked = InHeader::read_from_prefix(bytes).map(|(header, _)| header.unique);
+        let mut answer = [0; 4096];
+        let mut answers = 0;
+        while let Ok(length) = read(&self.kernel, &mut answer) {
+            let (header, _) = OutHeader::read_from_prefix(&answer[..length]).expect("an answer has a header");
+            assert_eq!(header.len as usize, length, "an answer has the length that it says");
+            assert!((-4095..=0).contains(&header.error), "no error number: {}", header.error);
+            assert_eq!(Ok(header.unique), asked, "an answer to another request");
+            answers += 1;
+        }
+        assert!(answers <= 1, "{answers} answers to one request");
+    }
+}
+
+/// Looks at everything, and answers a little.
+#[derive(Debug)]
+struct Listener;
+
+/// Looks at every byte of a name.
+fn length(name: &OsStr) -> usize {
+    assert!(!name.as_encoded_bytes().contains(&0), "a name ends before its first NUL");
+    name.len()
+}
+
+#[allow(clippy::too_many_arguments)] // The protocol has as many.
+impl Filesystem for Listener {
+    fn lookup(&self, request: &Request<'_>, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match length(name) + request.groups().count() {
+            0 => reply.negative(Duration::MAX),
+            _ => reply.error(Errno::NOENT),
+        }
+    }
+
+    fn forget(&self, _: &Request<'_>, _: INodeNo, _: u64) {}
+
+    fn setattr(&self, _: &Request<'_>, _: INodeNo, changes: &Changes, reply: ReplyAttr) {
+        assert!(!format!("{changes:?}").is_empty());
+        reply.error(Errno::PERM);
+    }
+
+    fn symlink(&self, _: &Request<'_>, _: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let _ = length(name) + length(target.as_os_str());
+        reply.error(Errno::EXIST);
+    }
+
+    fn rename(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        name: &OsStr,
+        _: INodeNo,
+        new_name: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let _ = length(name) + length(new_name);
+        reply.ok();
+    }
+
+    fn open(&self, _: &Request<'_>, _: INodeNo, _: OpenFlags, _: bool, reply: ReplyOpen) {
+        reply.opened(FileHandle(1), FopenFlags::empty());
+    }
+
+    fn read(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        reply.data(&[0; 64][..size.min(64) as usize]);
+    }
+
+    fn write(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        reply.written(data.len() as u32);
+    }
+
+    fn readdir(&self, _: &Request<'_>, _: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        for number in 0..8 {
+            if reply.add(INodeNo(number), offset.wrapping_add(number), FileType::RegularFile, OsStr::new("name")) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request<'_>,
+        _: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        _: i32,
+        _: SetxattrFlags,
+        reply: ReplyEmpty,
+    ) {
+        let _ = length(name) + value.len();
+        reply.ok();
+    }
+
+    fn getxattr(&self, _: &Request<'_>, _: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let _ = length(name);
+        if size == 0 { reply.size(7) } else { reply.data(b"a value") }
+    }
+
+    fn ioctl(&self, _: &Request<'_>, _: INodeNo, ioctl: &Ioctl<'_>, reply: ReplyIoctl) {
+        reply.done(&ioctl.data[..ioctl.data.len().min(ioctl.answer_bytes).min(64)]);
+    }
+}
