@@ -3,8 +3,11 @@
 //! Building keeps the processors busy, and most tests wait for disks. So the tests of some packages run while the others are built,
 //! and the checks, which build everything once more, beside the tests; and programs are installed while the first are built.
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use crate::fuzz;
 use crate::suite::Suite;
 use crate::tally::Tally;
 use crate::tool::{cargo, tool};
@@ -49,6 +52,7 @@ pub(crate) fn ci() -> bool {
             });
             println!("ci: tests of {}\n{text}ci: that was the tests of these packages", BESIDE.join(", "));
             CHECKS.iter().for_each(|one| tally += check(one));
+            tally += fuzzed();
             tally
         });
         tally += suite.counted(&others, |line| println!("{line}"));
@@ -57,6 +61,23 @@ pub(crate) fn ci() -> bool {
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
+}
+
+/// How long all targets of the fuzzer take together.
+const FUZZING: Duration = Duration::from_secs(60);
+
+/// Fuzzes for a while, each target being one test, and tells how it went in a line; more, if something was found.
+fn fuzzed() -> Tally {
+    println!("ci: fuzz: cargo xtask fuzz --for {}s", FUZZING.as_secs());
+    let lines = Mutex::new(Vec::new());
+    let keep = |line: &str| lines.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    let tally = fuzz::counted(FUZZING, false, &[], keep);
+    let lines = lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if tally.failed > 0 {
+        lines.iter().for_each(|line| println!("{line}"));
+    }
+    println!("ci: fuzz: {tally}");
+    tally
 }
 
 /// Runs a check, which gives way to tests that run at the same time.

@@ -1,8 +1,9 @@
-//! Chores of the project: `cargo xtask setup | test | soak | ci | style | docs`.
+//! Chores of the project: `cargo xtask setup | test | soak | fuzz | ci | style | docs`.
 
 mod ci;
 mod docs;
 mod filesystems;
+mod fuzz;
 mod hang;
 mod readme;
 mod scratch;
@@ -14,6 +15,7 @@ mod tool;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -47,7 +49,18 @@ enum Chore {
         #[arg(default_value = "soak")]
         name: String,
     },
-    /// Format, lints and documentation as errors, then all tests
+    /// Fuzz everything that reads bytes from elsewhere, guided by coverage, from the corpora in `fuzz/corpus`
+    Fuzz {
+        /// How long all targets take together, without building, such as 60s, 40m or 8h
+        #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = fuzz::parse_time)]
+        time: Duration,
+        /// Take inputs that reach something new into the corpora, with as few bytes as do
+        #[arg(long)]
+        keep: bool,
+        /// Those wanted; without any, all
+        targets: Vec<String>,
+    },
+    /// Format, lints, documentation and a minute of fuzzing, then all tests
     Ci,
     /// Check the rules of style
     Style,
@@ -83,6 +96,7 @@ fn run(chore: Chore) -> Result<bool, Error> {
         Chore::Setup => Ok(setup::setup().is_complete()),
         Chore::Test { args } => Ok(suite::test(&args)),
         Chore::Soak { minutes, name } => Ok(suite::soak(minutes, &name)),
+        Chore::Fuzz { time, keep, targets } => Ok(fuzz::fuzz(time, keep, &targets)),
         Chore::Ci => Ok(ci::ci()),
         Chore::Style => style::report(),
         Chore::Docs { check } => docs::docs(check),

@@ -1,0 +1,94 @@
+//! Compressed streams. What is decoded is compared with what another decoder makes of it.
+
+use std::io::{self, Read, Write};
+
+use dio_cli::codec::{self, DecodeError, Moved};
+
+/// Most decompressed bytes: a few compressed ones can stand for very many.
+const OUTPUT_MAX: usize = 5 << 20;
+
+/// Keeps what is written, up to a bound beyond which writing fails.
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > OUTPUT_MAX {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What another decoder makes of a stream: the bytes, and whether all of it was sound; `None` for
+/// too many bytes.
+fn reference(decoder: impl Read) -> Option<(Vec<u8>, bool)> {
+    let mut bytes = Vec::new();
+    let ended = decoder.take(OUTPUT_MAX as u64 + 1).read_to_end(&mut bytes);
+    (bytes.len() <= OUTPUT_MAX).then(|| (bytes, ended.is_ok()))
+}
+
+/// Holds what was decoded against what another decoder made of it, as far as both are sound;
+/// `strict`: what the other one takes is sound.
+fn compare(strict: bool, decoded: &Result<Moved, DecodeError>, bytes: &[u8], other: Option<(Vec<u8>, bool)>) {
+    let written = match decoded {
+        Ok(moved) => Some(moved.written),
+        Err(DecodeError::TrailingGarbage { moved, .. }) => Some(moved.written),
+        Err(DecodeError::Damaged { sound, moved, .. }) => {
+            assert!(*sound <= moved.written, "more is sound than was written");
+            None
+        }
+        Err(_) => None,
+    };
+    let Some((expected, is_whole)) = other else { return };
+    if let Some(written) = written {
+        assert_eq!(written, bytes.len() as u64);
+        let same =
+            if is_whole { expected == bytes } else { bytes.starts_with(&expected) || expected.starts_with(bytes) };
+        assert!(same, "two decoders make different bytes of it");
+    }
+    if is_whole && strict {
+        assert!(!matches!(decoded, Err(DecodeError::Damaged { .. })), "another decoder takes it: {decoded:?}");
+    }
+}
+
+/// gzip: alone and with workers the same, and the same as another decoder's.
+pub(super) fn gzip(input: &[u8]) {
+    dio_cli::fuzz::gzip_header(input);
+    let decode = |workers, keep_damaged| {
+        let how = codec::gzip::Decode { workers, keep_damaged, ..codec::gzip::Decode::default() };
+        let mut output = Bounded::default();
+        let decoded = codec::gzip::decode(&mut &*input, &mut output, &how);
+        (decoded, output.0)
+    };
+    let (decoded, bytes) = decode(0, false);
+    compare(true, &decoded, &bytes, reference(flate2::bufread::MultiGzDecoder::new(input)));
+    // Threads cost more than all the rest: not for each input.
+    if input.len() % 16 == 0 {
+        let (beside, same) = decode(2, false);
+        assert_eq!(format!("{decoded:?}"), format!("{beside:?}"));
+        assert!(bytes == same, "with workers it becomes other bytes");
+        let (_, kept) = decode(0, true);
+        assert!(kept.len() >= bytes.len(), "less is kept of a damaged stream than is sound");
+    }
+}
+
+/// Zstandard: the same as the library's own stream makes of it. The library takes some frames whole
+/// that it refuses in parts (one without contents that repeats a byte no times), so it may be
+/// stricter here.
+pub(super) fn zstd(input: &[u8]) {
+    let how = codec::zstd::Decode { memory: 8 << 20, ..codec::zstd::Decode::default() };
+    let mut output = Bounded::default();
+    let decoded = codec::zstd::decode(&mut &*input, &mut output, &how);
+    let other = zstd::stream::read::Decoder::with_buffer(input).ok().and_then(|mut decoder| {
+        decoder.window_log_max(23).ok()?;
+        reference(decoder)
+    });
+    compare(false, &decoded, &output.0, other);
+    let _ = codec::zstd::frame::begins(input);
+}

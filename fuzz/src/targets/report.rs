@@ -1,0 +1,17 @@
+//! Results of benchmarks for `dio report`.
+
+use dio_bench::page::{Page, read};
+
+/// A result that is read becomes a page, whose size the result bounds, and in which nothing runs.
+pub(super) fn result(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(section) = read("result.json", &text) else { return };
+    let page = Page::new(None, vec![section]);
+    let html = page.html();
+    assert!(!html.contains("<script"), "a page has no script");
+    let files = page.plots().into_iter().chain(page.tables());
+    for (name, _) in files {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        assert!(name.bytes().all(plain), "the name of a file: {name:?}");
+    }
+}

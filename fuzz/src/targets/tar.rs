@@ -1,0 +1,114 @@
+//! Archives as every version of tar writes them.
+
+use dio_cli::commands::tar::format::{
+    BLOCK, Entries, Entry, Format, FormatError, Kind, acl_from_text, acl_to_text, encode,
+};
+
+/// Most bytes of the contents of one entry that are read: a hole of any size costs nothing in an
+/// archive.
+const CONTENT_MAX: u64 = 1 << 20;
+
+/// Entries: names without NULs, maps of sparse files that lead to as many bytes as the entry has,
+/// and the same entry from headers that are made of it. The checksums of header blocks are put
+/// right first, which chance does not find.
+pub(super) fn archive(input: &[u8]) {
+    read(input);
+    let mut healed = input.to_vec();
+    healed.chunks_exact_mut(BLOCK).filter(|block| block[257..].starts_with(b"ustar")).for_each(heal);
+    if healed != input {
+        read(&healed);
+    }
+}
+
+/// Puts the checksum of a header block right.
+fn heal(block: &mut [u8]) {
+    block[148..156].fill(b' ');
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+}
+
+fn read(archive: &[u8]) {
+    let mut entries = Entries::new(archive);
+    while let Ok(Some(entry)) = entries.next_entry() {
+        assert!(!entry.path.contains(&0) && !entry.link.contains(&0), "a name ends before its first NUL");
+        assert!(entry.mode <= 0o7777 && entry.header >= entry.position);
+        assert!(entry.stored <= entry.size || !entry.has_content(), "{entry:?}");
+        comes_back(&entry);
+        if content(&mut entries, &entry).is_err() {
+            break;
+        }
+        entries.take_notices();
+    }
+    assert!(entries.offset() <= archive.len() as u64, "more was read than there is");
+    entries.take_notices();
+}
+
+/// Reads the contents of an entry, holes included.
+fn content(entries: &mut Entries<&[u8]>, entry: &Entry) -> Result<(), FormatError> {
+    let (mut buffer, mut total) = ([0; 4096], 0);
+    while entry.has_content() && total < CONTENT_MAX {
+        match entries.read_content(&mut buffer)? {
+            0 => {
+                assert_eq!(total, entry.size, "the contents of {entry:?}");
+                break;
+            }
+            read => total += read as u64,
+        }
+    }
+    Ok(())
+}
+
+/// The entry is the same when it is read from headers that are made of it.
+fn comes_back(entry: &Entry) {
+    for format in [Format::Pax, Format::Gnu] {
+        let Ok(headers) = encode(entry, format) else { continue };
+        assert_eq!(headers.len() % BLOCK, 0);
+        // What the format cannot say is left out, and positions are of another archive.
+        if format == Format::Gnu || !is_plain(entry) {
+            continue;
+        }
+        let again = Entries::new(&headers[..]).next_entry();
+        let again = again.expect("headers that were made here").expect("an entry");
+        assert_eq!(compared(&again), compared(entry));
+    }
+}
+
+/// Whether PAX has a form of its own for the entry.
+fn is_plain(entry: &Entry) -> bool {
+    match entry.kind {
+        Kind::Label | Kind::Continuation => false,
+        Kind::Regular => !entry.path.ends_with(b"/") && entry.sparse.is_none(),
+        _ => true,
+    }
+}
+
+/// What has to be the same.
+fn compared(entry: &Entry) -> Entry {
+    let mut path = entry.path.clone();
+    while entry.kind == Kind::Directory && path.ends_with(b"/") {
+        path.pop();
+    }
+    let is_link = matches!(entry.kind, Kind::HardLink | Kind::Symlink);
+    Entry {
+        path,
+        link: if is_link { entry.link.clone() } else { Vec::new() },
+        format: Format::Pax,
+        typeflag: 0,
+        stored: 0,
+        position: 0,
+        header: 0,
+        ordinal: 0,
+        ..entry.clone()
+    }
+}
+
+/// Access control lists as text: what is understood has a text of its own that means the same.
+pub(super) fn acl(input: &[u8]) {
+    let _ = acl_to_text(input);
+    for numeric in [false, true] {
+        if let Some(value) = acl_from_text(input, numeric) {
+            let text = acl_to_text(&value).expect("what was made here can be read");
+            assert!(acl_from_text(&text, numeric).is_some_and(|again| again == value), "{text:?}");
+        }
+    }
+}

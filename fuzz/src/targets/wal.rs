@@ -1,0 +1,151 @@
+//! Segments of a log.
+//!
+//! An input is the files of all segments, one behind the other. It is looked at twice: as it is,
+//! and with headers and checksums put right, which chance does not find. A record whose kind is
+//! above 127 keeps its wrong checksum then, so that damage is found too.
+
+mod memory;
+
+use std::sync::Arc;
+
+use dio_wal::format::{
+    MARK_PAYLOAD, RECORD_ALIGN, RECORD_HEADER, RecordHeader, SEGMENT_HEADER, SegmentHeader, segment_name,
+};
+use dio_wal::{Identity, Layout, Log, Lsn, Options, Reader, WalError, format, salvage, verify};
+
+use memory::Memory;
+
+/// Largest segment, in bytes: what a header says beyond that, the input does not have.
+const SEGMENT_MAX: u64 = 16 << 10;
+const SEGMENTS_MAX: usize = 8;
+/// Passes over damage by one reader: each goes on behind the last.
+const PASSES_MAX: usize = 10_000;
+
+type Records = Vec<(Lsn, Vec<u8>)>;
+
+/// Reading never fails otherwise than by an error, salvage takes all that recovery takes, and a log
+/// that opens holds the same records, and one more, after it was written to.
+pub(super) fn segments(input: &[u8]) {
+    let (header, input) = (first_header(input), &input[..input.len().min(SEGMENTS_MAX * SEGMENT_MAX as usize)]);
+    check(&header, input);
+    let healed = healed(&header, input);
+    if healed != input {
+        check(&header, &healed);
+    }
+}
+
+/// What the first header says, checksum aside, as far as it makes sense.
+fn first_header(input: &[u8]) -> SegmentHeader {
+    let mut head = [0; SEGMENT_HEADER];
+    let there = input.len().min(SEGMENT_HEADER);
+    head[..there].copy_from_slice(&input[..there]);
+    let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    let layout = Layout::new((word(12) & 0xffff_ffff) as u32, word(16)).ok();
+    let layout = layout.filter(|layout| layout.segment() <= SEGMENT_MAX);
+    SegmentHeader {
+        layout: layout.unwrap_or_else(|| Layout::new(512, 4096).expect("sizes that are possible")),
+        identity: Identity(head[24..40].try_into().expect("sixteen bytes")),
+        number: word(40) & 0xffff,
+    }
+}
+
+/// The input with all headers and checksums put right.
+fn healed(first: &SegmentHeader, input: &[u8]) -> Vec<u8> {
+    let (segment, block) = (first.layout.segment() as usize, first.layout.block() as usize);
+    let mut bytes = input.to_vec();
+    bytes.resize(input.len().next_multiple_of(segment).min(SEGMENTS_MAX * segment).max(segment), 0);
+    let mut stream: Vec<u8> = bytes.chunks(segment).flat_map(|one| one[block..].to_vec()).collect();
+    heal(first, &mut stream);
+    let data = stream.chunks(segment - block);
+    let number = |place: usize| first.number + place as u64;
+    let with_header = data.enumerate().flat_map(|(place, data)| {
+        let mut head = SegmentHeader { number: number(place), ..*first }.encode().to_vec();
+        head.resize(block, 0);
+        [&head[..], data].concat()
+    });
+    with_header.collect()
+}
+
+/// Puts the records of a stream right that begins with the segment of this header.
+fn heal(first: &SegmentHeader, stream: &mut [u8]) {
+    let begin = first.layout.first(first.number);
+    let (mut at, mut previous) = (0, 0);
+    while let Some(head) = stream.get(at..at + RECORD_HEADER) {
+        if head.iter().all(|byte| *byte == 0) {
+            at = (first.layout.next_block(begin + at as u64 + 1) - begin) as usize;
+            continue;
+        }
+        let (tag, wanted) = (head[20], u32::from_le_bytes(head[16..20].try_into().expect("four bytes")));
+        let kind = if tag & 1 == 0 { format::Kind::Mark } else { format::Kind::Data };
+        let length = if kind == format::Kind::Mark { MARK_PAYLOAD } else { wanted as usize % 4096 };
+        let Some(payload) = stream.get_mut(at + RECORD_HEADER..at + RECORD_HEADER + length) else { return };
+        if kind == format::Kind::Mark {
+            payload[..16].copy_from_slice(&first.identity.0);
+        }
+        let crc = crc32c::crc32c_append(first.identity.tag(), payload);
+        let header = RecordHeader::seal(kind, begin + at as u64, previous, length as u32, crc);
+        if tag < 0x80 {
+            stream[at..at + RECORD_HEADER].copy_from_slice(&header.encode());
+        }
+        let end = at + (RECORD_HEADER + length).next_multiple_of(RECORD_ALIGN as usize);
+        stream.iter_mut().take(end).skip(at + RECORD_HEADER + length).for_each(|byte| *byte = 0);
+        (at, previous) = (end, header.crc);
+    }
+}
+
+fn check(header: &SegmentHeader, bytes: &[u8]) {
+    let segments = bytes.chunks(header.layout.segment() as usize).take(SEGMENTS_MAX).enumerate();
+    let storage = || {
+        let files = segments.clone().map(|(place, bytes)| (segment_name(header.number + place as u64), bytes.to_vec()));
+        Arc::new(Memory::new(files))
+    };
+    let _ = verify(storage());
+    let mut salvaged = Records::new();
+    let taken = salvage::<WalError>(storage(), |record| {
+        salvaged.push((record.lsn, record.data.to_vec()));
+        Ok(())
+    });
+    assert!(taken.is_err() || taken.is_ok_and(|taken| taken.records == salvaged.len() as u64));
+    let _ = damaged(storage());
+    reopened(storage(), &salvaged);
+}
+
+/// Reads on behind damage, as far as it goes.
+fn damaged(storage: Arc<Memory>) -> Result<(), WalError> {
+    let mut reader = Reader::open_damaged_on(storage, Lsn(0))?;
+    for _ in 0..PASSES_MAX {
+        while reader.next()?.is_some() {}
+        if reader.check_end().is_ok() || reader.pass_damage()?.is_none() {
+            return Ok(());
+        }
+    }
+    panic!("a reader that passes damage does not end");
+}
+
+/// Opens the log, appends a record, and opens it again.
+fn reopened(storage: Arc<Memory>, salvaged: &Records) {
+    let mut options = Options::new();
+    options.ahead(false).write_behind(0).zeros(false).idle_mark(None).chunk(4096);
+    let open = || Log::open_on(Arc::clone(&storage) as _, &options);
+    let Ok(log) = open() else { return };
+    let mut records = read(&log).expect("a log that was recovered can be read");
+    assert!(records.iter().all(|record| salvaged.contains(record)), "salvage leaves out what recovery takes");
+    // At the end of the numbers there is no room; without it nothing changes.
+    let Ok(lsn) = log.append(b"one more") else { return };
+    if log.commit(lsn).is_err() {
+        return;
+    }
+    log.close().expect("nothing fails in memory");
+    records.push((lsn, b"one more".to_vec()));
+    let again = open().and_then(|log| read(&log)).expect("the log was closed in good order");
+    assert_eq!(again, records);
+}
+
+fn read(log: &Log) -> Result<Records, WalError> {
+    let mut reader = log.reader(log.start())?;
+    let mut records = Records::new();
+    while let Some(record) = reader.next()? {
+        records.push((record.lsn, record.data.to_vec()));
+    }
+    Ok(records)
+}

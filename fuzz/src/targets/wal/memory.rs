@@ -1,0 +1,135 @@
+//! A directory of segments in memory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dio_wal::storage::{Blocks, SegmentFile, Storage, Untorn, Written};
+
+/// Most bytes of a segment that is made.
+const ROOM: u64 = 1 << 20;
+
+type Files = BTreeMap<String, Arc<Segment>>;
+
+/// Files by their names.
+pub(super) struct Memory {
+    files: Mutex<Files>,
+    locked: Mutex<bool>,
+}
+
+struct Segment(Mutex<Vec<u8>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    pub(super) fn new(files: impl Iterator<Item = (String, Vec<u8>)>) -> Memory {
+        let files = files.map(|(name, bytes)| (name, Arc::new(Segment(Mutex::new(bytes)))));
+        Memory { files: Mutex::new(files.collect()), locked: Mutex::new(false) }
+    }
+}
+
+impl SegmentFile for Segment {
+    fn size(&self) -> io::Result<u64> {
+        Ok(lock(&self.0).len() as u64)
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<bool> {
+        if size > ROOM {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let mut bytes = lock(&self.0);
+        let length = bytes.len().max(size as usize);
+        bytes.resize(length, 0);
+        Ok(true)
+    }
+
+    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = lock(&self.0);
+        let there = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let count = there.len().min(out.len());
+        out[..count].copy_from_slice(&there[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, blocks: &[u8], offset: u64, _: bool) -> io::Result<Written> {
+        let end = offset.checked_add(blocks.len() as u64).filter(|end| *end <= ROOM);
+        let end = end.ok_or(io::ErrorKind::StorageFull)? as usize;
+        let mut bytes = lock(&self.0);
+        let length = bytes.len().max(end);
+        bytes.resize(length, 0);
+        bytes[offset as usize..end].copy_from_slice(blocks);
+        Ok(Written::Volatile)
+    }
+
+    fn untorn(&self, _: u64) -> Untorn {
+        Untorn::No
+    }
+
+    fn write_untorn(&self, _: &[u8], _: u64, _: bool) -> io::Result<Written> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Storage for Memory {
+    fn lock(&self) -> io::Result<bool> {
+        Ok(!std::mem::replace(&mut *lock(&self.locked), true))
+    }
+
+    fn unlock(&self) {
+        *lock(&self.locked) = false;
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(lock(&self.files).keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn SegmentFile>> {
+        let made = Arc::new(Segment(Mutex::default()));
+        lock(&self.files).insert(name.to_owned(), Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn open(&self, name: &str, _: bool) -> io::Result<Arc<dyn SegmentFile>> {
+        let found = lock(&self.files).get(name).cloned();
+        found.map(|file| file as _).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut files = lock(&self.files);
+        let file = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        lock(&self.files).remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn random(&self, out: &mut [u8]) -> io::Result<()> {
+        // The same input has to do the same again.
+        out.fill(0x5a);
+        Ok(())
+    }
+
+    fn blocks(&self, _: &str) -> io::Result<Blocks> {
+        Ok(Blocks { least: 512, best: 512 })
+    }
+}
