@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::deny::deny;
 use crate::fuzz;
 use crate::suite::Suite;
 use crate::tally::Tally;
@@ -52,6 +53,7 @@ pub(crate) fn ci() -> bool {
             });
             println!("ci: tests of {}\n{text}ci: that was the tests of these packages", BESIDE.join(", "));
             CHECKS.iter().for_each(|one| tally += check(one));
+            tally += denied();
             tally += fuzzed();
             tally
         });
@@ -61,6 +63,19 @@ pub(crate) fn ci() -> bool {
     tally += suite.skipped();
     println!("{tally}");
     tally.failed == 0
+}
+
+/// Looks at the dependencies; one test.
+fn denied() -> Tally {
+    println!("ci: dependencies: cargo xtask deny");
+    let success = deny().unwrap_or_else(|error| {
+        println!("deny: {error}");
+        false
+    });
+    if !success {
+        println!("ci: dependencies: FAILED");
+    }
+    Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
 }
 
 /// How long all targets of the fuzzer take together.

@@ -1,6 +1,7 @@
-//! Chores of the project: `cargo xtask setup | test | soak | fuzz | ci | style | docs`.
+//! Chores of the project: `cargo xtask setup | test | soak | fuzz | deny | ci | style | docs`.
 
 mod ci;
+mod deny;
 mod docs;
 mod filesystems;
 mod fuzz;
@@ -62,6 +63,8 @@ enum Chore {
     },
     /// Format, lints, documentation and a minute of fuzzing, then all tests
     Ci,
+    /// Check licences, sources and duplicates of all dependencies
+    Deny,
     /// Check the rules of style
     Style,
     /// Write man pages and completions from the definitions of the flags
@@ -97,6 +100,7 @@ fn run(chore: Chore) -> Result<bool, Error> {
         Chore::Test { args } => Ok(suite::test(&args)),
         Chore::Soak { minutes, name } => Ok(suite::soak(minutes, &name)),
         Chore::Fuzz { time, keep, targets } => Ok(fuzz::fuzz(time, keep, &targets)),
+        Chore::Deny => deny::deny(),
         Chore::Ci => Ok(ci::ci()),
         Chore::Style => style::report(),
         Chore::Docs { check } => docs::docs(check),
