@@ -28,15 +28,22 @@ const INPUT_MAX: u64 = 16 << 10;
 /// them as the last line; true when nothing failed. With `keep`, inputs that reach something new go
 /// into the corpora.
 pub(crate) fn fuzz(time: Duration, keep: bool, targets: &[String]) -> bool {
-    let tally = counted(time, keep, targets, |line| println!("{line}"));
+    let tally = counted(time, None, keep, targets, |line| println!("{line}"));
     println!("{tally}");
     tally.failed == 0
 }
 
-/// The same, where each target counts as one test, and so does a failed build.
-pub(crate) fn counted(time: Duration, keep: bool, targets: &[String], show: impl Fn(&str) + Sync) -> Tally {
+/// The same, where each target counts as one test, and so does a failed build. With a seed, inputs
+/// are made in the same order every time.
+pub(crate) fn counted(
+    time: Duration,
+    seed: Option<u32>,
+    keep: bool,
+    targets: &[String],
+    show: impl Fn(&str) + Sync,
+) -> Tally {
     let failed = Tally { failed: 1, ..Tally::default() };
-    let fuzzer = match Fuzzer::build(keep) {
+    let fuzzer = match Fuzzer::build(seed, keep) {
         Ok(fuzzer) => fuzzer,
         Err(error) => {
             show(&format!("fuzz: {error}"));
@@ -75,11 +82,12 @@ pub(crate) fn counted(time: Duration, keep: bool, targets: &[String], show: impl
 struct Fuzzer {
     program: PathBuf,
     targets: Vec<String>,
+    seed: Option<u32>,
     keep: bool,
 }
 
 impl Fuzzer {
-    fn build(keep: bool) -> Result<Fuzzer, Error> {
+    fn build(seed: Option<u32>, keep: bool) -> Result<Fuzzer, Error> {
         let place = root().join("fuzz");
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let target = root().join(target).join("fuzz");
@@ -94,7 +102,7 @@ impl Fuzzer {
         let targets: Vec<String> = String::from_utf8(listed.stdout)?.lines().map(str::to_owned).collect();
         let corpora = names(&root().join("fuzz/corpus"))?;
         match targets == corpora {
-            true => Ok(Fuzzer { program, targets, keep }),
+            true => Ok(Fuzzer { program, targets, seed, keep }),
             false => Err(format!("the fuzzer has the targets {targets:?}, and fuzz/corpus {corpora:?}").into()),
         }
     }
@@ -104,6 +112,7 @@ impl Fuzzer {
         command.args(["-n", "10"]).arg(&self.program).env("DIO_FUZZ_TARGET", target);
         command.args([format!("-timeout={TIMEOUT}"), format!("-rss_limit_mb={MEMORY_MAX}")]);
         command.arg(format!("-max_len={INPUT_MAX}"));
+        command.args(self.seed.map(|seed| format!("-seed={seed}")));
         command
     }
 

@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("findutils", &["find"]),
     ("fio", &["fio"]),
     ("fuse3", &["fusermount3"]),
+    ("g++", &["g++"]),
     ("git", &["git"]),
     ("gzip", &["gzip"]),
     ("iproute2", &["ip"]),
