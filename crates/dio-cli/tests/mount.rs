@@ -522,3 +522,29 @@ fn users_mount_through_fusermount3() {
         assert!(output.stderr.contains(words), "`{words}` is not in {output:?}");
     }
 }
+
+/// A source without ACLs, with a file system of the kernel's own below it: other users reach what modes allow them, and nothing
+/// of the kernel's through the server.
+#[test]
+fn others_reach_what_has_no_acls_and_nothing_of_the_kernels() {
+    let Some(scene) = Scene::new() else { return };
+    for path in [scene.dir.path(), &scene.at] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    good(Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(&scene.source));
+    fs::write(scene.source.join("file"), "text\n").unwrap();
+    fs::create_dir_all(scene.source.join("kernel/covered")).unwrap();
+    fs::create_dir(scene.source.join("below")).unwrap();
+    good(Command::new("mount").args(["--bind", "/proc"]).arg(scene.source.join("kernel")));
+    good(Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(scene.source.join("below")));
+    fs::write(scene.source.join("below/file"), "from below\n").unwrap();
+    let _server = scene.foreground(&mut scene.mount("-f -o cio,allow_other"));
+    for (name, text) in [("file", "text\n"), ("below/file", "from below\n")] {
+        let output = run(dio_test::as_user("nobody", "cat").arg(scene.at.join(name)));
+        assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), text), "{output:?}");
+    }
+    let output = run(dio_test::as_user("nobody", "ls").arg(scene.at.join("kernel")));
+    assert_eq!((output.status.code(), output.stdout.as_str()), (Some(0), "covered\n"), "{output:?}");
+    let refused = run(dio("mount", "-f").arg("/proc/sys").arg(scene.path("at")));
+    assert_ne!(refused.status.code(), Some(0), "{refused:?}");
+}

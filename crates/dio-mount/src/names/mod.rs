@@ -163,13 +163,16 @@ impl Names {
     ///
     /// # Errors
     /// Those of `fstat(2)` and `open(2)`, `ENOTDIR`, `EACCES` if the directory may not be read, `ENOENT` if `/proc` is not
-    /// mounted.
+    /// mounted; `EOPNOTSUPP` for a file system of the kernel's own (`/proc`, `/sys`), if others are to be served.
     pub fn new(source: OwnedFd, how: How) -> Result<Names> {
         Names::with(source, how, Limits::default())
     }
 
     fn with(source: OwnedFd, how: How, limits: Limits) -> Result<Names> {
         let place = openat(&source, c".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        if how.act_as_callers && resolve::is_of_the_kernel(&place) {
+            return Err(Errno::OPNOTSUPP);
+        }
         let process = resolve::own_descriptors()?;
         let allowed = raise_descriptor_limit();
         let mut mounts = Mounts::new(limits.no_handles);

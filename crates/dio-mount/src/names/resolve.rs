@@ -41,6 +41,32 @@ pub(super) const TMPFS: u32 = 0x0102_1994;
 /// zfs (`statfs(2)`, `f_type`).
 const OWN: [u32; 7] = [0xef53, 0x5846_5342, 0x9123_683e, TMPFS, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
 
+/// File systems by which the kernel shows and steers itself (`include/uapi/linux/magic.h`): proc,
+/// sysfs, cgroup of both versions, debugfs, tracefs, securityfs, bpf, pstore, configfs, selinuxfs,
+/// smackfs, efivarfs and binfmt_misc.
+const OF_THE_KERNEL: [u32; 14] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0xcafe_4a11,
+    0x6165_676c,
+    0x6265_6570,
+    0xf97c_ff8c,
+    0x4341_5d53,
+    0xde5e_81e4,
+    0x4249_4e4d,
+];
+
+/// Whether a place is in such a file system: who asks there matters beyond mode and ACL, and it would
+/// be the server that asks.
+pub(super) fn is_of_the_kernel(place: &OwnedFd) -> bool {
+    fstatfs(place).is_ok_and(|fs| OF_THE_KERNEL.contains(&(fs.f_type as u32)))
+}
+
 /// What a name led to.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -103,6 +129,8 @@ pub(super) struct Mount {
     handles: Handles,
     /// See [`Mounts::tells_changes`].
     tells_changes: bool,
+    /// See [`is_of_the_kernel`].
+    of_the_kernel: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +153,11 @@ impl Mounts {
         let at = self.list.iter().position(|mount| mount.id == id)?;
         let mount = &self.list[at];
         (mount.opened.is_some() || mount.handles != Handles::Opened).then_some(at as u32)
+    }
+
+    /// See [`is_of_the_kernel`].
+    fn is_of_the_kernel(&self, mount: u32) -> bool {
+        self.list.get(mount as usize).is_some_and(|mount| mount.of_the_kernel)
     }
 
     /// The index of a mount, which may have been there before.
@@ -197,7 +230,8 @@ impl Mount {
     pub(super) fn of(place: &OwnedFd, process: &OwnedFd, no_handles: bool) -> Result<Mount> {
         let tells_changes = fstatfs(place).is_ok_and(|fs| OWN.contains(&(fs.f_type as u32)));
         let id = mount_of(place)?;
-        let mut mount = Mount { id, opened: None, used: true, handles: Handles::Absent, tells_changes };
+        let of_the_kernel = is_of_the_kernel(place);
+        let mut mount = Mount { id, opened: None, used: true, handles: Handles::Absent, tells_changes, of_the_kernel };
         let Ok(handle) = handle_of(place.as_fd()) else { return Ok(mount) };
         mount.handles = Handles::Known;
         let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
@@ -329,7 +363,8 @@ impl Names {
         Ok(Found { place, stat, mount, striped })
     }
 
-    /// Enters what is mounted at `name`, unless it is the mount that we serve.
+    /// Enters what is mounted at `name`, unless it is the mount that we serve, or, for others than the server's user, a file
+    /// system of the kernel's own: what that covers is shown.
     fn cross(&self, directory: &OwnedFd, mount: u32, name: &OsStr) -> Result<(OwnedFd, u32)> {
         let place = openat(directory, name, PLACE, Mode::empty())?;
         let id = mount_of(&place)?;
@@ -340,12 +375,17 @@ impl Names {
         let state = self.shared.lock();
         let (ready, no_handles) = (state.mounts.ready(id), state.mounts.no_handles);
         drop(state);
-        if let Some(index) = ready {
-            return Ok((place, index));
+        let index = match ready {
+            Some(index) => index,
+            None => {
+                // Without the lock: the file system may take its time, or be served by us.
+                let found = Mount::of(&place, &self.process, no_handles)?;
+                self.shared.lock().mounts.put(found)
+            }
+        };
+        if self.callers.is_some() && self.shared.lock().mounts.is_of_the_kernel(index) {
+            return Ok((covered(directory, name)?, mount));
         }
-        // Without the lock: the file system may take its time, or be served by us.
-        let found = Mount::of(&place, &self.process, no_handles)?;
-        let index = self.shared.lock().mounts.put(found);
         Ok((place, index))
     }
 

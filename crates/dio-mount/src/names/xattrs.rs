@@ -28,14 +28,18 @@ const ACL: &[u8] = b"system.posix_acl_";
 const USUAL: usize = 512;
 
 impl Names {
-    /// The value of an attribute.
+    /// The value of an attribute. Where the file system below has no ACLs, there is none: to the kernel, `EOPNOTSUPP` means that it
+    /// cannot know who may do what, and it refuses everybody but the owner (`check_acl`, fs/namei.c).
     ///
     /// # Errors
     /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `getxattr(2)`.
     pub fn get_xattr(&self, inode: InodeId, name: &OsStr) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
         let path = path_of(&place);
-        growing(|value| getxattr(&path, name, spare_capacity(value)))
+        match growing(|value| getxattr(&path, name, spare_capacity(value))) {
+            Err(Errno::OPNOTSUPP) if name.as_encoded_bytes().starts_with(ACL) => Err(Errno::NODATA),
+            other => other,
+        }
     }
 
     /// Sets an attribute. Those of the file system (`system.*`) are set as the caller, since the kernel has not checked who may.
