@@ -151,16 +151,19 @@ fn who_is_killed_leaves_no_limits() {
     }
 }
 
-/// Takes down what only the process itself would have.
+/// Takes down what only the process itself would have; also what a program that it had started makes after its death.
 fn tidy(directory: &Path) {
-    for (at, _) in mounts().iter().filter(|(at, _)| at.starts_with(directory)) {
-        assert!(Command::new("umount").arg("-l").arg(at).status().unwrap().success());
-    }
-    for (name, _) in loops(directory) {
-        let detach = Command::new("losetup").arg("--detach").arg(format!("/dev/{name}")).output().unwrap();
-        assert!(detach.status.success() || loops(directory).is_empty(), "{detach:?}");
-    }
-    until("the devices are gone", || loops(directory).is_empty());
+    until("the devices are gone", || {
+        for (at, _) in mounts().iter().filter(|(at, _)| at.starts_with(directory)) {
+            assert!(Command::new("umount").arg("-l").arg(at).status().unwrap().success());
+        }
+        for (name, _) in loops(directory) {
+            let detach = Command::new("losetup").arg("--detach").arg(format!("/dev/{name}")).output().unwrap();
+            let is_gone = loops(directory).iter().all(|(other, _)| *other != name);
+            assert!(detach.status.success() || is_gone, "{detach:?}");
+        }
+        loops(directory).is_empty()
+    });
     std::fs::read_dir(directory).unwrap().for_each(|left| std::fs::remove_dir_all(left.unwrap().path()).unwrap());
 }
 

@@ -72,6 +72,17 @@ pub struct Opened {
     pub backing: Option<Arc<BackingId>>,
 }
 
+/// What a program wants open.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The inode.
+    pub ino: InodeId,
+    /// Where it is, relative to the source: for messages and statistics.
+    pub path: &'a Path,
+    /// The program's user.
+    pub user: u32,
+}
+
 /// Opens an inode of the source for the server.
 pub type Opener<'a> = &'a dyn Fn(OFlags) -> Result<OwnedFd>;
 
@@ -114,15 +125,13 @@ impl Files {
         (flags - OFlags::RWMODE) | descriptors::access(flags)
     }
 
-    /// Opens an inode for a program of a user. `path`, relative to the source, is for messages and statistics.
+    /// Opens an inode for a program.
     ///
     /// # Errors
     /// Those of `open(2)`, and with `O_TRUNC` of `ftruncate(2)`.
     pub fn open(
         &self,
-        user: u32,
-        ino: InodeId,
-        path: &Path,
+        wanted: &Wanted<'_>,
         opener: Opener<'_>,
         flags: OFlags,
         mode: Mode,
@@ -130,9 +139,9 @@ impl Files {
     ) -> Result<Opened> {
         let fd = descriptors::open_for(opener, flags)?;
         let wish = self.0.wish(mode, flags);
-        let opened = self.0.enter(user, ino, path, fd, wish, &|fd| hand_over(fd, backing))?;
+        let opened = self.0.enter(wanted, fd, wish, &|fd| hand_over(fd, backing))?;
         if flags.contains(OFlags::TRUNC)
-            && let Err(errno) = self.set_size(ino, Some(opened.handle), 0, opener)
+            && let Err(errno) = self.set_size(wanted.ino, Some(opened.handle), 0, opener)
         {
             self.release(opened.handle);
             return Err(errno);
@@ -146,16 +155,14 @@ impl Files {
     /// Those of `open(2)`.
     pub fn adopt(
         &self,
-        user: u32,
-        ino: InodeId,
-        path: &Path,
+        wanted: &Wanted<'_>,
         created: OwnedFd,
         flags: OFlags,
         mode: Mode,
         backing: MakeBacking<'_>,
     ) -> Result<Opened> {
         let wish = self.0.wish(mode, flags);
-        self.0.enter(user, ino, path, created, wish, &|fd| hand_over(fd, backing))
+        self.0.enter(wanted, created, wish, &|fd| hand_over(fd, backing))
     }
 
     /// Reads up to `size` bytes and gives them, or the error, to `give`; fewer bytes only at the end of the file. `cache`

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -21,7 +20,7 @@ use super::freshness::{self, Signature};
 use super::janitor::{self, Janitor, Place};
 use super::modes::{Company, Way, Wish};
 use super::shared::{Backing, Common, Handle, Joined, Kept, Run, Shared, file_of};
-use super::{MakeBacking, Opened};
+use super::{MakeBacking, Opened, Wanted};
 use crate::names::{InodeId, Objects};
 use crate::options::Mode;
 use crate::set_id;
@@ -112,16 +111,15 @@ impl Inner {
         handles.get(&handle).cloned().ok_or(Errno::BADF)
     }
 
-    /// Adds a handle of a user to an inode.
+    /// Adds a handle to an inode.
     pub(super) fn enter(
         &self,
-        user: u32,
-        ino: InodeId,
-        path: &Path,
+        wanted: &Wanted<'_>,
         fd: OwnedFd,
         wish: Wish,
         make: MakeAnyBacking<'_>,
     ) -> Result<Opened> {
+        let Wanted { ino, path, user } = *wanted;
         let now = Signature::now(&fd).ok();
         let shared = {
             let mut inodes = self.inodes();

@@ -20,7 +20,7 @@ use dio_fuse::{
 use rustix::fs::{Access, OFlags, Stat, XattrFlags};
 use rustix::io::{Errno, Result};
 
-use crate::file::{Files, How};
+use crate::file::{Files, How, Wanted};
 use crate::names::{Changes, Copied, Entry, InodeId, Names};
 use crate::options::{Live, Mode, Rings};
 use crate::set_id;
@@ -123,7 +123,8 @@ impl Mount {
         let created = create(Files::creating(flags)).and_then(|(entry, file)| {
             let back = |file: std::os::fd::BorrowedFd<'_>| reply.open_backing(file);
             let (path, mode) = self.path_and_mode(entry.inode);
-            let opened = self.files.adopt(by.uid(), entry.inode, &path, file, flags, mode, &back);
+            let opened =
+                self.files.adopt(&Wanted { ino: entry.inode, path: &path, user: by.uid() }, file, flags, mode, &back);
             // The kernel holds no inode of which it was not told.
             let opened = opened.inspect_err(|_| self.names.forget(entry.inode, 1))?;
             Ok((entry, opened))
@@ -323,7 +324,8 @@ impl Filesystem for Mount {
         let (path, mode) = self.path_and_mode(inode.0);
         let cleared = if kill { self.names.clear_set_id(inode.0) } else { Ok(()) };
         let flags = flags_of(flags.0);
-        let opened = cleared.and_then(|()| self.files.open(by.uid(), inode.0, &path, &open, flags, mode, &back));
+        let wanted = Wanted { ino: inode.0, path: &path, user: by.uid() };
+        let opened = cleared.and_then(|()| self.files.open(&wanted, &open, flags, mode, &back));
         answer!(timer, reply, opened, opened => match opened.backing {
             Some(backing) => reply.opened_passthrough(FileHandle(opened.handle), opened.flags, &backing),
             None => reply.opened(FileHandle(opened.handle), opened.flags),

@@ -112,7 +112,10 @@ fn the_kernel_keeps_its_cache_only_of_what_has_not_changed() {
     std::fs::write(bench.path(1), b"one").unwrap();
     let open = |bench: &Bench| {
         let refuse = |_: std::os::fd::BorrowedFd<'_>| Err(std::io::ErrorKind::Unsupported.into());
-        bench.files.open(0, 1, &bench.path(1), &bench.opener(1), OFlags::RDONLY, Mode::Cached, &refuse).unwrap()
+        bench
+            .files
+            .open(&Bench::wanted(1, &bench.path(1)), &bench.opener(1), OFlags::RDONLY, Mode::Cached, &refuse)
+            .unwrap()
     };
     let keeps = |opened: &Opened| opened.flags.contains(dio_fuse::FopenFlags::FOPEN_KEEP_CACHE);
     let first = open(&bench);

@@ -8,7 +8,7 @@ mod parallel;
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dio::lock::LockPolicy;
@@ -61,10 +61,16 @@ impl Bench {
         move |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, rustix::fs::Mode::empty())
     }
 
+    /// The superuser wants it.
+    fn wanted(ino: u64, path: &Path) -> super::Wanted<'_> {
+        super::Wanted { ino, path, user: 0 }
+    }
+
     fn open(&self, ino: u64, flags: OFlags, mode: Mode) -> Result<u64> {
         let fd = super::descriptors::open_for(&self.opener(ino), flags)?;
         let wish = self.files.0.wish(mode, flags);
-        let opened: Opened = self.files.0.enter(0, ino, &self.path(ino), fd, wish, &|_| Ok(Backing(None)))?;
+        let opened: Opened =
+            self.files.0.enter(&Bench::wanted(ino, &self.path(ino)), fd, wish, &|_| Ok(Backing(None)))?;
         Ok(opened.handle)
     }
 
