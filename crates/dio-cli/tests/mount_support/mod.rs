@@ -3,8 +3,10 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs::{self, File};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dio_test::{Output, file_systems, run, skip};
@@ -48,14 +50,25 @@ impl Scene {
         command
     }
 
-    /// The server in the foreground, once the mount answers.
+    /// The server in the foreground, once it says that it is ready: until then it asks the mount for its attributes itself, and
+    /// whoever unmounts meanwhile finds the mount in use.
     #[track_caller]
     pub fn foreground(&self, command: &mut Command) -> Server {
+        let own = command.get_envs().all(|(name, value)| name != "NOTIFY_SOCKET" || value.is_none());
+        let manager = own.then(|| {
+            static SOCKETS: AtomicUsize = AtomicUsize::new(0);
+            let path = self.path(&format!("ready-{}", SOCKETS.fetch_add(1, Ordering::Relaxed)));
+            let manager = UnixDatagram::bind(&path).unwrap();
+            manager.set_nonblocking(true).unwrap();
+            command.env("NOTIFY_SOCKET", path);
+            manager
+        });
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut server = Server(Some(child));
+        let (mut server, mut is_ready) = (Server(Some(child)), false);
         until("it is mounted", || {
             assert!(!server.is_over(), "{:?}", server.take());
-            is_mounted(&self.at) && self.at.join("file").exists()
+            is_ready = is_ready || manager.as_ref().is_none_or(|manager| manager.recv(&mut [0; 1024]).is_ok());
+            is_ready && is_mounted(&self.at) && self.at.join("file").exists()
         });
         server
     }
