@@ -1,5 +1,11 @@
 //! Entry point of the `dio` command.
 
+// The only unsafe code of the program: a function of dio-sys is put where it runs before `main`.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_START: extern "C" fn() = dio_sys::start::note;
+
 fn main() -> std::process::ExitCode {
     let status = dio_cli::cli::run(std::env::args_os());
     dio_bench::locks::library::tell();

@@ -300,7 +300,7 @@ fn names_are_as_safe_without_openat2() {
     let with: Vec<String> = all().map(|(name, make)| outcome(name, *make)).collect();
     let tried = std::thread::spawn(move || {
         // For this thread and the processes that it starts.
-        if dio::sys::refuse_system_call(OPENAT2, rustix::io::Errno::NOSYS).is_err() {
+        if dio_sys::refuse_system_call(OPENAT2, rustix::io::Errno::NOSYS).is_err() {
             return dio_test::skip!("the kernel has no filters of system calls");
         }
         for ((name, make), with) in all().zip(with) {

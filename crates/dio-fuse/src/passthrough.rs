@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
-use dio::sys::fuse::{backing_close, backing_open};
+use dio_sys::fuse::{backing_close, backing_open};
 
 /// A file that the kernel was given. It is taken back when this is dropped; files that are open by it stay usable.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 
 use dio::block::{Block, Pool};
-use dio::sys::fuse_ring::{Arrived, FuseRing};
+use dio_sys::fuse_ring;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,6 +22,9 @@ use crate::channel::LEAST;
 use crate::dispatch::Desk;
 use crate::filesystem::Filesystem;
 use crate::outbox::{Outbox, START};
+
+type FuseRing = fuse_ring::FuseRing<Block>;
+type Arrived = fuse_ring::Arrived<Block>;
 
 /// Bytes before the payload of a request, at most: its header, and the first part of its body.
 const HEAD: usize = size_of::<InHeader>() + 128;
@@ -51,7 +54,7 @@ fn can_begin(count: usize) -> bool {
     thread::scope(|scope| {
         let closed = gate.lock();
         let begin = || {
-            let trial = FuseRing::trial();
+            let trial = fuse_ring::trial();
             let _ = tell.send(trial.is_ok());
             // All are there at a time.
             drop(gate.lock());
@@ -306,7 +309,7 @@ mod tests {
 
     #[test]
     fn as_many_threads_begin_as_are_asked_for() {
-        assert_eq!(can_begin(20), FuseRing::trial().is_ok());
+        assert_eq!(can_begin(20), fuse_ring::trial().is_ok());
     }
 
     #[test]

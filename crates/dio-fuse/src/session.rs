@@ -106,7 +106,7 @@ impl<F: Filesystem> Session<F> {
         let busy = Arc::new(AtomicUsize::new(0));
         let worker = |thread| {
             let device = match thread {
-                1.. if self.config.clone => Arc::new(dio::sys::fuse::clone_device(first.as_fd())?),
+                1.. if self.config.clone => Arc::new(dio_sys::fuse::clone_device(first.as_fd())?),
                 _ => Arc::clone(first),
             };
             let desk = self.desk(Channel::new(device, Arc::clone(faults)), interrupts, thread);

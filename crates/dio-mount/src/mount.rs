@@ -122,7 +122,7 @@ impl Rooms {
     fn new(source: OwnedFd, options: &Options) -> rustix::io::Result<Rooms> {
         let identity = identity_of(&source)?;
         // Before there is any thread. Where that cannot be, requests are served as the scheduler sees fit.
-        let _ = dio::sys::ask_for_slices(SLICE);
+        let _ = dio_sys::ask_for_slices(SLICE);
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
         stats.describe(IDENTITY, identity);
         let privileged = is_privileged();

@@ -291,7 +291,7 @@ fn flags_of_inodes_are_those_of_the_source() {
     fs::write(&at, "other").unwrap();
     assert!(change("+d", mounted.path()) && flags_of(&scene.source).contains('d'), "of a directory");
 
-    let extended = |path: &Path| dio::sys::extended_flags(File::open(path).unwrap().as_fd()).unwrap();
+    let extended = |path: &Path| dio_sys::extended_flags(File::open(path).unwrap().as_fd()).unwrap();
     assert_eq!(extended(&at), extended(&below));
 
     assert!(!as_nobody("chattr", &["+A"], &at), "it is somebody else's");

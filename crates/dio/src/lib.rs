@@ -29,7 +29,6 @@ pub mod queue;
 pub mod residency;
 pub mod stream;
 pub mod stripe;
-pub mod sys;
 pub mod transfer;
 
 pub use file::{Class, Counters, File, FileError, Mode, Need, OpenOptions, SyncMethod};

@@ -17,7 +17,6 @@ use rustix::fs::{Access, Advice, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::geometry::FileSystem;
-use crate::sys;
 
 /// Runs a picture may hold (16 bytes each); past this, gaps are closed, which keeps more than necessary.
 const MAX_RUNS: usize = 1 << 18;
@@ -115,7 +114,7 @@ pub fn length_of(fd: impl AsFd) -> Result<u64, ResidencyError> {
     let fd = fd.as_fd();
     let stat = rustix::fs::fstat(fd).map_err(failed("stat the file", 0))?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
-        return sys::block_device_size(fd).map_err(failed("ask the size of the device", 0));
+        return dio_sys::block_device_size(fd).map_err(failed("ask the size of the device", 0));
     }
     Ok(u64::try_from(stat.st_size).unwrap_or(0))
 }
@@ -137,7 +136,7 @@ pub fn write_back(fd: impl AsFd, range: Range<u64>) -> Result<(), ResidencyError
         return rustix::fs::fdatasync(fd).map_err(failed("write back", offset));
     }
     let end = range.end.min(i64::MAX as u64);
-    match sys::sync_file_range(fd, offset..end) {
+    match dio_sys::sync_file_range(fd, offset..end) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
             rustix::fs::fdatasync(fd).map_err(failed("write back", offset))
         }
@@ -325,22 +324,26 @@ fn visit_by_mincore(
     }
     let offset = pages.start * rustix::param::page_size() as u64;
     let operation = "map the resident pages";
-    match sys::resident_map(fd, pages.clone(), &mut visit) {
+    match dio_sys::resident_map(fd, pages.clone(), &mut visit) {
         // A descriptor open for writing only cannot be mapped: EACCES comes before any visit.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             let readable = reopen_for_reading(fd).map_err(failed(operation, offset))?;
-            sys::resident_map(readable.as_fd(), pages, visit).map_err(failed(operation, offset))
+            dio_sys::resident_map(readable.as_fd(), pages, visit).map_err(failed(operation, offset))
         }
         other => other.map_err(failed(operation, offset)),
     }
 }
 
 /// `cachestat`, or `None` where it is missing, refused or blind, so that `mincore` must be asked.
-fn trusted_cachestat(fd: BorrowedFd<'_>, offset: u64, length: u64) -> Result<Option<sys::CacheStat>, ResidencyError> {
+fn trusted_cachestat(
+    fd: BorrowedFd<'_>,
+    offset: u64,
+    length: u64,
+) -> Result<Option<dio_sys::CacheStat>, ResidencyError> {
     if passes_data_through(fd) {
         return Ok(None);
     }
-    match sys::cachestat(fd, offset, length) {
+    match dio_sys::cachestat(fd, offset, length) {
         Ok(stat) => Ok(Some(stat)),
         Err(error) => match error.raw_os_error() {
             // EPERM: a file of someone else, or a system call filter that does not know the call.

@@ -92,7 +92,7 @@ fn dirty_pages_can_be_dropped_once_written_back() {
         assert_eq!(dirty, 8);
     }
     write_back(&file, 0..8 * page_size()).unwrap();
-    if let Ok(stat) = sys::cachestat(file.as_fd(), 0, 0) {
+    if let Ok(stat) = dio_sys::cachestat(file.as_fd(), 0, 0) {
         assert_eq!((stat.dirty, stat.writeback), (0, 0));
     }
     assert_eq!(evict(&file, 0..8 * page_size()).unwrap(), 8);

@@ -22,7 +22,7 @@ use rustix::process::{Resource, Rlimit};
 const VARIABLE: &str = "DIO_TEST_REFUSE";
 
 fn refuse(call: libc::c_long, errno: Errno) {
-    dio::sys::refuse_system_call(call, errno).unwrap();
+    dio_sys::refuse_system_call(call, errno).unwrap();
 }
 
 /// Writes and reads in every mode with small requests, and gives what is in the files then.

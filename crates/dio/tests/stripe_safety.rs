@@ -316,7 +316,7 @@ fn only_objects_of_the_file_are_removed_with_it() {
 /// In a thread for which the kernel refuses a system call.
 fn without<T: Send>(call: libc::c_long, errno: Errno, work: impl FnOnce() -> T + Send) -> T {
     let refused = || {
-        dio::sys::refuse_system_call(call, errno).unwrap();
+        dio_sys::refuse_system_call(call, errno).unwrap();
         work()
     };
     std::thread::scope(|scope| scope.spawn(refused).join().unwrap())

@@ -184,7 +184,7 @@ impl Reader {
                 with_stack.sample(SampleFlag::CALLCHAIN).exclude_callchain_user(true).sample_max_stack(FRAMES);
                 let first = with_stack.build()?;
                 // Where it is refused, what spins is thrown away later.
-                let _ = dio::sys::perf::set_filter(&first, FILTER);
+                let _ = dio_sys::perf::set_filter(&first, FILTER);
                 let second = builder(&end, watch, cpu).build()?;
                 Ok(Rings { begins: first.sampled(begins)?, ends: second.sampled(ends)? })
             };

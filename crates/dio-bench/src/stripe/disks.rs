@@ -63,7 +63,7 @@ pub fn serve(service: &Service) -> Result<(), BenchError> {
     let failed = |operation| BenchError::system(operation, &service.at);
     let fuse = mount_images(&service.at)?;
     // What is mounted upon the images must not go with this process: it would wait for answers that only this process gives.
-    dio::sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
+    dio_sys::unshare_mounts(false).map_err(failed("leave the mounts above"))?;
     let mounted = Mounted(&service.at);
     let timed = Arc::new(AtomicBool::new(false));
     let disks = (0..service.disks).map(|_| Disk::start(service, &timed)).collect::<io::Result<Vec<_>>>();

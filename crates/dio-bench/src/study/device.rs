@@ -44,7 +44,7 @@ pub(crate) fn check_device(device: &Path, bytes: u64) -> Result<(), BenchError> 
     let exclusive = OFlags::EXCL.bits().cast_signed();
     let file =
         OpenOptions::new().read(true).write(true).custom_flags(exclusive).open(device).map_err(failed("open"))?;
-    let size = dio::sys::block_device_size(file.as_fd()).map_err(failed("ask the size of"))?;
+    let size = dio_sys::block_device_size(file.as_fd()).map_err(failed("ask the size of"))?;
     if size < bytes {
         return Err(BenchError::Asked(format!("'{}' has {size} bytes, and {bytes} are needed", device.display())));
     }

@@ -168,7 +168,7 @@ impl<'a> Lane<'a> {
             Method::Fdatasync => ("fdatasync", rustix::fs::fdatasync(fd)),
             Method::SyncFileRange => {
                 let end = at + self.case.span() * u64::from(writers);
-                let outcome = dio::sys::sync_file_range(std::os::fd::AsFd::as_fd(fd), at..end);
+                let outcome = dio_sys::sync_file_range(std::os::fd::AsFd::as_fd(fd), at..end);
                 let outcome = outcome.map_err(SyncError::at("sync_file_range", &self.file.shown, at));
                 return outcome.map_err(Refusal::of);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dio::sys::RWF_DONTCACHE;
+use dio_sys::RWF_DONTCACHE;
 use rustix::io::{Errno, ReadWriteFlags};
 
 /// The flag `RWF_DONTCACHE`, given as long as the kernel takes it.

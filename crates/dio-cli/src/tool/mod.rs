@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use dio::FileError;
 use dio::stream::{Input, Output, StreamOptions};
-use dio::sys::{pipes_were_ignored, was_closed};
+use dio_sys::start::{pipes_were_ignored, was_closed};
 use rustix::io::Errno;
 
 use crate::quote::{named, quoted, words};

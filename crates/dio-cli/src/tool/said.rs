@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dio::sys::was_closed;
+use dio_sys::start::was_closed;
 
 /// A message of this process could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);

@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 
 use dio::stream::StreamOptions;
 use dio::stripe::calls;
-use dio::sys::uninterrupted;
+use dio_sys::uninterrupted;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
     readlink, statat, statx,

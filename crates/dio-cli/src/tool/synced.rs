@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use dio::sys::uninterrupted;
+use dio_sys::uninterrupted;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 

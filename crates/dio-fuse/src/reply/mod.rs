@@ -175,7 +175,7 @@ impl ReplyOpen {
     /// Hands a file to the kernel, for [`ReplyOpen::opened_passthrough`].
     ///
     /// # Errors
-    /// See [`dio::sys::fuse::backing_open`].
+    /// See [`dio_sys::fuse::backing_open`].
     pub fn open_backing(&self, file: impl AsFd) -> io::Result<BackingId> {
         self.0.back(file)
     }

@@ -67,7 +67,7 @@ pub(super) fn through_cache(event: Event) -> bool {
 
 /// Whether any page of the range is in the page cache.
 pub(super) fn has_pages(source: BorrowedFd<'_>, range: &Range<u64>) -> bool {
-    dio::sys::cachestat(source, range.start, range.end - range.start).is_ok_and(|stat| stat.cache > 0)
+    dio_sys::cachestat(source, range.start, range.end - range.start).is_ok_and(|stat| stat.cache > 0)
 }
 
 #[cfg(test)]

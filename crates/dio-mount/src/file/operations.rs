@@ -91,7 +91,7 @@ impl Handle {
             // Whatever the file ends with then is known here.
             shared.own_end.store(u64::MAX, Ordering::Release);
             return with_pages_dropped(shared, &routes, descriptors, changed, |fd| {
-                dio::sys::uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, length))
+                dio_sys::uninterrupted(|| rustix::fs::fallocate(fd, flags, offset, length))
             });
         };
         shared.known_end.store(0, Ordering::Relaxed);

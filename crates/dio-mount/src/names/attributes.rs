@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dio::sys::access_of;
+use dio_sys::access_of;
 use rustix::fs::{
     Access, AtFlags, FileType, Gid, Mode, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
     chmodat, chownat, fstat, fstatvfs, readlinkat, statx, utimensat,

@@ -131,7 +131,7 @@ impl Masked {
     pub(super) fn with(mask: u32) -> Option<Masked> {
         let own = OWN_MASK.with(|own| {
             if own.get() == Some(false) {
-                own.set(dio::sys::take_own_umask().is_ok().then_some(true));
+                own.set(dio_sys::take_own_umask().is_ok().then_some(true));
             }
             own.get().is_some()
         });

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use dio::sys::{EXTENDED_FLAGS_BYTES, extended_flags, set_extended_flags};
+use dio_sys::{EXTENDED_FLAGS_BYTES, extended_flags, set_extended_flags};
 use rustix::fs::{IFlags, OFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::{Errno, Result};
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use dio::sys::FileHandle;
+use dio_sys::FileHandle;
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 

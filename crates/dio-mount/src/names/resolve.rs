@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dio::stripe::calls::amended;
-use dio::sys::{handle_of, open_by_handle};
+use dio_sys::{handle_of, open_by_handle};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, makedev, open,
     openat, openat2, statx,

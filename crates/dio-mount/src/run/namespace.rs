@@ -36,7 +36,7 @@ pub(super) fn enter() -> Result<Owner, RunError> {
 }
 
 fn unshare(user: bool) -> Result<(), Errno> {
-    dio::sys::unshare_mounts(user).map_err(errno_of)
+    dio_sys::unshare_mounts(user).map_err(errno_of)
 }
 
 /// Makes user and group in the namespace those outside (`user_namespaces(7)`: one line, and no setgroups).

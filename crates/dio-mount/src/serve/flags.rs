@@ -7,8 +7,8 @@
 
 use std::ffi::c_long;
 
-use dio::sys::EXTENDED_FLAGS_BYTES;
 use dio_fuse::{Errno, INodeNo, Ioctl, ReplyIoctl, Request};
+use dio_sys::EXTENDED_FLAGS_BYTES;
 use rustix::io::Result;
 use rustix::ioctl::opcode;
 

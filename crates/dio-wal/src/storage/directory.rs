@@ -306,7 +306,7 @@ impl Own {
 
     fn write_atomic(&self, block: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
         let fd = self.medium.descriptor(self.route)?;
-        let mut flags = dio::sys::RWF_ATOMIC;
+        let mut flags = dio_sys::RWF_ATOMIC;
         flags.set(ReadWriteFlags::DSYNC, dsync);
         loop {
             match rustix::io::pwritev2(fd, &[IoSlice::new(block)], offset, flags) {

@@ -5,7 +5,7 @@
 //! Both are enforced by ownership: an operation *owns* its memory as a [`Mem`], which is either [`Block`]s taken from a
 //! [`Pool`] or slices lent inside a [`scope`], and gets it back to its user only when the engine returns it.
 //!
-//! This folder is one of the three places where `unsafe` is allowed; the others are `engine::uring` and `sys`.
+//! Of this crate, this folder and `engine::uring` may contain `unsafe` code.
 #![allow(unsafe_code)]
 
 mod deal;

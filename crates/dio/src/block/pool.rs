@@ -308,6 +308,18 @@ impl Block {
     }
 }
 
+// SAFETY: the bytes lie in a mapping that the pool keeps as long as a block is there, a forgotten one too, and a slot of it
+// belongs to one block.
+unsafe impl dio_sys::fuse_ring::StableMemory for Block {
+    fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        Block::bytes_mut(self)
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         let mut state = self.pool.lock();

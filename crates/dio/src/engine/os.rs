@@ -9,7 +9,7 @@ use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFr
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Flags, Kind, Medium, Op, Route};
-use crate::sys::{RWF_DONTCACHE, uninterrupted};
+use dio_sys::{RWF_DONTCACHE, uninterrupted};
 
 /// An open file with up to two descriptors: clearing `O_DIRECT` on one (`fcntl(2)`) fails on some file systems and
 /// misbehaves on overlays, so what cannot go direct uses a second descriptor of the same file.

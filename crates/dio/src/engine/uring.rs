@@ -1,6 +1,6 @@
 //! The io_uring engine: registered buffers where the memory limit allows, one system call for many operations.
 //!
-//! This is one of the three places where `unsafe` is allowed; the others are `block` and `sys`.
+//! Of this crate, this file and the folder `block` may contain `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::io;

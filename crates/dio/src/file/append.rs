@@ -17,7 +17,7 @@ use super::{File, FileError, Mode};
 use crate::engine::{Kind, Medium, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use crate::sys::{RWF_DONTCACHE, lock_byte, uninterrupted, unlock_byte};
+use dio_sys::{RWF_DONTCACHE, lock_byte, uninterrupted, unlock_byte};
 
 /// Buffers of one call (`IOV_MAX`, `writev(2)`).
 const MOST_BUFFERS: usize = 1024;

@@ -84,7 +84,7 @@ pub(crate) fn keeps_held_page(
     let pool = Pool::new(length as usize, 1).map_err(|_| Errno::NOMEM)?;
     let Some(mut memory) = pool.try_take() else { return Ok(None) };
     memory.bytes_mut().fill(0xd1);
-    let resident = || crate::sys::cachestat(plain, 0, length).map(|found| found.cache);
+    let resident = || dio_sys::cachestat(plain, 0, length).map(|found| found.cache);
     if rustix::io::pwrite(direct, memory.bytes_mut(), 0)? as u64 != length {
         return Ok(None);
     }

@@ -344,7 +344,7 @@ impl File {
         for object in self.objects() {
             if let Some(fd) = object.os.as_ref().and_then(|os| os.descriptor(Route::Buffered).ok()) {
                 // Only a beginning: the sync does what this cannot, and tells of what fails.
-                let _ = crate::sys::start_write_back(fd);
+                let _ = dio_sys::start_write_back(fd);
             }
         }
     }

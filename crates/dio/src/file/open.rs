@@ -15,7 +15,7 @@ use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
 use crate::lock::{LockPolicy, LockTable};
 use crate::stripe;
-use crate::sys::uninterrupted;
+use dio_sys::uninterrupted;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
 #[derive(Clone, Debug)]

@@ -108,7 +108,7 @@ fn residency_errno(error: &ResidencyError) -> Errno {
 
 /// Pages of a range in the cache, or `None` where that cannot be known.
 pub(super) fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
-    crate::sys::cachestat(medium.any(), range.start, range.end - range.start).ok().map(|stat| stat.cache)
+    dio_sys::cachestat(medium.any(), range.start, range.end - range.start).ok().map(|stat| stat.cache)
 }
 
 /// Whether direct I/O on this file system has to be seen to be believed.

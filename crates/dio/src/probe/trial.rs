@@ -17,7 +17,6 @@ use super::sharing::{Overwrites, Sharing};
 use super::{Answer, words};
 use crate::geometry::{Directness, Geometry, align_down, align_up};
 use crate::residency::{self, ResidencyError};
-use crate::sys;
 
 /// Bytes each trial moves.
 pub(super) const SPAN: u64 = 1 << 20;
@@ -322,7 +321,7 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
     while done < length {
         let mut slices = [IoSliceMut::new(&mut buffer.bytes_mut()[done..])];
         let offset = start + done as u64;
-        match rustix::io::preadv2(&reader, &mut slices, offset, sys::RWF_DONTCACHE) {
+        match rustix::io::preadv2(&reader, &mut slices, offset, dio_sys::RWF_DONTCACHE) {
             Ok(0) => return Err(Failure::NoTrial("it ended early".to_owned())),
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
@@ -335,7 +334,7 @@ fn read_flagged(file: &File, buffer: &mut Buffer, start: u64) -> Result<(), Fail
 /// New data behind what the file has.
 fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
     let start = residency::length_of(file)?.next_multiple_of(SPAN);
-    write_flagged(file, buffer, start, sys::RWF_DONTCACHE)?;
+    write_flagged(file, buffer, start, dio_sys::RWF_DONTCACHE)?;
     file.sync_all().map_err(no_trial)?;
     left_in_the_end(file, &(start..start + SPAN))
 }
@@ -343,12 +342,12 @@ fn uncached_new(file: &File, buffer: &Buffer) -> Result<Left, Failure> {
 /// Over the start of the file, which is brought into the cache first or not.
 fn uncached_overwrite(file: &File, buffer: &mut Buffer, cached: bool) -> Result<Left, Failure> {
     // Where the flag is refused, that is the answer whatever the cache holds.
-    write_flagged(file, buffer, 0, sys::RWF_DONTCACHE)?;
+    write_flagged(file, buffer, 0, dio_sys::RWF_DONTCACHE)?;
     prepare_cold(file, buffer, 0..SPAN)?;
     if cached {
         file.read_exact_at(buffer.bytes_mut(), 0).map_err(no_trial)?;
     }
-    write_flagged(file, buffer, 0, sys::RWF_DONTCACHE)?;
+    write_flagged(file, buffer, 0, dio_sys::RWF_DONTCACHE)?;
     file.sync_all().map_err(no_trial)?;
     left_in_the_end(file, &(0..SPAN))
 }
@@ -373,7 +372,7 @@ fn atomic_write(direct: &File, buffer: &Buffer, geometry: Option<&Geometry>) -> 
     });
     let unit = unit.min(SPAN) as usize;
     let slices = [IoSlice::new(&buffer.bytes()[..unit])];
-    match rustix::io::pwritev2(direct, &slices, 0, sys::RWF_ATOMIC) {
+    match rustix::io::pwritev2(direct, &slices, 0, dio_sys::RWF_ATOMIC) {
         Ok(count) if count == unit => Answer::Yes,
         Ok(count) => Answer::No(format!("{count} of {unit} bytes were written")),
         Err(error) => Answer::No(words(&io::Error::from(error))),

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size};
 
-pub(super) use crate::sys::uninterrupted;
+pub(super) use dio_sys::uninterrupted;
 
 /// Bytes read at a time where [`splice_all`] has to copy: what a pipe holds unless it is enlarged (`pipe(7)`).
 const COPY_BYTES: usize = 64 << 10;

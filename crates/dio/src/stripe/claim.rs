@@ -49,7 +49,7 @@ pub(super) fn claim(name: &Path, descriptor: &Descriptor, force: bool) -> Result
         if u64::from(block) > LEAST_STRIPE {
             return Err(failed(Errno::INVAL, LARGE_BLOCKS));
         }
-        let size = crate::sys::block_device_size(file.as_fd()).map_err(system)?;
+        let size = dio_sys::block_device_size(file.as_fd()).map_err(system)?;
         if size < descriptor.layout.start() + LEAST_STRIPE {
             return Err(failed(Errno::NOSPC, "has no room for a stripe").with_cure(CURE_SMALL));
         }

@@ -31,7 +31,7 @@ use crate::drive::Finished;
 use crate::engine::{Kind, Medium, Op, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
-use crate::sys::uninterrupted;
+use dio_sys::uninterrupted;
 
 /// How long whoever wants to write waits for a writer that is just closing.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -303,7 +303,7 @@ impl Writer {
     }
 
     fn check_capacity(&self, size: u64) -> Result<(), Errno> {
-        let capacity = crate::sys::block_device_size(self.file.as_fd()).map_err(|error| errno(&error))?;
+        let capacity = dio_sys::block_device_size(self.file.as_fd()).map_err(|error| errno(&error))?;
         if size > capacity { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
@@ -344,7 +344,7 @@ fn zero_blocks(file: &fs::File, range: Range<u64>, free: bool) -> io::Result<()>
 
 /// What is known of a device to be empty, or wiped: whole blocks at either end.
 fn ends(file: &fs::File) -> io::Result<[Range<u64>; 2]> {
-    let size = crate::sys::block_device_size(file.as_fd())?;
+    let size = dio_sys::block_device_size(file.as_fd())?;
     let first = align_down(size, LEAST_STRIPE).min(ENDS);
     Ok([0..first, align_down(size.saturating_sub(ENDS), LEAST_STRIPE).max(first)..size])
 }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::create::directory_of;
 use super::names::Names;
 use crate::file::FileError;
-use crate::sys::{Lease, has_lease, take_lease};
+use dio_sys::{Lease, has_lease, take_lease};
 
 /// How often a lease or a lock is asked for: descriptors that were closed a moment ago may still count, while a child process of
 /// another thread has not got rid of its own.

@@ -204,7 +204,7 @@ impl ObjectReport {
         let found = judge_header(&bytes, &descriptor.header(index, *head)).map_err(|(_, what)| what)?;
         self.of_another = !found.head.may_be(head);
         if descriptor.is_device(index) {
-            let capacity = crate::sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
+            let capacity = dio_sys::block_device_size(file.as_fd()).map_err(|error| system(&error))?;
             let length = length_of(file, descriptor.id, descriptor.layout.start());
             self.size = length.map_err(|(errno, what)| if what.is_empty() { words(errno) } else { what })?;
             (self.allocated, self.capacity) = (self.size, Some(capacity));

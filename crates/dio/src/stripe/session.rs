@@ -28,7 +28,7 @@ use super::open::damaged;
 use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
 use crate::engine::{Medium, Route};
 use crate::file::{File, FileError};
-use crate::sys::{lock_byte, try_lock_byte, unlock_byte};
+use dio_sys::{lock_byte, try_lock_byte, unlock_byte};
 
 /// The byte that is locked while stamps change. That before it is the lock of those who append.
 const BYTE: i64 = 1;

@@ -17,7 +17,7 @@ const BTRFS: u64 = 0x9123_683e;
 pub(crate) fn file_system_of(fd: impl AsFd) -> String {
     let fsid = rustix::fs::fstatvfs(&fd).map_or(0, |stat| stat.f_fsid);
     let btrfs = rustix::fs::fstatfs(&fd).is_ok_and(|stat| stat.f_type as u64 & 0xffff_ffff == BTRFS);
-    match dio::sys::file_system_uuid(fd.as_fd()) {
+    match dio_sys::file_system_uuid(fd.as_fd()) {
         Ok(uuid) => {
             let digits: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
             if btrfs { format!("uuid-{digits}-{fsid:x}") } else { format!("uuid-{digits}") }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use dio::stream::Chunk;
-use dio::sys::was_closed;
+use dio_sys::start::was_closed;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 

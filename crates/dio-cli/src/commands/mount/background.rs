@@ -17,7 +17,7 @@ pub(super) const READY: &[u8] = b"ready";
 pub(super) fn start(args: &MountArgs, place: &Place) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(SYSTEM, format!("cannot start the server: {}", words(&error)));
     // What the caller has open is none of the server's business: the other end of a pipe would wait for its end.
-    dio::sys::close_on_exec().map_err(failed)?;
+    dio_sys::close_on_exec().map_err(failed)?;
     let mut server = Command::new("/proc/self/exe");
     server.arg0("dio").args(["mount", "--started"]);
     server.args(args.by_mount.then_some("--by-mount")).args(args.sloppy.then_some("--sloppy"));

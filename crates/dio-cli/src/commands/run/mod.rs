@@ -95,7 +95,7 @@ fn execute(command: Vec<OsString>) -> ExitCode {
     // Arguments of a process cannot contain a zero byte.
     let words_of_it: Vec<CString> = command.into_iter().filter_map(|word| CString::new(word.into_vec()).ok()).collect();
     let arguments: Vec<_> = words_of_it.iter().map(CString::as_c_str).collect();
-    let error = dio::sys::execute(arguments[0], &arguments);
+    let error = dio_sys::execute(arguments[0], &arguments);
     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let name = quoted(std::ffi::OsStr::new(&*arguments[0].to_string_lossy()));
     eprintln!("dio run: {name}: {}", words(errno));

@@ -48,7 +48,7 @@ pub fn serve(args: ServerArgs) -> ExitCode {
 /// wait for its server.
 fn leave(args: &ServerArgs) -> ExitCode {
     // What the caller left open for the command is not for the server: the end of a pipe must not stay open in it.
-    if dio::sys::close_on_exec().is_err() {
+    if dio_sys::close_on_exec().is_err() {
         return ExitCode::FAILURE;
     }
     let mut command = Command::new("/proc/self/exe");

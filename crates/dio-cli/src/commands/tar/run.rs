@@ -79,7 +79,7 @@ impl Run {
                 List::File(BufWriter::new(file))
             }
             None if stdout_is_taken(&options) => List::Stderr,
-            None if dio::sys::was_closed(1) => List::Closed,
+            None if dio_sys::start::was_closed(1) => List::Closed,
             None => List::Stdout(BufWriter::new(io::stdout())),
         };
         let (status, prefixes) = (AtomicU8::new(0), Mutex::default());

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgAction, Args, Command};
 
-use dio::sys::pipes_were_ignored;
+use dio_sys::start::pipes_were_ignored;
 
 use super::policy::OutputError;
 use crate::tool::IoArgs;

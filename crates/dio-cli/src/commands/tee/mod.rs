@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use dio::stream::Chunk;
-use dio::sys::was_closed;
+use dio_sys::start::was_closed;
 use signal_hook::consts::{SIGINT, SIGPIPE};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;

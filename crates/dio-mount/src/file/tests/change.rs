@@ -374,7 +374,7 @@ fn written(bench: &Bench, class: dio::Class) -> u64 {
 /// Whether a file system drops what it has written from the page cache by itself.
 fn drops(directory: &std::path::Path) -> bool {
     let file = std::fs::File::create(directory.join("probe")).unwrap();
-    rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio::sys::RWF_DONTCACHE).is_ok()
+    rustix::io::pwritev2(&file, &[std::io::IoSlice::new(b"probe")], 0, dio_sys::RWF_DONTCACHE).is_ok()
 }
 
 #[test]

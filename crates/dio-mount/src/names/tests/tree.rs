@@ -336,7 +336,7 @@ fn objects_go_when_the_last_name_has_gone_for_good() {
             std::thread::scope(|scope| {
                 let losing = scope.spawn(|| {
                     if refused {
-                        dio::sys::refuse_system_call(libc::SYS_fsync, Errno::IO).unwrap();
+                        dio_sys::refuse_system_call(libc::SYS_fsync, Errno::IO).unwrap();
                     }
                     names.unlink(me(), ROOT, name("file")).unwrap();
                 });

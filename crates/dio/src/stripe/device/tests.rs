@@ -74,7 +74,7 @@ impl Rig {
     /// What the devices have been given, as another system finds it: nothing of what is in their page caches, but for the records,
     /// which the kernel may write back at any time.
     fn after_a_power_cut(&self) -> Vec<u8> {
-        (0..2).for_each(|index| crate::sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
+        (0..2).for_each(|index| dio_sys::sync_file_range(self.device(index).as_fd(), 0..RECORD_AT * 2).unwrap());
         let (layout, mut bytes) = (self.descriptor.layout, Vec::new());
         let images = ["0", "1"].map(|name| fs::read(self.scratch.path().join(name)).unwrap());
         let record = |image: &Vec<u8>| Record::decode(&image[RECORD_AT as usize..][..RECORD_LEN as usize]).unwrap();

@@ -8,7 +8,7 @@ use std::thread::Scope;
 
 use dio::stream::{Input, StreamOptions};
 use dio::stripe::calls::stat;
-use dio::sys::was_closed;
+use dio_sys::start::was_closed;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 

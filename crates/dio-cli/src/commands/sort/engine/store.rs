@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dio::residency::{evict, write_back};
 use dio::stream::{Input, Output, StreamOptions};
-use dio::sys::uninterrupted;
+use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, fallocate};
 use rustix::io::Errno;
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use dio::file::{Class, Counters, Reason};
 use dio::stripe::calls;
 use dio::stripe::calls::resident_pages;
-use dio::sys::uninterrupted;
 use dio::{Mode, OpenOptions};
+use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
 use rustix::io::Errno;
 

@@ -1,99 +1,14 @@
-//! System calls that no crate offers safely, wrapped so that the rest of the library stays safe.
-//!
-//! Nothing here decides anything: each function is one system call (or a bounded loop of one) with its
-//! arguments checked and its error returned as the kernel gave it. [`was_closed`] and [`pipes_were_ignored`] tell what
-//! could be asked only before `main`.
-#![allow(unsafe_code)]
-
-pub mod fuse;
-pub mod fuse_ring;
-pub mod perf;
+//! What the page cache holds of a file, and writing it back.
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicU8, Ordering};
-
-use rustix::io::{Errno, ReadWriteFlags};
-
-mod byte_lock;
-mod inode;
-mod lease;
-mod process;
-
-pub use byte_lock::{lock_byte, try_lock_byte, unlock_byte};
-pub use inode::{
-    EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of, open_by_handle,
-    set_extended_flags, take_own_umask,
-};
-pub use lease::{Lease, end_lease, has_lease, take_lease};
-pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
-
-/// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`, `pwritev2(2)`).
-pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
-
-/// `RWF_DONTCACHE` (Linux 6.14): buffered, and the pages brought in are dropped when done (`pwritev2(2)`).
-pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Number of the system call `cachestat`, the same on every architecture (`scripts/syscall.tbl`, 451).
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// Pages looked at by one `mincore` call: 256 MiB of file at 4 KiB pages, 64 KiB of answer.
 const WINDOW_PAGES: u64 = 64 * 1024;
-
-/// What was found before `main`: bit `fd` for each of the standard streams that was closed, and [`PIPES_IGNORED`].
-static AT_START: AtomicU8 = AtomicU8::new(0);
-
-const PIPES_IGNORED: u8 = 1 << 3;
-
-/// Runs [`look_at_start`] before `main`, and so before the standard library's own preparations.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static LOOK_AT_START: extern "C" fn() = look_at_start;
-
-extern "C" fn look_at_start() {
-    let mut found = 0;
-    for fd in 0..3 {
-        // SAFETY: F_GETFD takes no argument and changes nothing; a number that is not open answers EBADF.
-        if unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-            found |= 1 << fd;
-        }
-    }
-    // SAFETY: all bytes of `sigaction` may be zero; the kernel's answer is written to a live value, nothing is changed.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: as above.
-    let asked = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
-    if asked == 0 && action.sa_sigaction == libc::SIG_IGN {
-        found |= PIPES_IGNORED;
-    }
-    AT_START.store(found, Ordering::Relaxed);
-}
-
-/// Calls again what a signal interrupted, or what io_uring has the kernel do as it does for a
-/// signal: finish the requests of the calling thread (`TWA_SIGNAL` of `kernel/task_work.c`).
-///
-/// # Errors
-/// What the call answers, but not EINTR.
-pub fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            answer => return answer,
-        }
-    }
-}
-
-/// Whether standard stream `fd` (0, 1 or 2) was closed when the process started. The standard library has since put
-/// `/dev/null` in its place, which reads as empty and takes every byte without a word.
-pub fn was_closed(fd: RawFd) -> bool {
-    (0..3).contains(&fd) && AT_START.load(Ordering::Relaxed) & (1 << fd) != 0
-}
-
-/// Whether whoever started the process wants writes into a pipe without readers to fail (`EPIPE`) instead of ending it
-/// by SIGPIPE. The standard library has since ignored that signal in any case.
-pub fn pipes_were_ignored() -> bool {
-    AT_START.load(Ordering::Relaxed) & PIPES_IGNORED != 0
-}
 
 /// What the page cache holds of a range of a file, in pages (`struct cachestat` of `include/uapi/linux/mman.h`).
 #[repr(C)]
@@ -161,36 +76,6 @@ pub fn start_write_back(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is passed; `fd` is open for as long as it is borrowed.
     let result = unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Size of a block device in bytes (`BLKGETSIZE64`).
-///
-/// # Errors
-/// `ENOTTY` if `fd` is not a block device.
-pub fn block_device_size(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    // The kernel's header says `size_t`, yet every kernel writes 64 bits (`block/ioctl.c`).
-    const BLKGETSIZE64: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<libc::size_t>(0x12, 114);
-    // SAFETY: the opcode writes one u64, which is the output type; it reads nothing.
-    let size = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<BLKGETSIZE64, u64>::new()) }?;
-    Ok(size)
-}
-
-/// The UUID of the file system that a file is on (`FS_IOC_GETFSUUID`, Linux 6.9).
-///
-/// # Errors
-/// `ENOTTY` where the kernel or the file system does not tell.
-pub fn file_system_uuid(fd: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    /// `struct fsuuid2`.
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct FsUuid {
-        length: u8,
-        uuid: [u8; 16],
-    }
-    const GET_FS_UUID: rustix::ioctl::Opcode = rustix::ioctl::opcode::read::<FsUuid>(0x15, 0);
-    // SAFETY: the opcode writes one such structure, which is the output type; it reads nothing.
-    let found = unsafe { rustix::ioctl::ioctl(fd, rustix::ioctl::Getter::<GET_FS_UUID, FsUuid>::new()) }?;
-    Ok(found.uuid[..usize::from(found.length).min(16)].to_vec())
 }
 
 /// Visits the runs of resident pages in the pages `pages` of a file, in order, as ranges of page numbers.
@@ -272,35 +157,6 @@ impl Drop for Window {
     }
 }
 
-/// Makes the kernel answer `errno` to the system call `number`, in this thread and those it starts, for good: a filter as
-/// container runtimes install (`seccomp(2)`). It shows what a program does where a call is refused.
-///
-/// # Errors
-/// `EINVAL` from a kernel without seccomp filters.
-pub fn refuse_system_call(number: libc::c_long, errno: rustix::io::Errno) -> io::Result<()> {
-    let invalid = |_| io::Error::from(rustix::io::Errno::INVAL);
-    let (number, errno) = (u32::try_from(number).map_err(invalid)?, errno.raw_os_error().unsigned_abs());
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    // A program of classic BPF. Offset 0 of `struct seccomp_data` is the number of the call.
-    let instructions = [
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        libc::sock_filter { code: equal, jt: 0, jf: 1, k: number },
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program = libc::sock_fprog { len: instructions.len() as u16, filter: instructions.as_ptr().cast_mut() };
-    // SAFETY: no memory is passed.
-    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the program and its instructions live during the call; the kernel copies them and writes nothing.
-    if unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
-
 /// A file offset as the kernel takes it; beyond 2^63-1 there are none.
 fn to_offset(value: u64) -> io::Result<i64> {
     i64::try_from(value).map_err(|_| io::Error::from(rustix::io::Errno::OVERFLOW))
@@ -353,13 +209,6 @@ mod tests {
             Ok(stat) => assert_eq!(stat.cache, 11),
             Err(error) => println!("skipped: cachestat is not available here: {error}"),
         }
-    }
-
-    #[test]
-    fn only_block_devices_have_a_block_device_size() {
-        let file = tempfile::tempfile().unwrap();
-        let error = block_device_size(file.as_fd()).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 
-use super::{pipes_were_ignored, was_closed};
+use crate::start::{pipes_were_ignored, was_closed};
 
 /// Gives this process mounts of its own (`CLONE_NEWNS`, `mount_namespaces(7)`) and, with `user`, a user namespace that owns
 /// them (`CLONE_NEWUSER`, `user_namespaces(7)`). Of several threads only the calling one is moved.

@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::block::Block;
-
 /// `FUSE_IO_URING_CMD_REGISTER`.
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
@@ -56,7 +54,7 @@ const _: () = assert!(size_of::<Headers>() == 288);
 /// request goes to that of the processor on which it runs.
 ///
 /// Only the thread that made it may use it (`IORING_SETUP_SINGLE_ISSUER`).
-pub struct FuseRing {
+pub struct FuseRing<M: StableMemory> {
     ring: IoUring<squeue::Entry128>,
     device: Arc<OwnedFd>,
     queue: u16,
@@ -66,7 +64,7 @@ pub struct FuseRing {
     /// nothing here reads or writes it, and it is not freed; the same for `block`.
     headers: Box<Headers>,
     /// `Some` for just that time.
-    block: Option<Block>,
+    block: Option<M>,
     /// Where the memory begins that the kernel was told of.
     start: usize,
     /// By which the kernel knows the request that has come.
@@ -75,10 +73,22 @@ pub struct FuseRing {
     met: Option<i32>,
 }
 
-impl std::fmt::Debug for FuseRing {
+impl<M: StableMemory> std::fmt::Debug for FuseRing<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FuseRing(queue {})", self.queue)
     }
+}
+
+/// Memory that is lent to the kernel for as long as a request takes.
+///
+/// # Safety
+/// The bytes stay at their address while the value is moved, belong to it alone, and stay mapped when it is forgotten.
+pub unsafe trait StableMemory {
+    /// Address of the first byte.
+    fn address(&self) -> usize;
+
+    /// All of it.
+    fn bytes_mut(&mut self) -> &mut [u8];
 }
 
 /// A ring that is there, no more.
@@ -86,20 +96,20 @@ pub struct Trial(#[expect(dead_code, reason = "it is there")] IoUring<squeue::En
 
 /// A request that has come.
 #[derive(Debug)]
-pub struct Arrived {
+pub struct Arrived<M> {
     /// The memory that was lent, with the payload of the request where that was said to be.
-    pub block: Block,
+    pub block: M,
     /// Bytes of payload.
     pub payload: usize,
 }
 
-impl FuseRing {
+impl<M: StableMemory> FuseRing<M> {
     /// A place for requests of `queue` of the mount of `device`. Payloads of requests and answers lie in `payload` of the
     /// block that is lent to it.
     ///
     /// # Errors
     /// What `io_uring_setup(2)` answers: `EPERM` where `kernel.io_uring_disabled` forbids it, `EINVAL` before Linux 6.1.
-    pub fn new(device: Arc<OwnedFd>, queue: u16, payload: Range<usize>) -> io::Result<FuseRing> {
+    pub fn new(device: Arc<OwnedFd>, queue: u16, payload: Range<usize>) -> io::Result<FuseRing<M>> {
         let ring = build()?;
         // Saves looking the ring up at each system call; a refusal costs just that.
         let _ = ring.submitter().register_ring_fd();
@@ -116,14 +126,6 @@ impl FuseRing {
         })
     }
 
-    /// A ring that is used for nothing, to see whether one can be made.
-    ///
-    /// # Errors
-    /// As [`FuseRing::new`].
-    pub fn trial() -> io::Result<Trial> {
-        build().map(Trial)
-    }
-
     /// Tells the kernel of this place, and lends it `block`. Nothing is served before every queue has a place. False if the
     /// mount is gone.
     ///
@@ -133,7 +135,7 @@ impl FuseRing {
     ///
     /// # Panics
     /// If there is a block already, or the payload does not lie in this one.
-    pub fn register(&mut self, mut block: Block) -> io::Result<bool> {
+    pub fn register(&mut self, mut block: M) -> io::Result<bool> {
         assert!(self.block.is_none(), "a place is registered once");
         self.start = block.bytes_mut().as_ptr().addr();
         let payload = &mut block.bytes_mut()[self.payload.clone()];
@@ -162,7 +164,7 @@ impl FuseRing {
     ///
     /// # Panics
     /// If the request before has not been answered.
-    pub fn wait(&mut self) -> io::Result<Option<Arrived>> {
+    pub fn wait(&mut self) -> io::Result<Option<Arrived<M>>> {
         assert!(self.block.is_some(), "the kernel has a place for a request");
         let result = loop {
             if let Some(result) = self.met.take().or_else(|| self.completed()) {
@@ -195,10 +197,10 @@ impl FuseRing {
     ///
     /// # Panics
     /// If there is nothing to answer, the payload is longer than agreed on, or the block is another one.
-    pub fn answer(&mut self, block: Block, header: &[u8; 16], payload: usize) {
+    pub fn answer(&mut self, block: M, header: &[u8; 16], payload: usize) {
         assert!(self.block.is_none() && payload <= self.payload.len());
         // The kernel goes on to use the memory that it was told of.
-        assert!(block.filled().as_ptr().addr() == self.start, "the block that was lent");
+        assert!(block.address() == self.start, "the block that was lent");
         self.headers.header[..header.len()].copy_from_slice(header);
         self.headers.ring = InOut { commit_id: self.commit_id, payload_size: payload as u32, ..InOut::default() };
         let entry = self.entry(COMMIT_AND_FETCH, self.commit_id).build();
@@ -222,7 +224,7 @@ impl FuseRing {
         opcode::UringCmd80::new(types::Fd(self.device.as_raw_fd()), command).cmd(bytes)
     }
 
-    fn push(&mut self, entry: &squeue::Entry128, block: Block) {
+    fn push(&mut self, entry: &squeue::Entry128, block: M) {
         self.block = Some(block);
         // SAFETY: headers and block, to which the kernel writes, stay where they are and untouched until the completion has
         // been taken, see the invariant; `drop` gives them up if it never is.
@@ -243,7 +245,7 @@ impl FuseRing {
     }
 }
 
-impl Drop for FuseRing {
+impl<M: StableMemory> Drop for FuseRing<M> {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
             // Closing the ring ends the command at a time that nobody is told of.
@@ -273,6 +275,14 @@ fn over(number: i32) -> io::Result<()> {
     }
 }
 
+/// A ring that is used for nothing, to see whether one can be made.
+///
+/// # Errors
+/// As [`FuseRing::new`].
+pub fn trial() -> io::Result<Trial> {
+    build().map(Trial)
+}
+
 /// Completions then come when the thread looks for them, and cost it no interruption. Requests of FUSE are commands of 80
 /// bytes, for which entries are large.
 fn build() -> io::Result<IoUring<squeue::Entry128>> {
@@ -282,18 +292,29 @@ fn build() -> io::Result<IoUring<squeue::Entry128>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{BLOCK_ALIGN, Pool};
+
+    const PAGE: usize = 4096;
+
+    // SAFETY: the vector owns its heap memory, which neither moves nor goes when it is forgotten.
+    unsafe impl StableMemory for Vec<u8> {
+        fn address(&self) -> usize {
+            self.as_ptr().addr()
+        }
+
+        fn bytes_mut(&mut self) -> &mut [u8] {
+            self
+        }
+    }
 
     #[test]
     fn other_descriptors_are_refused() {
-        if FuseRing::trial().is_err() {
+        if trial().is_err() {
             eprintln!("skipped: no io_uring here");
             return;
         }
         let file = tempfile::tempfile().unwrap();
-        let mut ring = FuseRing::new(Arc::new(file.into()), 0, 0..BLOCK_ALIGN).unwrap();
-        let block = Pool::new(BLOCK_ALIGN, 1).unwrap().try_take().unwrap();
-        let error = ring.register(block).unwrap_err();
+        let mut ring = FuseRing::new(Arc::new(file.into()), 0, 0..PAGE).unwrap();
+        let error = ring.register(vec![0; PAGE]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EOPNOTSUPP));
         assert!(ring.block.is_none(), "nothing is lost with it");
     }

@@ -1,0 +1,50 @@
+//! System calls that no crate offers safely, wrapped so that everything above stays safe.
+//!
+//! Nothing here decides anything: each function is one system call (or a bounded loop of one) with its arguments
+//! checked and its error returned as the kernel gave it.
+#![allow(unsafe_code)]
+
+use rustix::io::{Errno, ReadWriteFlags};
+
+mod byte_lock;
+mod device;
+pub mod fuse;
+pub mod fuse_ring;
+mod inode;
+mod lease;
+mod page_cache;
+pub mod perf;
+mod process;
+mod seccomp;
+pub mod start;
+
+pub use byte_lock::{lock_byte, try_lock_byte, unlock_byte};
+pub use device::{block_device_size, file_system_uuid};
+pub use inode::{
+    EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of, open_by_handle,
+    set_extended_flags, take_own_umask,
+};
+pub use lease::{Lease, end_lease, has_lease, take_lease};
+pub use page_cache::{CacheStat, cachestat, resident_map, start_write_back, sync_file_range};
+pub use process::{ask_for_slices, close_on_exec, execute, unshare_mounts};
+pub use seccomp::refuse_system_call;
+
+/// `RWF_ATOMIC` (Linux 6.11): the write is never torn; direct I/O only (`io_uring_prep_rw(2)`, `pwritev2(2)`).
+pub const RWF_ATOMIC: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x40);
+
+/// `RWF_DONTCACHE` (Linux 6.14): buffered, and the pages brought in are dropped when done (`pwritev2(2)`).
+pub const RWF_DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Calls again what a signal interrupted, or what io_uring has the kernel do as it does for a signal: finish the
+/// requests of the calling thread (`TWA_SIGNAL` of `kernel/task_work.c`).
+///
+/// # Errors
+/// What the call answers, but not EINTR.
+pub fn uninterrupted<R>(mut call: impl FnMut() -> Result<R, Errno>) -> Result<R, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
