@@ -1,15 +1,11 @@
-//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory, limits, and locks.
+//! What the files of a process share: the choice of an engine, engines to borrow, bounce memory and limits.
 
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-
-use rustix::fs::{FileType, Stat};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::block::Pool;
-use crate::drive::Driver;
+use crate::drive::{self, Driver, Finished, Request};
 use crate::engine::{Engine, EngineKind, Selection, SelectionError};
-use crate::lock::LockTable;
 
 /// Every limit on memory and requests in flight, in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,46 +181,17 @@ impl Io {
         &self.shared.bounce
     }
 
+    /// Runs a request to its end: in the calling thread, and where it has several parts, all of them at once by an engine.
+    pub(crate) fn run(&self, request: Request) -> Finished {
+        drive::run(request, || self.borrow_driver())
+    }
+
     /// Borrows an idle driver, or makes one.
     pub(crate) fn borrow_driver(&self) -> Borrowed<'_> {
         let idle = locked(&self.shared.idle).pop();
         let driver = idle.unwrap_or_else(|| self.driver(self.shared.limits.depth));
         Borrowed { io: self, driver: Some(driver) }
     }
-}
-
-/// What tells the files of a system apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum FileKey {
-    /// Device and inode.
-    Inode(u64, u64),
-    /// A block device, whichever of its nodes it was opened by.
-    Device(u64),
-}
-
-type LockTables = HashMap<FileKey, Weak<LockTable>>;
-
-/// The lock table of each file that the process has open, so that several opens of one file exclude each other through
-/// whatever [`Io`] they were made.
-static LOCKS: LazyLock<Mutex<LockTables>> = LazyLock::new(Mutex::default);
-
-/// The lock table of a file: the one in use, or a new one.
-pub(crate) fn lock_table(stat: &Stat) -> Arc<LockTable> {
-    let key = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::BlockDevice => FileKey::Device(stat.st_rdev),
-        _ => FileKey::Inode(stat.st_dev, stat.st_ino),
-    };
-    let mut locks = locked(&LOCKS);
-    if let Some(table) = locks.get(&key).and_then(Weak::upgrade) {
-        return table;
-    }
-    // Tables of closed files are swept when as many have gathered as are in use.
-    if locks.len() == locks.capacity() {
-        locks.retain(|_, table| table.strong_count() > 0);
-    }
-    let table = LockTable::new();
-    locks.insert(key, Arc::downgrade(&table));
-    table
 }
 
 /// A driver on loan; goes back when dropped, unless operations are stuck in it.

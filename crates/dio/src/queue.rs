@@ -146,10 +146,10 @@ impl Queue {
         match self.admit(kind, file, block.capacity(), offset, len) {
             Ok((index, lock)) => {
                 if self.driver.outstanding() == 0 {
-                    file.suit(&mut self.driver, self.entries.len(), true);
+                    file.blocks().grow(&mut self.driver, self.entries.len(), true);
                 }
                 self.entries[index] = Some(Entry { file: Arc::clone(file), tag, _lock: lock });
-                self.driver.submit(file.block_op(kind, offset, block.into_mem(0..len), index as u64));
+                self.driver.submit(file.blocks().request(kind, offset, block.into_mem(0..len), index as u64));
                 Ok(())
             }
             Err(error) => Err(Box::new(Refused { error, block })),
@@ -215,12 +215,13 @@ impl Queue {
         let mut finished = std::mem::take(&mut self.finished);
         self.driver.wait(min, &mut finished)?;
         for over in finished.drain(..) {
-            let index = over.op.tag as usize;
+            let index = over.request.tag as usize;
             let entry = self.entries[index].take().expect("a finished operation has an entry");
             self.free.push(index);
-            let (over, outcome) = entry.file.block_done(over);
-            let filled = if over.op.kind == Kind::Read { over.op.done } else { over.op.len() };
-            let block = over.op.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
+            let (over, outcome) = entry.file.blocks().finish(over);
+            let filled = if over.request.kind == Kind::Read { over.done } else { over.request.len() };
+            let block =
+                over.request.mem.and_then(|mem| mem.into_block(filled)).expect("an operation returns its block");
             self.ready.push_back(Completion { tag: entry.tag, outcome, block });
         }
         self.finished = finished;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dio::block::{Mem, scope};
-use dio::drive::run_here;
-use dio::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
+use dio::drive::{Noted, Request, Target, run_one};
+use dio::engine::{Flags, Kind, Medium, OsMedium, Route};
 use dio::geometry::{Directness, Geometry};
 use dio::{Class, File, Mode, Need, OpenOptions, SyncMethod};
 use rustix::fs::{FlockOperation, OFlags};
@@ -321,20 +321,19 @@ impl Own {
 
     fn write(&self, blocks: &[u8], offset: u64, dsync: bool) -> io::Result<()> {
         let flags = Flags { dsync, ..Flags::default() };
-        scope(|loans| run_here(self.op(Kind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
+        scope(|loans| run_one(self.request(Kind::Write, offset, Some(Mem::one(loans.lend(blocks))), flags)).outcome)?;
         Ok(())
     }
 
     fn sync(&self, sync: Sync) -> io::Result<()> {
         let kind = if sync == Sync::All { Kind::SyncAll } else { Kind::SyncData };
-        run_here(self.op(kind, 0, None, Flags::default())).outcome?;
+        run_one(self.request(kind, 0, None, Flags::default())).outcome?;
         Ok(())
     }
 
-    fn op(&self, kind: Kind, offset: u64, mem: Option<Mem>, flags: Flags) -> Op {
-        let medium: Arc<dyn Medium> = self.medium.clone();
-        let (route, align) = (self.route, self.align);
-        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0, part: None }
+    fn request(&self, kind: Kind, offset: u64, mem: Option<Mem>, flags: Flags) -> Request {
+        let (target, route, align) = (Target::One(self.medium.clone()), self.route, self.align);
+        Request { kind, route, flags, target, offset, mem, align, tag: 0, noted: Noted::default() }
     }
 }
 

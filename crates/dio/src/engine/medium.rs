@@ -8,7 +8,6 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use super::{Op, Route};
-use crate::drive::Composite;
 
 /// An open file of some kind: of the operating system, simulated, or none at all.
 pub trait Medium: Send + Sync + Debug {
@@ -48,18 +47,4 @@ pub trait Medium: Send + Sync + Debug {
     /// # Errors
     /// What `fallocate(2)` answers for `FALLOC_FL_PUNCH_HOLE`.
     fn punch(&self, range: Range<u64>) -> io::Result<()>;
-
-    /// Makes the file at least so long by a hole, and never shorter, because something is about to be written there. A
-    /// single file does that by itself. The caller keeps out what writes before that place.
-    ///
-    /// # Errors
-    /// What `fallocate(2)` or `ftruncate(2)` answer.
-    fn reach(&self, _size: u64) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The files that this one is made of. Operations on them are what reaches an engine, never one on this.
-    fn composite(&self) -> Option<&dyn Composite> {
-        None
-    }
 }

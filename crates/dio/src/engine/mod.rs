@@ -48,18 +48,17 @@ pub enum Route {
     Buffered,
 }
 
-/// Per-operation flags (`preadv2(2)`, `pwritev2(2)`).
+/// Flags of one operation (`preadv2(2)`, `pwritev2(2)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// The write is durable when it completes (`RWF_DSYNC`).
     pub dsync: bool,
     /// Pages brought in are dropped when done (`RWF_DONTCACHE`); buffered route only.
     pub dontcache: bool,
-    /// Pages brought in are to stay; buffered route only. Nothing to an engine: the file's accounts go by it.
-    pub keep: bool,
 }
 
-/// One operation. Owns its memory and a share of its file until the engine gives it back.
+/// One attempt of an operation, and the ticket by which whoever started it recognises it. Owns its memory and a share of
+/// its file until the engine gives it back.
 #[derive(Debug)]
 pub struct Op {
     /// What to do.
@@ -72,32 +71,12 @@ pub struct Op {
     pub medium: Arc<dyn Medium>,
     /// Where the first byte of `mem` belongs in the file, in bytes.
     pub offset: u64,
-    /// Bytes at the start of `mem` that earlier attempts transferred; this attempt continues behind them.
-    pub done: usize,
+    /// Bytes at the start of `mem` that this attempt passes over, because an earlier one has transferred them.
+    pub skip: usize,
     /// The memory; `None` for a sync.
     pub mem: Option<Mem>,
-    /// What the file offset of a direct attempt must be a multiple of, in bytes; 1 on the buffered route. A short
-    /// transfer continues at such a multiple.
-    pub align: usize,
-    /// Attempts since the last progress; the policy above counts them.
-    pub stalled: u32,
-    /// Pages of the range that were cached before, where the file watches whether its direct I/O is direct; engines pass
-    /// it through.
-    pub pages: Option<u64>,
-    /// The user's own mark.
-    pub tag: u64,
-    /// Of an operation on several files that was split: whose part this is. Set by [`crate::drive`]; `None` for everybody
-    /// else.
-    pub part: Option<Part>,
-}
-
-/// The place of a part among those of the operation that was split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The operation, as its driver counts.
-    pub(crate) joint: u32,
-    /// The file.
-    pub(crate) of: u32,
+    /// The starter's mark. Engines return it unchanged.
+    pub ticket: u64,
 }
 
 impl Op {
@@ -113,12 +92,12 @@ impl Op {
 
     /// File offset at which this attempt starts.
     pub fn position(&self) -> u64 {
-        self.offset + self.done as u64
+        self.offset + self.skip as u64
     }
 
-    /// Bytes left for this attempt.
+    /// Bytes that this attempt is to transfer.
     pub fn remaining(&self) -> usize {
-        self.len() - self.done
+        self.len() - self.skip
     }
 }
 

@@ -97,8 +97,8 @@ impl Medium for OsMedium {
         let fd = self.descriptor(op.route).map_err(|error| errno(&error))?;
         let (position, flags) = (op.position(), rw_flags(op.flags));
         match (op.kind, op.mem.as_mut()) {
-            (Kind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.done), position, flags),
-            (Kind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.done), position, flags),
+            (Kind::Read, Some(mem)) => rustix::io::preadv2(fd, &mut mem.slices_mut(op.skip), position, flags),
+            (Kind::Write, Some(mem)) => rustix::io::pwritev2(fd, &mem.slices(op.skip), position, flags),
             (Kind::SyncData, _) => rustix::fs::fdatasync(fd).map(|()| 0),
             (Kind::SyncAll, _) => rustix::fs::fsync(fd).map(|()| 0),
             (Kind::Read | Kind::Write, None) => Err(Errno::INVAL),

@@ -180,8 +180,8 @@ impl Uring {
             };
         };
         assert!(op.kind == Kind::Write || mem.writable(), "memory lent for writing out cannot be read into");
-        let position = op.offset + op.done as u64;
-        let mut pieces = mem.pieces(op.done);
+        let position = op.offset + op.skip as u64;
+        let mut pieces = mem.pieces(op.skip);
         if let (Some((start, len)), None) = (pieces.next(), pieces.next()) {
             let len = u32::try_from(len).unwrap_or(u32::MAX);
             let registered = mem.pool_id().is_some() && mem.pool_id() == self.attached.as_ref().map(Pool::id);
@@ -195,7 +195,7 @@ impl Uring {
             });
         }
         let piece = |(start, len): (*mut u8, usize)| libc::iovec { iov_base: start.cast(), iov_len: len };
-        slot.vector = mem.pieces(op.done).map(piece).collect();
+        slot.vector = mem.pieces(op.skip).map(piece).collect();
         let (vector, count) = (slot.vector.as_ptr(), u32::try_from(slot.vector.len()).unwrap_or(u32::MAX));
         Ok(match op.kind {
             Kind::Read => opcode::Readv::new(fd, vector, count).offset(position).rw_flags(flags).build(),
@@ -441,13 +441,9 @@ mod tests {
             flags: Flags::default(),
             medium,
             offset: 0,
-            done: 0,
+            skip: 0,
             mem: Some(mem),
-            align: 1,
-            stalled: 0,
-            pages: None,
-            tag: 7,
-            part: None,
+            ticket: 7,
         };
         ring.start(op).unwrap();
         let late = std::thread::spawn(move || {
@@ -458,7 +454,7 @@ mod tests {
         ring.finish(1, &mut done).unwrap();
         late.join().unwrap();
         assert!(begin.elapsed() > 2 * STALL, "it was there at once");
-        assert_eq!((done.len(), done[0].op.tag, done[0].result), (1, 7, Ok(4)));
+        assert_eq!((done.len(), done[0].op.ticket, done[0].result), (1, 7, Ok(4)));
         assert!(!ring.nudged && ring.in_flight() == 0);
     }
 

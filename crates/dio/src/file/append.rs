@@ -5,22 +5,23 @@
 //! append can find the end: one at a time may look for it and write there.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
+use super::body::Single;
 use super::counters::{Class, Reason};
-use super::{File, FileError, Mode};
+use super::size::before_zeroing;
+use super::{File, FileError};
 use crate::engine::{Kind, Medium, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
 use dio_sys::{RWF_DONTCACHE, lock_byte, uninterrupted, unlock_byte};
 
 /// Buffers of one call (`IOV_MAX`, `writev(2)`).
-const MOST_BUFFERS: usize = 1024;
+const BUFFERS_MAX: usize = 1024;
 
 /// The byte that is locked: one of the header, which nobody writes while the file is open.
 const BYTE: i64 = 0;
@@ -43,138 +44,124 @@ impl Drop for EndLock<'_> {
     }
 }
 
-impl File {
-    /// Appends all of `buffers`, one behind the other, wherever the file ends at that moment. Nothing that other programs
-    /// append is overwritten, and nothing of theirs comes between the bytes of one call, unless the kernel writes only a
-    /// part of them at first, as it does when it runs out of space. Returns how most of the bytes travelled.
-    ///
-    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends of several programs
-    /// apart ([`FileSystem::keeps_direct_appends_apart`]); others go through the page cache, which drops them.
-    ///
-    /// # Errors
-    /// As [`File::write_at`]. EOPNOTSUPP for a striped file, see [`File::lock_end`], and for a simulated one.
-    pub fn append(&self, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
-        self.check_latch()?;
-        if !self.writable {
-            return Err(self.failed("append to", Errno::BADF).with_cure("it was opened for reading only"));
+/// What appending needs of a file.
+#[derive(Debug, Default)]
+pub(super) struct Appending {
+    /// Held by the thread that appends to a striped file.
+    turn: Mutex<()>,
+    /// A descriptor with `O_APPEND`, where the flag of a single write is not enough; `None` within where it cannot be
+    /// opened.
+    descriptor: OnceLock<Option<OwnedFd>>,
+}
+
+pub(super) fn append(file: &File, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
+    file.latch.check()?;
+    if !file.access.writable {
+        return Err(file.failed("append to", Errno::BADF).with_cure("it was opened for reading only"));
+    }
+    let single = file.body.single().and_then(|single| single.os.as_ref().map(|os| (single, os)));
+    let Some((single, os)) = single else { return Err(file.failed("append to", Errno::OPNOTSUPP)) };
+    let _guard = file.locks.whole(LockClass::Resize);
+    let old = before_zeroing(file)?;
+    let (outcome, buffered) = append_to(file, single, os, buffers);
+    if buffered > 0 && !file.is_cached() {
+        // Others may have cut the file off meanwhile.
+        let end = file.size()?;
+        if single.residue.touch(old.min(end)..end, true) {
+            file.settle_now()?;
         }
-        let Some(os) = &self.os else { return Err(self.failed("append to", Errno::OPNOTSUPP)) };
-        let _guard = self.locks.whole(LockClass::Resize);
-        let old = self.before_zeroing()?;
-        let (outcome, buffered) = self.append_to(os, buffers);
-        if buffered > 0 && self.mode != Mode::Cached {
-            // Others may have cut the file off meanwhile.
-            let end = self.size()?;
-            if self.uncache.touch(old.min(end)..end, true) {
-                self.settle_now()?;
+    }
+    outcome
+}
+
+/// Returns with the outcome how many bytes went through the page cache.
+fn append_to(file: &File, single: &Single, os: &OsMedium, buffers: &[IoSlice<'_>]) -> (Result<Class, FileError>, u64) {
+    let mut rest = buffers.to_vec();
+    let mut rest = rest.as_mut_slice();
+    IoSlice::advance_slices(&mut rest, 0);
+    let (mut direct, mut buffered, mut may_be_direct) = (0, 0, appends_directly(file));
+    while !rest.is_empty() {
+        let part = &rest[..rest.len().min(BUFFERS_MAX)];
+        let straight = may_be_direct && ends_with_a_block(file) && is_whole(file, part);
+        let route = if straight { Route::Direct } else { Route::Buffered };
+        let forget = route == Route::Buffered && !file.is_cached() && single.residue.dontcache();
+        let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
+        let written = descriptor_to_append(file, os, route);
+        match written.and_then(|fd| pwritev2(fd, part, 0, flags)) {
+            Ok(0) => return (Err(append_failed(file, Errno::IO)), buffered),
+            Ok(count) => {
+                *(if straight { &mut direct } else { &mut buffered }) += count as u64;
+                let how = if straight { (Class::Direct, None) } else { buffered_class(file) };
+                file.count_requests(Kind::Write, 1);
+                file.meter.count(Kind::Write, count as u64, how);
+                IoSlice::advance_slices(&mut rest, count);
             }
-        }
-        outcome
-    }
-
-    /// Returns with the outcome how many bytes went through the page cache.
-    fn append_to(&self, os: &OsMedium, buffers: &[IoSlice<'_>]) -> (Result<Class, FileError>, u64) {
-        let mut rest = buffers.to_vec();
-        let mut rest = rest.as_mut_slice();
-        IoSlice::advance_slices(&mut rest, 0);
-        let (mut direct, mut buffered, mut may_be_direct) = (0, 0, self.appends_directly());
-        while !rest.is_empty() {
-            let part = &rest[..rest.len().min(MOST_BUFFERS)];
-            let straight = may_be_direct && self.ends_with_a_block() && self.is_whole(part);
-            let route = if straight { Route::Direct } else { Route::Buffered };
-            let forget = route == Route::Buffered && self.mode != Mode::Cached && self.uncache.dontcache();
-            let flags = ReadWriteFlags::APPEND | if forget { RWF_DONTCACHE } else { ReadWriteFlags::empty() };
-            let written = self.descriptor_to_append(os, route);
-            match written.and_then(|fd| pwritev2(fd, part, 0, flags)) {
-                Ok(0) => return (Err(self.append_failed(Errno::IO)), buffered),
-                Ok(count) => {
-                    *(if straight { &mut direct } else { &mut buffered }) += count as u64;
-                    self.count_appended(route, count as u64);
-                    IoSlice::advance_slices(&mut rest, count);
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP) if forget => self.uncache.no_dontcache.store(true, Ordering::Relaxed),
-                // Another program has appended a part of a block meanwhile.
-                Err(Errno::INVAL) if straight => may_be_direct = false,
-                Err(errno) => return (Err(self.append_failed(errno)), buffered),
-            }
-        }
-        let class = if direct > buffered { Class::Direct } else { self.buffered_class().0 };
-        (Ok(class), buffered)
-    }
-
-    /// A FUSE file system hears of the flags of the descriptor and not of those of the single write, for which the kernel
-    /// names the end that it believes in (`fuse_write_flags`, fs/fuse/file.c).
-    fn descriptor_to_append<'a>(&'a self, os: &'a OsMedium, route: Route) -> Result<BorrowedFd<'a>, Errno> {
-        let fd = os.descriptor(route).map_err(|error| super::raw(&error))?;
-        if route == Route::Direct || !self.geometry.file_system().is_some_and(FileSystem::passes_data_through) {
-            return Ok(fd);
-        }
-        let open = || {
-            let kept = rustix::fs::fcntl_getfl(fd).ok()? & (OFlags::SYNC | OFlags::DSYNC);
-            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | kept;
-            rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Permissions::empty()).ok()
-        };
-        Ok(self.append_only.get_or_init(open).as_ref().map_or(fd, AsFd::as_fd))
-    }
-
-    fn append_failed(&self, errno: Errno) -> FileError {
-        let error = self.failed("append to", errno);
-        // The request itself was refused: nothing was lost.
-        if matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) { error } else { self.latched(error) }
-    }
-
-    /// Whether the kernel keeps direct appends of several programs to this file apart.
-    fn appends_directly(&self) -> bool {
-        self.route() == Route::Direct
-            && self.geometry.directness() == Directness::Reported
-            && self.geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart)
-    }
-
-    fn ends_with_a_block(&self) -> bool {
-        self.size().is_ok_and(|size| size % self.geometry.offset_align() == 0)
-    }
-
-    fn is_whole(&self, buffers: &[IoSlice<'_>]) -> bool {
-        let (block, memory) = (self.geometry.offset_align(), self.geometry.mem_align());
-        buffers.iter().all(|buffer| buffer.len() as u64 % block == 0 && buffer.as_ptr() as u64 % memory == 0)
-    }
-
-    fn count_appended(&self, route: Route, bytes: u64) {
-        self.count_requests(Kind::Write, 1);
-        let (class, reason) = if route == Route::Direct { (Class::Direct, None) } else { self.buffered_class() };
-        self.meter.count_written(class, bytes);
-        if let Some(reason) = reason {
-            self.meter.count_reason(reason, bytes);
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP) if forget => single.residue.no_dontcache(),
+            // Another program has appended a part of a block meanwhile.
+            Err(Errno::INVAL) if straight => may_be_direct = false,
+            Err(errno) => return (Err(append_failed(file, errno)), buffered),
         }
     }
+    let class = if direct > buffered { Class::Direct } else { buffered_class(file).0 };
+    (Ok(class), buffered)
+}
 
-    /// How what goes through the page cache travels, and why it does.
-    fn buffered_class(&self) -> (Class, Option<Reason>) {
-        match self.write_class() {
-            (Class::Direct, _) => (Class::Uncached, Some(Reason::EndOfFile)),
-            other => other,
-        }
+/// A FUSE file system hears of the flags of the descriptor and not of those of the single write, for which the kernel
+/// names the end that it believes in (`fuse_write_flags`, fs/fuse/file.c).
+fn descriptor_to_append<'a>(file: &'a File, os: &'a OsMedium, route: Route) -> Result<BorrowedFd<'a>, Errno> {
+    let fd = os.descriptor(route).map_err(|error| super::raw(&error))?;
+    if route == Route::Direct || !file.geometry.file_system().is_some_and(FileSystem::passes_data_through) {
+        return Ok(fd);
     }
+    let open = || {
+        let kept = rustix::fs::fcntl_getfl(fd).ok()? & (OFlags::SYNC | OFlags::DSYNC);
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | kept;
+        rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Permissions::empty()).ok()
+    };
+    Ok(file.appending.descriptor.get_or_init(open).as_ref().map_or(fd, AsFd::as_fd))
+}
 
-    /// Waits for the right to append to a striped file. Its bytes go where an offset says: of two that look for the end at the same
-    /// time, the one would overwrite the other's. So whoever appends takes this, asks for the size, writes there and drops it.
-    /// `None` for other files: of those the system finds the end (`O_APPEND`).
-    ///
-    /// # Errors
-    /// EBADF for a file that is open for reading only; what `fcntl(2)` answers. Where the file system of the last object has no
-    /// such locks, only the threads that share this file keep each other out.
-    pub fn lock_end(&self) -> Result<Option<EndLock<'_>>, FileError> {
-        let Some(stripes) = &self.stripes else { return Ok(None) };
-        let alone = self.appending.lock().unwrap_or_else(PoisonError::into_inner);
-        // Not the first: over NFS its flock(2), which every writer shares, is a lock of all of its bytes.
-        let last = stripes.objects().last().and_then(File::descriptor);
-        let locked = match last.map(|fd| uninterrupted(|| lock_byte(fd, BYTE))) {
-            Some(Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK)) => None,
-            Some(Err(errno)) => return Err(self.failed("lock the end of", errno)),
-            Some(Ok(())) => last,
-            None => None,
-        };
-        Ok(Some(EndLock { locked, _alone: alone }))
+fn append_failed(file: &File, errno: Errno) -> FileError {
+    let error = file.failed("append to", errno);
+    // The request itself was refused: nothing was lost.
+    if matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) { error } else { file.latch.set(error) }
+}
+
+/// Whether the kernel keeps direct appends of several programs to this file apart.
+fn appends_directly(file: &File) -> bool {
+    file.usual().route == Route::Direct
+        && file.geometry.directness() == Directness::Reported
+        && file.geometry.file_system().is_some_and(FileSystem::keeps_direct_appends_apart)
+}
+
+fn ends_with_a_block(file: &File) -> bool {
+    file.size().is_ok_and(|size| size % file.geometry.offset_align() == 0)
+}
+
+fn is_whole(file: &File, buffers: &[IoSlice<'_>]) -> bool {
+    let (block, memory) = (file.geometry.offset_align(), file.geometry.mem_align());
+    buffers.iter().all(|buffer| buffer.len() as u64 % block == 0 && buffer.as_ptr() as u64 % memory == 0)
+}
+
+/// How what goes through the page cache travels, and why it does.
+fn buffered_class(file: &File) -> (Class, Option<Reason>) {
+    match file.write_class() {
+        (Class::Direct, _) => (Class::Uncached, Some(Reason::EndOfFile)),
+        other => other,
     }
+}
+
+pub(super) fn lock_end(file: &File) -> Result<Option<EndLock<'_>>, FileError> {
+    let Some(objects) = file.body.objects() else { return Ok(None) };
+    let alone = file.appending.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    // Not the first: over NFS its flock(2), which every writer shares, is a lock of all of its bytes.
+    let last = objects.last().and_then(File::descriptor);
+    let locked = match last.map(|fd| uninterrupted(|| lock_byte(fd, BYTE))) {
+        Some(Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK)) => None,
+        Some(Err(errno)) => return Err(file.failed("lock the end of", errno)),
+        Some(Ok(())) => last,
+        None => None,
+    };
+    Ok(Some(EndLock { locked, _alone: alone }))
 }

@@ -1,108 +1,103 @@
 //! Whole aligned blocks in flight, for the copy loop, streams and queues: they run their own [`Driver`], and the file
 //! keeps its rules (route, counters, latch, what passed through the cache) in one place, here.
-//!
-//! [`Driver`]: crate::drive::Driver
 
-use std::ops::Range;
-
-use super::{File, FileError, Mode, Passage};
+use super::routing::Routing;
+use super::{File, FileError, PARTS_MAX};
 use crate::block::Mem;
-use crate::drive::Finished;
-use crate::engine::{Flags, Kind, Op, Route};
+use crate::drive::{Driver, Finished, Request};
+use crate::engine::{Kind, Route};
 use crate::geometry::align_up;
+use crate::layout::depth_over;
 use crate::lock::{LockClass, LockGuard};
 
-/// A lock to ask for.
-pub(super) enum Claim {
-    Nothing,
-    /// Beside all other operations, but not beside one that has the whole file.
-    Beside(LockClass),
-    Shared(Range<u64>),
-    Exclusive(Range<u64>),
+/// A file as a sequence of aligned blocks. Who uses it locks for itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks<'a> {
+    file: &'a File,
 }
 
-impl File {
+impl<'a> Blocks<'a> {
+    pub(super) fn of(file: &'a File) -> Blocks<'a> {
+        Blocks { file }
+    }
+
     /// Multiple of bytes that offsets and lengths of blocks must have, for reading and for writing.
-    pub fn block_align(&self) -> u64 {
-        let route = self.route();
-        self.align(route, Kind::Read).offset.max(self.align(route, Kind::Write).offset)
+    pub(crate) fn align(self) -> u64 {
+        let route = self.file.usual().route;
+        let align = |kind| self.file.align(route, kind).offset;
+        align(Kind::Read).max(align(Kind::Write))
     }
 
-    /// An operation on a block; the caller gives the finished operation to [`File::block_done`].
-    pub(crate) fn block_op(&self, kind: Kind, offset: u64, mem: Mem, tag: u64) -> Op {
-        let way = self.usual();
-        let range = offset..offset + mem.len() as u64;
-        let pages = match kind {
-            Kind::Read => self.before_read(way, &range),
-            _ => self.before_write(way, &range),
-        };
-        self.count_requests(kind, 1);
-        let mut op = self.op(kind, way.route, self.flags(way), offset, Some(mem));
-        (op.pages, op.tag) = (pages, tag);
-        op
+    /// `len` rounded up to whole blocks.
+    pub(crate) fn whole(self, len: u64) -> u64 {
+        align_up(len, self.align())
     }
 
-    /// Keeps the file's accounts of a finished operation. A refused `RWF_DONTCACHE` is run again without it.
-    pub(crate) fn block_done(&self, over: Finished) -> (Finished, Result<usize, FileError>) {
-        let over = self.without_dontcache(over);
-        let (kind, offset) = (over.op.kind, over.op.offset);
-        let (range, pages) = (offset..offset + over.op.len() as u64, over.op.pages);
+    /// A request for a block; the caller gives the finished request to [`Blocks::finish`].
+    pub(crate) fn request(self, kind: Kind, offset: u64, mem: Mem, tag: u64) -> Request {
+        let routing = self.file.usual();
+        let pages = self.file.before_request(kind, routing, &(offset..offset + mem.len() as u64));
+        self.file.count_requests(kind, 1);
+        let mut request = self.file.request(kind, routing, offset, Some(mem));
+        (request.noted.pages, request.tag) = (pages, tag);
+        request
+    }
+
+    /// Takes a finished request into the file's accounts. A refused `RWF_DONTCACHE` is run again without it.
+    pub(crate) fn finish(self, over: Finished) -> (Finished, Result<usize, FileError>) {
+        let file = self.file;
+        let over = file.without_dontcache(over);
+        let kind = over.request.kind;
         let outcome = match (kind, over.outcome) {
-            (Kind::Read, Ok(count)) => {
-                self.count_straight_read(count as u64);
-                self.after_read(Passage::of(&over.op), &range, pages, count as u64).map(|()| count)
-            }
             (_, Ok(count)) => {
-                self.count_straight_write(count as u64);
-                self.after_write(Passage::of(&over.op), &range, pages).map(|()| count)
+                file.meter.count(kind, count as u64, file.body.class(file.access.mode, kind));
+                self.after(&over, count as u64).map(|()| count)
             }
-            (Kind::Read, Err(_)) => self.read_outcome(&over),
-            (_, Err(_)) => self.write_outcome(&over).map(|()| 0),
+            (Kind::Read, Err(_)) => super::read::outcome(file, &over),
+            (_, Err(_)) => super::write::outcome(file, &over).map(|()| 0),
         };
         (over, outcome)
     }
 
-    /// The part of an operation on a striped file that concerns this object of it.
-    pub(crate) fn part_op(&self, whole: &Op, offset: u64, mem: Option<Mem>) -> Op {
-        let route = if whole.route == Route::Direct { self.route() } else { Route::Buffered };
-        let Some(mem) = mem else { return self.op(whole.kind, route, whole.flags, offset, None) };
-        let range = offset..offset + mem.len() as u64;
-        let way = Passage { keep: whole.flags.keep, ..Passage::by(route) };
-        let pages = match whole.kind {
-            Kind::Read => self.before_read(way, &range),
-            _ => self.before_write(way, &range),
-        };
-        self.count_requests(whole.kind, 1);
-        let flags = Flags { dsync: whole.flags.dsync, ..self.flags(way) };
-        Op { pages, ..self.op(whole.kind, route, flags, offset, Some(mem)) }
+    fn after(self, over: &Finished, count: u64) -> Result<(), FileError> {
+        let request = &over.request;
+        let range = request.offset..request.offset + request.len() as u64;
+        let routing = Routing::of(request, self.file.is_cached());
+        self.file.after_request(request.kind, routing, &range, request.noted.pages, count)
     }
 
-    /// Keeps the accounts of what concerns this object alone: what passed through the page cache, and whether it should
+    /// The part of a request to a striped file that concerns this object of it.
+    pub(crate) fn part(self, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
+        let file = self.file;
+        let route = if whole.route == Route::Direct { file.usual().route } else { Route::Buffered };
+        let routing = Routing::by(route, file.is_cached()).keeping(whole.noted.keep);
+        let pages = mem.as_ref().and_then(|mem| {
+            let range = offset..offset + mem.len() as u64;
+            let pages = file.before_request(whole.kind, routing, &range);
+            file.count_requests(whole.kind, 1);
+            pages
+        });
+        let mut request = file.request(whole.kind, routing, offset, mem);
+        request.flags.dsync = whole.flags.dsync;
+        request.noted.pages = pages;
+        request
+    }
+
+    /// Takes what concerns this object alone into its accounts: what passed through the page cache, and whether it should
     /// have. Bytes are counted by the whole.
-    pub(crate) fn part_done(&self, over: Finished) -> Finished {
-        let over = self.without_dontcache(over);
-        let (Ok(count), false) = (over.outcome, over.op.is_empty()) else { return over };
-        let range = over.op.offset..over.op.offset + over.op.len() as u64;
-        let kept = match over.op.kind {
-            Kind::Read => self.after_read(Passage::of(&over.op), &range, over.op.pages, count as u64),
-            _ => self.after_write(Passage::of(&over.op), &range, over.op.pages),
-        };
-        match kept {
+    pub(crate) fn finish_part(self, over: Finished) -> Finished {
+        let over = self.file.without_dontcache(over);
+        let (Ok(count), false) = (over.outcome, over.request.is_empty()) else { return over };
+        match self.after(&over, count as u64) {
             Ok(()) => over,
             // None of it is sure: the error is at the first byte, not behind the last, where it would concern nobody.
-            Err(error) => Finished { outcome: Err(error.errno()), op: Op { done: 0, ..over.op } },
+            Err(error) => Finished { outcome: Err(error.errno()), done: 0, ..over },
         }
     }
 
-    /// Makes what was done durable where every write is to be.
-    pub(crate) fn sync_if_durable(&self) -> Result<(), FileError> {
-        if self.durable { self.sync_all() } else { Ok(()) }
-    }
-
     /// Keeps resizes and misaligned writes out while blocks are in flight.
-    pub(crate) fn lock_blocks(&self, kind: Kind) -> Option<LockGuard> {
-        let class = if kind == Kind::Read { LockClass::Read } else { LockClass::Write };
-        (self.mode.wants_direct() || kind == Kind::Write).then(|| self.locks.whole_shared(class))
+    pub(crate) fn lock(self, kind: Kind) -> Option<LockGuard> {
+        self.file.locks.beside(kind)
     }
 
     /// While a block in flight at `from` makes the file longer, keeps out what reads or writes there or behind it, what
@@ -110,64 +105,53 @@ impl File {
     ///
     /// # Errors
     /// Those of making the file reach there, where a gap before it has to be filled.
-    pub(crate) fn lock_extension(&self, from: u64) -> Result<LockGuard, FileError> {
+    pub(crate) fn lock_extension(self, from: u64) -> Result<LockGuard, FileError> {
+        let file = self.file;
         loop {
-            let guard = self.locks.exclusive(from..u64::MAX, LockClass::Resize);
-            if self.stripes.is_none() || self.size()? >= from {
+            let guard = file.locks.exclusive(from..u64::MAX, LockClass::Resize);
+            if !file.shape.ordered_growth || file.size()? >= from {
                 return Ok(guard);
             }
             // A gap is filled in objects that others may be writing to, before `from`.
             drop(guard);
-            let _alone = self.locks.whole(LockClass::Resize);
-            if self.size()? < from {
-                self.reach(from)?;
+            let _alone = file.locks.whole(LockClass::Resize);
+            if file.size()? < from {
+                super::size::reach(file, from)?;
             }
         }
     }
 
-    /// A place in an order of all files of the process, the same for all opens of one file.
-    pub(crate) fn lock_order(&self) -> usize {
-        std::sync::Arc::as_ptr(&self.locks).addr()
+    /// A place in an order of all files of the process, equal for all opens of one file.
+    pub(crate) fn lock_order(self) -> usize {
+        self.file.locks.address()
     }
 
-    /// Whether both are opens of one file.
-    pub(crate) fn shares_locks(&self, other: &File) -> bool {
-        std::sync::Arc::ptr_eq(&self.locks, &other.locks)
+    /// Requests of `block` bytes to keep in flight: `depth`, and where the file is striped, as many as keep all of its
+    /// targets busy, as far as `most` bytes go.
+    pub(crate) fn depth_over(self, depth: usize, block: usize, most: usize) -> usize {
+        depth_over(self.file.shape.objects, depth, block, most)
     }
 
-    /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
-    pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
-        match self.claim(kind, range) {
-            Claim::Nothing => Some(None),
-            Claim::Beside(class) => self.locks.try_whole_shared(class).map(Some),
-            Claim::Shared(range) => self.locks.try_shared(range, LockClass::Read).map(Some),
-            Claim::Exclusive(range) => self.locks.try_exclusive(range, LockClass::Write).map(Some),
+    /// A driver for `depth` requests in flight; for the parts of each, where the file is striped.
+    pub(crate) fn driver(self, depth: usize) -> Driver {
+        self.file.io.driver(self.operations(depth))
+    }
+
+    /// Grows an idle `driver` so that `depth` requests to this file fit, however many parts each is split into. `alone`
+    /// says that only the calling thread uses it.
+    pub(crate) fn grow(self, driver: &mut Driver, depth: usize, alone: bool) {
+        let wanted = self.operations(depth);
+        if wanted > driver.depth() && self.file.shape.objects > 1 {
+            driver.replace(self.file.io.engine(wanted, alone));
         }
     }
 
-    /// What an operation inside the file locks, by mode.
-    pub(super) fn claim(&self, kind: Kind, range: Range<u64>) -> Claim {
-        let range = self.span(kind, range);
-        match (self.mode, kind) {
-            (Mode::Concurrent, Kind::Write) => Claim::Beside(LockClass::Write),
-            (_, Kind::Write) => Claim::Exclusive(range),
-            (Mode::Cached | Mode::Uncached, _) => Claim::Nothing,
-            (Mode::Direct, _) => Claim::Shared(range),
-            (Mode::Concurrent, _) => Claim::Beside(LockClass::Read),
+    /// Operations that `depth` requests can be.
+    fn operations(self, depth: usize) -> usize {
+        match self.file.shape.objects {
+            1 => depth,
+            objects => depth.saturating_mul(objects).min(PARTS_MAX).max(depth),
         }
-    }
-
-    fn count_straight_write(&self, bytes: u64) {
-        let (class, reason) = self.write_class();
-        self.meter.count_written(class, bytes);
-        if let Some(reason) = reason {
-            self.meter.count_reason(reason, bytes);
-        }
-    }
-
-    /// `len` rounded up to whole blocks.
-    pub(crate) fn whole_blocks(&self, len: u64) -> u64 {
-        align_up(len, self.block_align())
     }
 }
 
@@ -180,10 +164,11 @@ mod tests {
 
     use super::*;
     use crate::engine::OsMedium;
-    use crate::file::trial::Trial;
+    use crate::file::body::{Body, Single};
+    use crate::file::residue::Residue;
     use crate::lock::LockPolicy;
     use crate::queue::Queue;
-    use crate::{Io, Limits, Need, OpenOptions};
+    use crate::{Io, Limits, Mode, Need, OpenOptions};
 
     const BLOCK: usize = 64 << 10;
     const BLOCKS: u64 = 8;
@@ -199,8 +184,8 @@ mod tests {
         let mut file = options.read(true).write(true).need(need).io(io).adopt(duplicate(), "liar").unwrap();
         let medium = Arc::new(OsMedium::both(duplicate(), duplicate()));
         medium.no_read_ahead();
-        (file.os, file.medium, file.refusal) = (Some(medium.clone()), medium, None);
-        (file.read_trial, file.write_trial) = (Trial::new(false), Trial::new(false));
+        let residue = Residue::new(false);
+        file.body = Body::Single(Single { medium: medium.clone(), os: Some(medium), refusal: None, residue });
         (file, plain.into())
     }
 

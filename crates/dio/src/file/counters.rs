@@ -1,5 +1,6 @@
 //! What happened on a file, in bytes and requests. Receipts and benchmarks print these.
 
+use crate::engine::Kind;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How bytes travelled.
@@ -154,16 +155,18 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn count_read(&self, class: Class, bytes: u64) {
-        self.read[class as usize].fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn count_requests(&self, kind: Kind, count: u64) {
+        let counter = if kind == Kind::Read { &self.read_requests } else { &self.write_requests };
+        counter.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_written(&self, class: Class, bytes: u64) {
-        self.written[class as usize].fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_reason(&self, reason: Reason, bytes: u64) {
-        self.reasons[reason as usize].fetch_add(bytes, Ordering::Relaxed);
+    /// Counts bytes of a read, or of a write, and why they did not go direct.
+    pub(crate) fn count(&self, kind: Kind, bytes: u64, (class, reason): (Class, Option<Reason>)) {
+        let counters = if kind == Kind::Read { &self.read } else { &self.written };
+        counters[class as usize].fetch_add(bytes, Ordering::Relaxed);
+        if let Some(reason) = reason {
+            self.reasons[reason as usize].fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn reading(&self) -> Counters {

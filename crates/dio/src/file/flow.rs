@@ -1,11 +1,13 @@
 //! Running the stretches of a request: what needs no block of ours is submitted at once; what does goes through a bounded number of
 //! blocks, some of which are under way while others are filled or emptied. Shared by reads and writes.
 
-use super::layout::Stretch;
-use super::{File, FileError, Passage};
+use super::layout::{Align, Stretch};
+use super::routing::Routing;
+use super::{File, FileError};
 use crate::block::{Block, Mem, Segment};
-use crate::drive::{Finished, run_here};
-use crate::engine::{Kind, Op};
+use crate::drive::{Driver, Finished, Request};
+use crate::engine::Kind;
+use crate::geometry::align_down;
 
 /// Most pieces of one request: well under `IOV_MAX` (1024, `readv(2)`), and a longer vector gains nothing.
 const MOST_SEGMENTS: usize = 256;
@@ -58,79 +60,94 @@ pub(super) fn blocks_of(mem: Option<Mem>, mut count: usize, mut each: impl FnMut
     }
 }
 
-impl File {
-    /// Bounce blocks that one request may hold at a time: enough for every disk that holds a part of the file, and at most half of
-    /// them all, so that two can proceed.
-    fn blocks_of_one(&self) -> usize {
-        (self.io.limits().bounce_blocks / 2).min(BLOCKS.saturating_mul(self.objects().len())).max(1)
-    }
+/// Bounce blocks that one request may hold at a time: enough for every disk that holds a part of the file, and at most half
+/// of them all, so that two can proceed.
+fn blocks_of_one(file: &File) -> usize {
+    (file.io.limits().bounce_blocks / 2).min(BLOCKS.saturating_mul(file.shape.objects)).max(1)
+}
 
-    /// Bytes of an aligned request of so many bytes that are under way at once: all of it, unless it has more parts than an engine
-    /// takes at a time.
-    pub fn in_flight_of(&self, len: u64) -> u64 {
-        let most = self.largest_request() as u64;
-        let (requests, each) = (len.div_ceil(most), len.min(most));
-        let parts = self.stripes.as_ref().map_or(1, |stripes| {
-            let layout = stripes.layout();
-            each.div_ceil(layout.stripe()).clamp(1, layout.objects() as u64)
-        });
-        let mut driver = self.io.borrow_driver();
-        if requests > 1 {
-            self.suit(&mut driver, usize::try_from(requests).unwrap_or(usize::MAX), false);
-        }
-        (driver.depth() as u64).saturating_mul(each.div_ceil(parts)).min(len)
-    }
+/// Largest single request in bytes: of a striped file, one of the usual size to each object.
+pub(super) fn largest_request(file: &File) -> usize {
+    file.io.limits().request.saturating_mul(file.shape.objects)
+}
 
-    /// Runs all stretches. Nothing is under way when it returns, whatever it returns.
-    pub(super) fn flow<'env>(
+/// Most bytes of a straight and of a bounced stretch on a route: within the limits, whole blocks of the file, and
+/// such that memory behind an aligned stretch is aligned too. One block where the limit is less.
+pub(super) fn longest_stretches(file: &File, align: Align) -> (u64, u64) {
+    let unit = align.offset.max(align.memory);
+    let straight = align_down(largest_request(file) as u64, unit).max(unit);
+    let bounced = align_down(file.io.bounce().block_len() as u64, align.offset).min(straight);
+    (straight, bounced)
+}
+
+pub(super) fn in_flight_of(file: &File, len: u64) -> u64 {
+    let most = largest_request(file) as u64;
+    let (requests, each) = (len.div_ceil(most), len.min(most));
+    let parts = each.div_ceil(file.shape.stripe).clamp(1, file.shape.objects as u64);
+    let mut driver = file.io.borrow_driver();
+    if requests > 1 {
+        file.blocks().grow(&mut driver, usize::try_from(requests).unwrap_or(usize::MAX), false);
+    }
+    (driver.depth() as u64).saturating_mul(each.div_ceil(parts)).min(len)
+}
+
+/// Runs all stretches. Nothing is under way when it returns, whatever it returns.
+pub(super) fn run<'env>(
+    file: &File,
+    kind: Kind,
+    routing: Routing,
+    stretches: &[Stretch],
+    ends: &mut impl Ends<'env>,
+) -> Result<(), FileError> {
+    let (blocks, most) = (blocks_of_one(file), largest_request(file) as u64);
+    let groups: Vec<&[Stretch]> = groups(stretches, most, blocks.div_ceil(SHARES)).collect();
+    file.count_requests(kind, groups.len() as u64);
+    let needed = bounced(stretches).min(blocks);
+    // All that will be needed, before anything is held: two requests never wait for each other's.
+    let mut spare = if needed == 0 { Vec::new() } else { file.io.bounce().take_many(needed) };
+    let flow = Flow { file, kind, routing };
+    if let [group] = groups[..] {
+        let request = flow.prepare((0, group), &mut spare, ends);
+        return ends.end(file.without_dontcache(file.io.run(request)), &mut spare).map(|_| ());
+    }
+    let mut driver = file.io.borrow_driver();
+    // All parts of a striped file's request are submitted before one is waited for.
+    file.blocks().grow(&mut driver, groups.len(), false);
+    let outcome = flow.run_in(&mut driver, &groups, spare, ends);
+    // After an error, or at the end of the file, requests beyond may still be under way; if the engine fails, it waits for
+    // them when it is dropped.
+    let _ = driver.drain(&mut Vec::new());
+    outcome
+}
+
+/// A request of several stretches under way.
+struct Flow<'a> {
+    file: &'a File,
+    kind: Kind,
+    routing: Routing,
+}
+
+impl Flow<'_> {
+    fn run_in<'env>(
         &self,
-        kind: Kind,
-        way: Passage,
-        stretches: &[Stretch],
-        ends: &mut impl Ends<'env>,
-    ) -> Result<(), FileError> {
-        let blocks = self.blocks_of_one();
-        let most = self.largest_request() as u64;
-        let groups: Vec<&[Stretch]> = groups(stretches, most, blocks.div_ceil(SHARES)).collect();
-        self.count_requests(kind, groups.len() as u64);
-        let needed = bounced(stretches).min(blocks);
-        // All that will be needed, before anything is held: two requests never wait for each other's.
-        let mut spare = if needed == 0 { Vec::new() } else { self.io.bounce().take_many(needed) };
-        if let [group] = groups[..] {
-            let op = self.prepare(kind, way, (0, group), &mut spare, ends);
-            return ends.end(self.without_dontcache(run_here(op)), &mut spare).map(|_| ());
-        }
-        let mut driver = self.io.borrow_driver();
-        // All parts of a striped file's request are submitted before one is waited for.
-        self.suit(&mut driver, groups.len(), false);
-        let outcome = self.flow_in(&mut driver, (kind, way), &groups, spare, ends);
-        // After an error, or at the end of the file, requests beyond may still be under way; if the engine fails, it waits for
-        // them when it is dropped.
-        let _ = driver.drain(&mut Vec::new());
-        outcome
-    }
-
-    fn flow_in<'env>(
-        &self,
-        driver: &mut crate::drive::Driver,
-        (kind, way): (Kind, Passage),
+        driver: &mut Driver,
         groups: &[&[Stretch]],
         mut spare: Vec<Block>,
         ends: &mut impl Ends<'env>,
     ) -> Result<(), FileError> {
         let broken = |error: std::io::Error| {
-            let failed = self.failed("run I/O on", super::raw(&error));
+            let failed = self.file.failed("run I/O on", super::raw(&error));
             // What became of the writes in flight is not known.
-            if kind == Kind::Write { self.latched(failed) } else { failed }
+            if self.kind == Kind::Write { self.file.latch.set(failed) } else { failed }
         };
         let (mut begun, mut ended) = (0, 0);
         let mut finished = Vec::new();
         let mut over: Vec<Option<Finished>> = groups.iter().map(|_| None).collect();
         while ended < groups.len() {
-            let may_begin = |begun: usize| !way.in_order || begun == ended;
+            let may_begin = |begun: usize| !self.routing.in_order || begun == ended;
             while let Some(group) = groups.get(begun).filter(|group| bounced(group) <= spare.len() && may_begin(begun))
             {
-                driver.submit(self.prepare(kind, way, (begun, group), &mut spare, ends));
+                driver.submit(self.prepare((begun, group), &mut spare, ends));
                 begun += 1;
                 if bounced(group) > 0 {
                     // It starts now, and not after more has been copied.
@@ -141,12 +158,12 @@ impl File {
                 driver.wait(1, &mut finished).map_err(broken)?;
             }
             for one in finished.drain(..) {
-                let index = one.op.tag as usize;
+                let index = one.request.tag as usize;
                 over[index] = Some(one);
             }
             let Some(one) = over[ended].take() else { continue };
             ended += 1;
-            if !ends.end(self.without_dontcache(one), &mut spare)? {
+            if !ends.end(self.file.without_dontcache(one), &mut spare)? {
                 return Ok(());
             }
         }
@@ -155,27 +172,68 @@ impl File {
 
     fn prepare<'env>(
         &self,
-        kind: Kind,
-        way: Passage,
         (index, group): (usize, &[Stretch]),
         spare: &mut Vec<Block>,
         ends: &mut impl Ends<'env>,
-    ) -> Op {
+    ) -> Request {
         let mut segments = Vec::with_capacity(group.len());
         ends.begin(group, &mut spare.drain(..bounced(group)), &mut segments);
         let mut segments = segments.into_iter();
         let mut mem = Mem::one(segments.next().expect("a group has a stretch"));
         segments.for_each(|segment| mem.push(segment));
-        let op = self.op(kind, way.route, self.flags(way), group[0].file.start, Some(mem));
-        Op { tag: index as u64, ..op }
+        let request = self.file.request(self.kind, self.routing, group[0].file.start, Some(mem));
+        Request { tag: index as u64, ..request }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::{Done, Engine, NullMedium, Op};
+    use crate::geometry::Geometry;
     use crate::{Io, Limits, OpenOptions, stripe};
     use proptest::prelude::*;
+    use std::io;
+    use std::sync::Arc;
+
+    /// Takes everything and gives nothing back.
+    struct Broken(Vec<Op>);
+
+    impl Engine for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn depth(&self) -> usize {
+            32
+        }
+
+        fn in_flight(&self) -> usize {
+            self.0.len()
+        }
+
+        fn start(&mut self, op: Op) -> Result<(), Op> {
+            self.0.push(op);
+            Ok(())
+        }
+
+        fn finish(&mut self, _min: usize, _done: &mut Vec<Done>) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn writes_lost_with_their_engine_latch() {
+        let limits = Limits { request: 4096, bounce_block: 4096, ..Limits::default() };
+        let io = Io::with_engine(limits, "broken", |_| Box::new(Broken(Vec::new()))).unwrap();
+        let medium = Arc::new(NullMedium { size: 1 << 20 });
+        let geometry = Geometry::fixed(512, 512).unwrap();
+        let file = OpenOptions::new().read(true).write(true).io(&io).open_medium("file", medium, geometry).unwrap();
+        file.read_at(&mut [0; 8192], 0).unwrap_err();
+        file.sync_data().unwrap();
+        file.write_at(&[1; 8192], 0).unwrap_err();
+        file.sync_data().unwrap_err();
+    }
 
     #[test]
     fn what_is_in_flight_is_all_parts_that_the_engine_takes() {

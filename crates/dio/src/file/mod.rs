@@ -15,36 +15,40 @@
 
 mod append;
 mod blocks;
+mod body;
 mod counters;
 mod error;
 mod flow;
 pub(crate) mod held;
+mod latch;
 mod layout;
+mod locking;
 mod mode;
 mod open;
 mod read;
-mod run;
+mod residue;
+mod routing;
 mod size;
 mod syncs;
 mod trial;
-mod uncache;
 mod write;
 
+use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::drive::{Composite, run_here};
-use crate::engine::{Flags, Kind, Medium, Op, OsMedium, Route};
-use crate::geometry::{Geometry, align_down, align_up};
+use crate::block::Mem;
+use crate::drive::{Finished, Noted, Request};
+use crate::engine::{Flags, Kind, OsMedium, Route};
+use crate::geometry::Geometry;
 use crate::io::Io;
-use crate::lock::{LockClass, LockGuard, LockPolicy, LockStats, LockTable};
-use crate::stripe::Striped;
+use crate::lock::{LockGuard, LockStats};
 
 pub use append::EndLock;
 pub use counters::{ByClass, Class, Counters, Reason};
@@ -52,40 +56,23 @@ pub use error::{FileError, words, words_of};
 pub use mode::{Mode, Need, SyncMethod};
 pub use open::{DIRECT_FROM, OpenOptions};
 
-use blocks::Claim;
+pub(crate) use blocks::Blocks;
+pub(crate) use body::Objects;
+
+use append::Appending;
+use body::{Body, Shape};
 use counters::Meter;
+use latch::Latch;
 use layout::Align;
+use locking::Locks;
+use routing::Routing;
 use syncs::Syncs;
-use trial::Trial;
-use uncache::Uncache;
-
-/// The way of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Passage {
-    route: Route,
-    /// It is below the threshold: its pages stay in the page cache, as those of a cached file.
-    keep: bool,
-    /// Each of its parts begins when the one before is over: so a striped file that grows holds no gap at any moment.
-    in_order: bool,
-    /// Why it goes through the page cache of a direct file, where it does.
-    reason: Reason,
-}
-
-impl Passage {
-    fn by(route: Route) -> Passage {
-        Passage { route, keep: false, in_order: false, reason: Reason::EndOfFile }
-    }
-
-    fn of(op: &Op) -> Passage {
-        Passage { keep: op.flags.keep, ..Passage::by(op.route) }
-    }
-}
 
 /// Largest block of a file system that the straight parts of requests are made to begin at, in bytes.
-const MOST_BLOCK: u64 = 64 << 10;
+const BLOCK_MAX: u64 = 64 << 10;
 
 /// Parts of requests of a striped file that are in flight at a time, at most.
-const MOST_PARTS: usize = 256;
+const PARTS_MAX: usize = 256;
 
 /// What to do about a full target where some are devices.
 const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe migrate' if that is a device";
@@ -94,17 +81,29 @@ const CURE_DEVICE: &str = "free space there, or move the file with 'dio stripe m
 ///
 /// A misaligned or extending write may pass through the page cache of the last block; it is written back and dropped
 /// at the next sync and when the file is dropped, where an error has nobody to be told: sync first.
+///
+/// The first write or sync error stays in force: every later write, resize and sync of the file fails with it, since the
+/// kernel may have thrown away what it failed to write. Reads still work.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
     io: Io,
-    medium: Arc<dyn Medium>,
-    /// The same medium when it belongs to the operating system; what concerns the page cache needs it.
-    os: Option<Arc<OsMedium>>,
     geometry: Geometry,
+    access: Access,
+    body: Body,
+    shape: Shape,
+    locks: Locks,
+    meter: Meter,
+    syncs: Syncs,
+    appending: Appending,
+    latch: Latch,
+}
+
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug)]
+struct Access {
     mode: Mode,
     need: Need,
-    lock_policy: LockPolicy,
     /// Requests of fewer bytes pass through the page cache and stay there.
     direct_from: u64,
     writable: bool,
@@ -112,81 +111,9 @@ pub struct File {
     only_appends: bool,
     /// Each write is durable when it returns.
     durable: bool,
-    /// The same medium when the file is striped.
-    stripes: Option<Arc<Striped>>,
-    /// Why everything is uncached although direct I/O was asked for.
-    refusal: Option<Reason>,
-    /// What direct reads and writes were seen to do, where that had to be seen.
-    read_trial: Trial,
-    write_trial: Trial,
-    locks: Arc<LockTable>,
-    meter: Meter,
-    uncache: Uncache,
-    syncs: Syncs,
-    /// Held by the thread that appends to a striped file.
-    appending: Mutex<()>,
-    /// For appending, where the flag of a single write is not enough; `None` within where it cannot be opened.
-    append_only: OnceLock<Option<OwnedFd>>,
-    /// Invariant: set once; from then on every write, resize and sync fails with it, since the kernel may have thrown
-    /// away what it failed to write, and a later success would acknowledge what is lost.
-    latch: OnceLock<FileError>,
 }
 
 impl File {
-    fn assemble(
-        options: &OpenOptions,
-        path: &Path,
-        io: Io,
-        medium: Arc<dyn Medium>,
-        geometry: Geometry,
-        locks: Arc<LockTable>,
-    ) -> File {
-        let proven = !uncache::unproven(&geometry);
-        File {
-            path: path.to_owned(),
-            io,
-            medium,
-            os: None,
-            geometry,
-            mode: options.mode,
-            need: options.need,
-            lock_policy: options.lock_policy,
-            direct_from: if options.mode == Mode::Direct { options.direct_from } else { 0 },
-            writable: options.write,
-            only_appends: options.append_only,
-            durable: options.sync != SyncMethod::Explicit,
-            stripes: None,
-            refusal: None,
-            read_trial: Trial::new(proven),
-            write_trial: Trial::new(proven),
-            locks,
-            meter: Meter::default(),
-            uncache: Uncache::default(),
-            syncs: Syncs::default(),
-            appending: Mutex::default(),
-            append_only: OnceLock::new(),
-            latch: OnceLock::new(),
-        }
-    }
-
-    /// A file over the objects of a striped one.
-    pub(crate) fn striped(options: &OpenOptions, path: &Path, striped: Arc<Striped>, locks: Arc<LockTable>) -> File {
-        let (io, geometry) = (striped.io().clone(), *striped.geometry());
-        let mut file = File::assemble(options, path, io, striped.clone(), geometry, locks);
-        let refused = striped.objects().iter().all(|object| object.refusal.is_some());
-        file.refusal = refused.then_some(Reason::NoDirectIo);
-        file.stripes = Some(striped);
-        file
-    }
-
-    /// Opens a file for reading: direct where possible.
-    ///
-    /// # Errors
-    /// As [`OpenOptions::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<File, FileError> {
-        OpenOptions::new().read(true).open(path)
-    }
-
     /// The name it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
@@ -194,7 +121,7 @@ impl File {
 
     /// The mode it was opened in.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.access.mode
     }
 
     /// What the file demands and likes.
@@ -210,9 +137,7 @@ impl File {
     /// What happened so far.
     pub fn counters(&self) -> Counters {
         let mut reading = self.meter.reading();
-        if let Some(stripes) = &self.stripes {
-            reading.add(&stripes.requests());
-        }
+        reading.add(&self.body.requests());
         reading
     }
 
@@ -224,67 +149,148 @@ impl File {
     /// The descriptor to ask the system about the file; `None` for a simulated one. Not for its bytes: those of a striped
     /// file are elsewhere.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match &self.stripes {
-            Some(stripes) => stripes.head(),
-            None => self.os.as_ref().map(|os| os.any()),
-        }
-    }
-
-    /// What it is to the operating system, if it is anything.
-    pub(crate) fn os_medium(&self) -> Option<Arc<OsMedium>> {
-        self.os.clone()
-    }
-
-    /// Has operations, sizes and resizes go by `medium`, which is the same file under rules of its own.
-    pub(crate) fn ruled_by(&mut self, medium: Arc<dyn Medium>) {
-        self.medium = medium;
-    }
-
-    /// Whether making it longer writes zeros: what writes all of it should do without.
-    pub(crate) fn zeroes_growth(&self) -> bool {
-        self.stripes.as_ref().is_some_and(|stripes| stripes.has_devices())
+        self.body.descriptor()
     }
 
     /// How the file is striped, if it is.
-    pub fn layout(&self) -> Option<&crate::stripe::Layout> {
-        self.stripes.as_ref().map(|stripes| stripes.layout())
-    }
-
-    /// The files that hold its bytes: the objects of a striped file, or the file itself.
-    pub(crate) fn objects(&self) -> &[File] {
-        self.stripes.as_ref().map_or(std::slice::from_ref(self), |stripes| stripes.objects())
+    pub fn layout(&self) -> Option<&crate::layout::Layout> {
+        self.body.layout()
     }
 
     /// Whether it is a block device, whose size is fixed.
     pub fn is_device(&self) -> bool {
-        let stat = self.os.as_ref().and_then(|os| rustix::fs::fstat(os.any()).ok());
+        let stat = self.body.os().and_then(|os| rustix::fs::fstat(os.any()).ok());
         stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice)
     }
 
     /// How reads travel now and, if not directly although that was asked for, why.
     pub fn read_class(&self) -> (Class, Option<Reason>) {
-        match &self.stripes {
-            Some(stripes) => stripes.class(File::read_class),
-            None => self.class(&self.read_trial),
-        }
+        self.body.class(self.access.mode, Kind::Read)
     }
 
     /// How writes travel now and, if not directly although that was asked for, why.
     pub fn write_class(&self) -> (Class, Option<Reason>) {
-        match &self.stripes {
-            Some(stripes) => stripes.class(File::write_class),
-            None => self.class(&self.write_trial),
-        }
+        self.body.class(self.access.mode, Kind::Write)
     }
 
-    fn class(&self, trial: &Trial) -> (Class, Option<Reason>) {
-        match self.mode {
-            Mode::Cached => (Class::Cached, None),
-            Mode::Uncached => (Class::Uncached, None),
-            Mode::Direct | Mode::Concurrent if self.refusal.is_some() => (Class::Uncached, self.refusal),
-            _ if trial.is_buffered() => (Class::Uncached, Some(Reason::KernelBuffers)),
-            _ => (Class::Direct, None),
+    /// Reads into `buffer` from `offset`; returns the bytes read, fewer than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The first error of any part of the request, with its place.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
+        read::read_at(self, buffer, offset)
+    }
+
+    /// Reads into several buffers in turn, from consecutive bytes of the file; as `preadv(2)`, under no alignment rule.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    pub fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize, FileError> {
+        read::read_vectored_at(self, buffers, offset)
+    }
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]; ENODATA when the file ends before the buffer is full.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), FileError> {
+        let count = self.read_at(buffer, offset)?;
+        if count < buffer.len() {
+            return Err(self.failed("read", Errno::NODATA).at(offset + count as u64));
         }
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`, all of them, extending the file if need be. Durable only after a sync, or with a
+    /// sync method other than explicit.
+    ///
+    /// # Errors
+    /// The first error of any part, with its place; what the range holds then is undefined. The error latches: see
+    /// [`File`]. EFBIG and EBADF are found before anything is written and do not latch.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        self.write_vectored_at(&[IoSlice::new(bytes)], offset)
+    }
+
+    /// Writes several buffers in turn to consecutive bytes of the file; as `pwritev(2)`, under no alignment rule.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub fn write_vectored_at(&self, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+        write::write_vectored_at(self, buffers, offset)
+    }
+
+    /// As [`File::write_at`], for a caller that holds the lock of the file's blocks.
+    pub(crate) fn write_unlocked(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+        write::write_unlocked(self, bytes, offset)
+    }
+
+    /// Appends all of `buffers`, one behind the other, wherever the file ends at that moment. Nothing that other programs
+    /// append is overwritten, and nothing of theirs comes between the bytes of one call, unless the kernel writes only a
+    /// part of them at first, as it does when it runs out of space. Returns how most of the bytes travelled.
+    ///
+    /// Whole blocks go direct where the file ends with a block and the kernel keeps direct appends of several programs
+    /// apart ([`FileSystem::keeps_direct_appends_apart`](crate::geometry::FileSystem::keeps_direct_appends_apart)); others
+    /// go through the page cache, which drops them.
+    ///
+    /// # Errors
+    /// As [`File::write_at`]. EOPNOTSUPP for a striped file, see [`File::lock_end`], and for a simulated one.
+    pub fn append(&self, buffers: &[IoSlice<'_>]) -> Result<Class, FileError> {
+        append::append(self, buffers)
+    }
+
+    /// Waits for the right to append to a striped file. Its bytes go where an offset says: of two that look for the end at
+    /// the same time, the one would overwrite the other's. So whoever appends takes this, asks for the size, writes there
+    /// and drops it. `None` for other files: of those the system finds the end (`O_APPEND`).
+    ///
+    /// # Errors
+    /// EBADF for a file that is open for reading only; what `fcntl(2)` answers. Where the file system of the last object
+    /// has no such locks, only the threads that share this file keep each other out.
+    pub fn lock_end(&self) -> Result<Option<EndLock<'_>>, FileError> {
+        append::lock_end(self)
+    }
+
+    /// Size in bytes.
+    ///
+    /// # Errors
+    /// What `statx(2)` answers.
+    pub fn size(&self) -> Result<u64, FileError> {
+        size::size(self)
+    }
+
+    /// Sets the size: cuts off, or extends by a hole. Excludes every read and write of the file.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers, or an earlier write error.
+    pub fn set_size(&self, size: u64) -> Result<(), FileError> {
+        size::set_size(self, size)
+    }
+
+    /// Cuts the file off behind `size`, if it is longer, and of a striped file what some objects hold behind its end.
+    /// Unlike [`File::set_size`] it does so after an error too, which stays in force: what could not be written need not
+    /// stay as zeros.
+    ///
+    /// # Errors
+    /// What `ftruncate(2)` answers.
+    pub fn cut_off(&self, size: u64) -> Result<(), FileError> {
+        size::cut_off(self, size)
+    }
+
+    /// Allocates blocks for a range, so that writing it cannot fail for lack of space; `extend` lets the size grow.
+    ///
+    /// # Errors
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot, ENOSPC without
+    /// space; or an earlier write error.
+    pub fn allocate(&self, range: Range<u64>, extend: bool) -> Result<(), FileError> {
+        size::allocate(self, range, extend)
+    }
+
+    /// Turns a range into a hole that reads as zeros.
+    ///
+    /// # Errors
+    /// What `fallocate(2)` answers: EINVAL for an empty range, EOPNOTSUPP where the file system cannot; or an earlier
+    /// write error.
+    pub fn punch(&self, range: Range<u64>) -> Result<(), FileError> {
+        size::punch(self, range)
     }
 
     /// Makes written data durable, with the metadata needed to read it back (`fdatasync(2)`).
@@ -304,26 +310,30 @@ impl File {
     }
 
     fn sync(&self, kind: Kind) -> Result<(), FileError> {
-        self.check_latch()?;
+        self.latch.check()?;
         self.meter.syncs.fetch_add(1, Ordering::Relaxed);
-        let op = self.op(kind, self.route(), Flags::default(), 0, None);
-        let lengths = self.stripes.as_ref().and_then(|stripes| stripes.lengths_to_note());
+        let lengths = self.body.lengths_to_note();
         {
             let _under_way = self.syncs.begin();
-            self.start_write_back();
-            let over = run_here(op);
+            if !self.access.mode.wants_direct() || self.access.direct_from > 0 {
+                self.body.start_write_back();
+            }
+            let over = self.io.run(self.request(kind, self.usual(), 0, None));
             over.outcome.map_err(|errno| {
                 // The place of a failed sync says which object of a striped file it was.
-                self.latched(self.failed("sync", errno).of(self.holder(over.op.offset)))
+                self.latch.set(self.failed("sync", errno).of(self.body.holder(over.request.offset)))
             })?;
         }
         self.syncs.wait_for_others();
-        self.check_latch()?;
+        self.latch.check()?;
         self.settle_now()?;
-        if let (Some(stripes), Some(lengths)) = (&self.stripes, lengths) {
-            stripes.note_durable(&lengths);
-        }
+        self.body.note_durable(lengths.as_deref());
         Ok(())
+    }
+
+    /// Makes what was done durable where every write is to be.
+    pub(crate) fn sync_if_durable(&self) -> Result<(), FileError> {
+        if self.access.durable { self.sync_all() } else { Ok(()) }
     }
 
     /// Writes back and drops what passed through the page cache and was not there before.
@@ -331,62 +341,92 @@ impl File {
     /// # Errors
     /// An error of writing back, which latches, or an earlier one.
     pub fn settle(&self) -> Result<(), FileError> {
-        self.check_latch()?;
+        self.latch.check()?;
         self.settle_now()
-    }
-
-    /// Has all disks of a striped file write at once what is dirty in the page cache: the kernel runs the syncs of a ring one after
-    /// the other, each waiting for its disk.
-    fn start_write_back(&self) {
-        if self.stripes.is_none() || (self.mode.wants_direct() && self.direct_from == 0) {
-            return;
-        }
-        for object in self.objects() {
-            if let Some(fd) = object.os.as_ref().and_then(|os| os.descriptor(Route::Buffered).ok()) {
-                // Only a beginning: the sync does what this cannot, and tells of what fails.
-                let _ = dio_sys::start_write_back(fd);
-            }
-        }
     }
 
     fn settle_now(&self) -> Result<(), FileError> {
         let _under_way = self.syncs.begin();
-        if let Some(stripes) = &self.stripes {
-            return stripes.settle().map_err(|error| self.latched(self.failed("write back", error.errno()).by(&error)));
-        }
-        match &self.os {
-            Some(os) => self.uncache.settle(os).map_err(|errno| self.latched(self.failed("write back", errno))),
-            None => Ok(()),
-        }
+        self.body.settle(|errno, object| {
+            let error = self.failed("write back", errno);
+            self.latch.set(object.map_or(error.clone(), |object| error.by(object)))
+        })
     }
 
-    /// Before something that makes the kernel zero a part of a block, which it does in the page cache whatever the mode.
-    /// Returns the size.
-    fn before_zeroing(&self) -> Result<u64, FileError> {
-        match &self.os {
-            Some(os) if self.mode != Mode::Cached => {
-                self.uncache.prepare(os);
-                self.size()
-            }
-            _ => Ok(0),
-        }
+    /// Bytes of an aligned request of so many bytes that are under way at once: all of it, unless it has more parts than
+    /// an engine takes at a time.
+    pub fn in_flight_of(&self, len: u64) -> u64 {
+        flow::in_flight_of(self, len)
     }
 
-    /// After it: `edges` are the places within whose blocks bytes may have been zeroed.
-    fn after_zeroing(&self, edges: &[u64]) -> Result<(), FileError> {
-        if self.os.is_none() || self.mode == Mode::Cached {
-            return Ok(());
-        }
-        let block = self.geometry.block().max(rustix::param::page_size() as u64);
-        let mut enough = false;
-        for edge in edges.iter().filter(|edge| **edge % block != 0) {
-            enough |= self.uncache.touch(align_down(*edge, block)..edge + 1, true);
-        }
-        if enough { self.settle_now() } else { Ok(()) }
+    /// Multiple of bytes that offsets and lengths of blocks must have, for reading and for writing.
+    pub fn block_align(&self) -> u64 {
+        self.blocks().align()
     }
 
-    fn route(&self) -> Route {
-        if self.mode.wants_direct() && self.refusal.is_none() { Route::Direct } else { Route::Buffered }
+    /// The file as users that have whole aligned blocks in flight see it.
+    pub(crate) fn blocks(&self) -> Blocks<'_> {
+        Blocks::of(self)
+    }
+
+    /// The files that hold its bytes: the objects of a striped file, or the file itself.
+    pub(crate) fn objects(&self) -> &[File] {
+        self.body.objects().unwrap_or(std::slice::from_ref(self))
+    }
+
+    /// The system's file with the bytes, if there is one.
+    pub(crate) fn os_medium(&self) -> Option<Arc<OsMedium>> {
+        self.body.os().cloned()
+    }
+
+    /// Has requests, sizes and resizes go by `medium`, which is the same file under rules of its own.
+    ///
+    /// # Panics
+    /// If the file is striped.
+    pub(crate) fn ruled_by(&mut self, medium: Arc<dyn crate::engine::Medium>) {
+        let Body::Single(single) = &mut self.body else { panic!("only an object has a medium of its own") };
+        single.medium = medium;
+    }
+
+    /// Whether making it longer writes zeros: what writes all of it should do without.
+    pub(crate) fn zeroes_growth(&self) -> bool {
+        self.shape.zeroed_growth
+    }
+
+    /// The error in force, if a write or sync has failed.
+    pub(crate) fn check_latch(&self) -> Result<(), FileError> {
+        self.latch.check()
+    }
+
+    /// The lock of a request within the file's present size.
+    pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
+        self.locks.lock(kind, range)
+    }
+
+    /// As [`File::lock`], without waiting: the outer `None` says that it would have to.
+    pub(crate) fn try_lock(&self, kind: Kind, range: Range<u64>) -> Option<Option<LockGuard>> {
+        self.locks.try_lock(kind, range)
+    }
+
+    // What the modules of this folder share: how a request travels, what it demands, and what it leaves behind.
+
+    fn is_cached(&self) -> bool {
+        self.access.mode == Mode::Cached
+    }
+
+    /// How requests travel usually.
+    fn usual(&self) -> Routing {
+        let direct = self.access.mode.wants_direct() && !self.body.is_refused();
+        Routing::by(if direct { Route::Direct } else { Route::Buffered }, self.is_cached())
+    }
+
+    /// How a read or write of so many bytes travels.
+    fn routing(&self, bytes: u64) -> Routing {
+        if bytes < self.access.direct_from {
+            Routing::by(Route::Buffered, self.is_cached()).keeping(true)
+        } else {
+            self.usual()
+        }
     }
 
     fn align(&self, route: Route, kind: Kind) -> Align {
@@ -397,52 +437,69 @@ impl File {
         };
         // The block of a file system may be anything; only of one that is a usual size is there something to gain.
         let block = self.geometry.block();
-        let block = if block.is_power_of_two() && block <= MOST_BLOCK { block.max(offset) } else { offset };
+        let block = if block.is_power_of_two() && block <= BLOCK_MAX { block.max(offset) } else { offset };
         Align { offset, memory: self.geometry.mem_align(), block }
     }
 
-    /// The usual way of requests.
-    fn usual(&self) -> Passage {
-        Passage::by(self.route())
+    fn request(&self, kind: Kind, routing: Routing, offset: u64, mem: Option<Mem>) -> Request {
+        let single = self.body.single();
+        let dontcache = mem.is_some() && routing.route == Route::Buffered && routing.forget;
+        let flags =
+            Flags { dsync: false, dontcache: dontcache && single.is_none_or(|single| single.residue.dontcache()) };
+        let align = self.align(routing.route, kind).offset as usize;
+        let noted = Noted { pages: None, keep: routing.keep };
+        Request { kind, route: routing.route, flags, target: self.body.target(), offset, mem, align, tag: 0, noted }
     }
 
-    /// The way of a read or write of so many bytes.
-    fn passage(&self, bytes: u64) -> Passage {
-        if bytes < self.direct_from { Passage { keep: true, ..Passage::by(Route::Buffered) } } else { self.usual() }
+    /// Before a read or write that may leave pages in the cache: notes what is there. Returns the pages of the range where
+    /// direct requests are on trial.
+    fn before_request(&self, kind: Kind, routing: Routing, range: &Range<u64>) -> Option<u64> {
+        let single = self.body.single()?;
+        single.residue.before(single.os.as_ref()?, kind, routing, range)
     }
 
-    /// The flags of requests: what passes through the cache leaves it again, unless caching was asked for.
-    fn flags(&self, way: Passage) -> Flags {
-        let forget = way.route == Route::Buffered && self.mode != Mode::Cached && !way.keep;
-        Flags { dsync: false, dontcache: forget && self.uncache.dontcache(), keep: way.keep }
+    /// After it: what passed through the cache is noted, and dropped when enough has gathered.
+    fn after_request(
+        &self,
+        kind: Kind,
+        routing: Routing,
+        range: &Range<u64>,
+        pages: Option<u64>,
+        count: u64,
+    ) -> Result<(), FileError> {
+        let Some(single) = self.body.single() else { return Ok(()) };
+        let Some(os) = &single.os else { return Ok(()) };
+        if single.residue.after(os, kind, routing, range, pages, count) {
+            self.settle()?;
+        }
+        self.refuse_buffered(kind)
     }
 
-    fn op(&self, kind: Kind, route: Route, flags: Flags, offset: u64, mem: Option<crate::block::Mem>) -> Op {
-        let align = self.align(route, kind).offset as usize;
-        let medium = Arc::clone(&self.medium);
-        Op { kind, route, flags, medium, offset, done: 0, mem, align, stalled: 0, pages: None, tag: 0, part: None }
+    /// The error of a file that was to be direct and is known not to be.
+    fn refuse_buffered(&self, kind: Kind) -> Result<(), FileError> {
+        let buffered = self.body.single().is_some_and(|single| single.residue.trial(kind).is_buffered());
+        if buffered && self.access.need == Need::Required {
+            let operation = if kind == Kind::Read { "read directly from" } else { "write directly to" };
+            return Err(self.failed(operation, Errno::OPNOTSUPP).with_cure(open::CURE_BUFFERED));
+        }
+        Ok(())
     }
 
-    /// What the lock of a range covers. Writes through the cache dirty whole pages, and a direct write of another block of
-    /// such a page, or the eviction after it, would race with them (`open(2)`, NOTES).
-    fn span(&self, kind: Kind, range: Range<u64>) -> Range<u64> {
-        let through_cache = kind == Kind::Write && !self.mode.wants_direct();
-        self.lock_policy.span(if through_cache { pages_around(range) } else { range })
+    /// Where the kernel has no `RWF_DONTCACHE` for this file (EOPNOTSUPP, or EINVAL before 6.14), the request is run
+    /// again without, now and from now on: `settle` drops the pages instead.
+    fn without_dontcache(&self, over: Finished) -> Finished {
+        let refused = matches!(over.outcome, Err(Errno::OPNOTSUPP | Errno::INVAL)) && over.request.flags.dontcache;
+        let Some(single) = self.body.single().filter(|_| refused) else { return over };
+        single.residue.no_dontcache();
+        let mut request = over.request;
+        request.flags.dontcache = false;
+        self.io.run(request)
     }
 
-    /// The lock of an operation within the file's present size, by mode. The kernel orders cached ones among themselves;
-    /// writes also keep out direct ones of their pages, and whatever writes a part of a block or changes the size.
-    fn lock_for(&self, way: Passage, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
-        self.lock(kind, if way.keep { pages_around(range) } else { range })
-    }
-
-    /// As `lock_for`, of a request on the usual way.
-    pub(crate) fn lock(&self, kind: Kind, range: Range<u64>) -> Option<LockGuard> {
-        match self.claim(kind, range) {
-            Claim::Nothing => None,
-            Claim::Beside(class) => Some(self.locks.whole_shared(class)),
-            Claim::Shared(range) => Some(self.locks.shared(range, LockClass::Read)),
-            Claim::Exclusive(range) => Some(self.locks.exclusive(range, LockClass::Write)),
+    /// Counts requests, unless the objects count theirs.
+    fn count_requests(&self, kind: Kind, count: u64) {
+        if self.body.counts_requests() {
+            self.meter.count_requests(kind, count);
         }
     }
 
@@ -452,83 +509,19 @@ impl File {
 
     /// The error of a request at a place; of a striped file, with the object that holds it.
     fn failed_at(&self, operation: &'static str, errno: Errno, position: u64) -> FileError {
-        let error = self.failed(operation, errno).of(self.holder(position)).at(position);
-        if errno == Errno::NOSPC && self.zeroes_growth() { error.with_cure(CURE_DEVICE) } else { error }
+        self.with_device_cure(self.failed(operation, errno).of(self.body.holder(position)).at(position))
     }
 
     /// The error of a call of the medium.
     fn refused(&self, operation: &'static str, error: &std::io::Error) -> FileError {
-        let failed = match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
+        self.with_device_cure(match error.get_ref().and_then(|inner| inner.downcast_ref::<FileError>()) {
             Some(inner) => self.failed(operation, inner.errno()).by(inner),
             None => self.failed(operation, raw(error)),
-        };
-        if failed.errno() == Errno::NOSPC && self.zeroes_growth() { failed.with_cure(CURE_DEVICE) } else { failed }
-    }
-
-    /// The object of a striped file that holds a byte.
-    fn holder(&self, position: u64) -> Option<&Path> {
-        self.stripes.as_ref().map(|stripes| stripes.holder(position))
-    }
-
-    /// Makes a striped file reach to where something is about to be written, see [`Medium::reach`].
-    fn reach(&self, size: u64) -> Result<(), FileError> {
-        self.medium.reach(size).map_err(|error| {
-            let error = self.refused("extend", &error).at(size);
-            let surplus = || self.stripes.as_ref().is_none_or(|stripes| stripes.has_surplus().unwrap_or(true));
-            // What is too large for an object that nothing was changed for leaves the file as it was. What has made others
-            // longer must not become part of it, which who opens it next sees to.
-            if error.errno() == Errno::FBIG && !surplus() { error } else { self.latched(error) }
         })
     }
 
-    /// Largest single request: of a striped file, one to each object.
-    fn largest_request(&self) -> usize {
-        let objects = self.stripes.as_ref().map_or(1, |stripes| stripes.layout().objects());
-        self.io.limits().request.saturating_mul(objects)
-    }
-
-    /// Requests of `block` bytes to keep in flight: `depth`, and where the file is striped, as many as keep all of its targets
-    /// busy, as far as `most` bytes go.
-    pub(crate) fn depth_over(&self, depth: usize, block: usize, most: usize) -> usize {
-        crate::stripe::depth_over(self.objects().len(), depth, block, most)
-    }
-
-    /// An engine for so many requests in flight; the parts of each, where the file is striped.
-    pub(crate) fn driver(&self, depth: usize) -> crate::drive::Driver {
-        self.io.driver(self.depth_for(depth))
-    }
-
-    /// Has a driver of `depth` requests that nothing is outstanding in take all parts of as many of this file.
-    pub(crate) fn suit(&self, driver: &mut crate::drive::Driver, depth: usize, alone: bool) {
-        let wanted = self.depth_for(depth);
-        if wanted > driver.depth() && self.stripes.is_some() {
-            driver.replace(self.io.engine(wanted, alone));
-        }
-    }
-
-    /// Operations that `depth` requests can be.
-    fn depth_for(&self, depth: usize) -> usize {
-        let objects = self.stripes.as_ref().map_or(1, |stripes| stripes.layout().objects());
-        if objects == 1 { depth } else { depth.saturating_mul(objects).min(MOST_PARTS).max(depth) }
-    }
-
-    pub(crate) fn check_latch(&self) -> Result<(), FileError> {
-        self.latch.get().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    /// Records the first write or sync error and returns the one that is in force.
-    fn latched(&self, error: FileError) -> FileError {
-        self.latch.get_or_init(|| error).clone()
-    }
-
-    fn count_requests(&self, kind: Kind, count: u64) {
-        if self.stripes.is_some() {
-            // The objects count theirs.
-            return;
-        }
-        let counter: &AtomicU64 =
-            if kind == Kind::Read { &self.meter.read_requests } else { &self.meter.write_requests };
-        counter.fetch_add(count, Ordering::Relaxed);
+    fn with_device_cure(&self, error: FileError) -> FileError {
+        if error.errno() == Errno::NOSPC && self.shape.zeroed_growth { error.with_cure(CURE_DEVICE) } else { error }
     }
 }
 
@@ -536,22 +529,6 @@ impl Drop for File {
     fn drop(&mut self) {
         // Nobody is left to be told of an error; the type's documentation says to sync first.
         let _ = self.settle_now();
-    }
-}
-
-/// The whole pages that hold a range of a file, as far as there are any bytes in it.
-fn pages_around(range: Range<u64>) -> Range<u64> {
-    let page = rustix::param::page_size() as u64;
-    if range.is_empty() { range } else { align_down(range.start, page)..align_up(range.end, page) }
-}
-
-/// Runs a call again that a signal interrupted before it did anything, as `fallocate(2)` on a large range.
-fn patiently<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
     }
 }
 

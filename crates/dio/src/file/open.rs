@@ -4,17 +4,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Mode as Permissions, OFlags, Stat};
+use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::counters::Reason;
-use super::trial::Trial;
-use super::{File, FileError, Mode, Need, SyncMethod};
+use super::append::Appending;
+use super::body::{Body, Objects, Single};
+use super::counters::{Meter, Reason};
+use super::latch::Latch;
+use super::locking::Locks;
+use super::residue::Residue;
+use super::syncs::Syncs;
+use super::{Access, File, FileError, Mode, Need, SyncMethod};
 use crate::engine::{Medium, OsMedium, Route};
 use crate::geometry::{Directness, Geometry, GeometryError};
 use crate::io::{Io, IoError};
 use crate::lock::{LockPolicy, LockTable};
-use crate::stripe;
 use dio_sys::uninterrupted;
 
 /// How to open a file; as [`std::fs::OpenOptions`], with a mode, a need and a sync method.
@@ -34,9 +38,8 @@ pub struct OpenOptions {
     pub(super) direct_from: u64,
     pub(super) append_only: bool,
     io: Option<Io>,
-    /// What is opened is an object of a striped file: neither a striped one itself nor anything but a regular file, and its
-    /// locks are for itself.
-    object: bool,
+    /// What is opened is an object of a striped file: its locks are for itself.
+    own_locks: bool,
     /// Of a striped file, objects are taken that do not fit together.
     what_is_there: bool,
 }
@@ -73,7 +76,7 @@ impl OpenOptions {
             direct_from: 0,
             append_only: false,
             io: None,
-            object: false,
+            own_locks: false,
             what_is_there: false,
         }
     }
@@ -171,50 +174,16 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a regular file or a block device.
-    ///
-    /// # Errors
-    /// [`FileError`]: what `open(2)` answers; EINVAL for what has no blocks (pipes, terminals); EOPNOTSUPP when direct
-    /// I/O is required and the file system has none.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, FileError> {
-        let path = path.as_ref();
-        let medium = self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))?;
-        if self.create || self.create_new {
-            let made = rustix::fs::fstat(medium.any()).map_err(|errno| FileError::new("open", path, errno))?;
-            if stripe::may_apply(path, &made) {
-                return self.open_by_default(path, medium, &made);
-            }
-        }
-        self.finish(medium, path)
+    /// Opens what `path` leads to as a file of the system, whatever it holds.
+    pub(crate) fn open_medium_at(&self, path: &Path) -> Result<OsMedium, FileError> {
+        self.descriptors(path).map_err(|errno| FileError::new("open", path, errno))
     }
 
-    /// Stripes what was made, if it is to be, and opens it.
-    fn open_by_default(&self, path: &Path, medium: OsMedium, made: &Stat) -> Result<File, FileError> {
-        let failed = |errno| FileError::new("open", path, errno);
-        // Whether somebody else has it open can be asked only when we have not.
-        drop(medium);
-        let striped = stripe::stripe_by_default(path)?;
-        let mut again = self.clone();
-        again.create(false).create_new(false).no_follow(self.no_follow || self.create_new);
-        let file = again.open(path)?;
-        if let (true, Some(fd)) = (self.create_new, file.descriptor())
-            && !stripe::is_what_was_made(fd, made, striped.as_ref()).map_err(failed)?
-        {
-            return Err(failed(Errno::EXIST));
-        }
-        Ok(file)
-    }
-
-    /// Takes over a file that the caller opened without `O_DIRECT`, relative to a directory for instance; `name` is for
-    /// messages. The flags that create and resolve names do not apply; access must be what the descriptor has.
-    ///
-    /// # Errors
-    /// As [`OpenOptions::open`].
-    pub fn adopt(&self, fd: OwnedFd, name: impl AsRef<Path>) -> Result<File, FileError> {
-        let name = name.as_ref();
+    /// Takes over a descriptor that was opened without `O_DIRECT`.
+    pub(crate) fn take_over(&self, fd: OwnedFd, name: &Path) -> Result<OsMedium, FileError> {
         let fd = self.with_sync(fd).map_err(|errno| FileError::new("open", name, errno))?;
         let medium = if self.mode.wants_direct() { self.both_ways(fd) } else { Ok(OsMedium::buffered(fd)) };
-        self.finish(medium.map_err(|errno| FileError::new("open", name, errno))?, name)
+        medium.map_err(|errno| FileError::new("open", name, errno))
     }
 
     /// The same file with the sync method asked for, which `fcntl(2)` cannot give to an open descriptor.
@@ -235,20 +204,15 @@ impl OpenOptions {
         }
     }
 
-    /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O.
-    fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
+    /// Asks what the opened file demands, and falls back or refuses where it has no direct I/O. The file is not looked at:
+    /// that it is not the descriptor of a striped one is known already.
+    pub(crate) fn finish(&self, medium: OsMedium, path: &Path) -> Result<File, FileError> {
         let failed = |errno| FileError::new("open", path, errno);
         let geometry = Geometry::of(medium.any()).map_err(|error| match error {
             GeometryError::NoBlocks => failed(Errno::INVAL).with_cure("not a regular file or a block device"),
             other => failed(geometry_errno(&other)),
         })?;
         let stat = rustix::fs::fstat(medium.any()).map_err(failed)?;
-        if !self.object
-            && stripe::may_be_striped(&stat)
-            && let Some(descriptor) = stripe::descriptor_of(medium.any(), &stat, path)?
-        {
-            return self.open_striped(path, medium, &descriptor, &stat, self.shared_io(path)?);
-        }
         let refused = self.mode.wants_direct()
             && (medium.descriptor(Route::Direct).is_err() || geometry.directness() == Directness::Refused);
         if refused && self.need == Need::Required {
@@ -260,10 +224,11 @@ impl OpenOptions {
             }
             false => medium,
         };
+        let proven = !super::residue::unproven(&geometry);
         let buffers = self.write
             && self.mode.wants_direct()
             && !refused
-            && super::uncache::unproven(&geometry)
+            && !proven
             && super::held::buffers_writes(medium.any(), geometry.offset_align()) == Some(true);
         if buffers && self.need == Need::Required {
             let failed = FileError::new("open for direct writes", path, Errno::OPNOTSUPP);
@@ -271,21 +236,54 @@ impl OpenOptions {
         }
         let io = self.shared_io(path)?;
         self.check_limits(path, &io, &geometry)?;
-        let locks = if self.object { LockTable::new() } else { crate::io::lock_table(&stat) };
+        let table = if self.own_locks { LockTable::new() } else { LockTable::of_file(&stat) };
         if self.mode != Mode::Cached {
             medium.no_read_ahead();
         }
-        let medium = Arc::new(medium);
-        let mut file = File::assemble(self, path, io, medium.clone(), geometry, locks);
-        file.os = Some(medium);
-        file.refusal = refused.then_some(Reason::NoDirectIo);
-        if buffers {
-            file.write_trial = Trial::buffered();
-        }
+        let (os, refusal) = (Arc::new(medium), refused.then_some(Reason::NoDirectIo));
+        let residue = if buffers { Residue::of_buffered_writes(proven) } else { Residue::new(proven) };
+        let body = Body::Single(Single { medium: os.clone(), os: Some(os), refusal, residue });
+        let file = self.assemble(path, io, geometry, body, table);
         if self.truncate && stat.st_size > 0 {
             file.set_size(0)?;
         }
         Ok(file)
+    }
+
+    /// A file over the objects of a striped one, which were opened as this is to be.
+    pub(crate) fn over_objects(
+        &self,
+        path: &Path,
+        striped: Arc<dyn Objects>,
+        geometry: Geometry,
+        table: Arc<LockTable>,
+    ) -> File {
+        let io = striped.objects()[0].io().clone();
+        self.assemble(path, io, geometry, Body::Striped(striped), table)
+    }
+
+    fn assemble(&self, path: &Path, io: Io, geometry: Geometry, body: Body, table: Arc<LockTable>) -> File {
+        let access = Access {
+            mode: self.mode,
+            need: self.need,
+            direct_from: if self.mode == Mode::Direct { self.direct_from } else { 0 },
+            writable: self.write,
+            only_appends: self.append_only,
+            durable: self.sync != SyncMethod::Explicit,
+        };
+        File {
+            path: path.to_owned(),
+            io,
+            geometry,
+            access,
+            shape: body.shape(),
+            body,
+            locks: Locks::new(table, self.lock_policy, self.mode),
+            meter: Meter::default(),
+            syncs: Syncs::default(),
+            appending: Appending::default(),
+            latch: Latch::default(),
+        }
     }
 
     /// A file over a medium of the caller's, such as the simulator's, with alignments in bytes.
@@ -300,11 +298,13 @@ impl OpenOptions {
     ) -> Result<File, FileError> {
         let io = self.shared_io(name.as_ref())?;
         self.check_limits(name.as_ref(), &io, &geometry)?;
-        let locks = LockTable::new();
-        Ok(File::assemble(self, name.as_ref(), io, medium, geometry, locks))
+        let residue = Residue::new(!super::residue::unproven(&geometry));
+        let body = Body::Single(Single { medium, os: None, refusal: None, residue });
+        Ok(self.assemble(name.as_ref(), io, geometry, body, LockTable::new()))
     }
 
-    fn shared_io(&self, path: &Path) -> Result<Io, FileError> {
+    /// The I/O that the file is to use.
+    pub(crate) fn shared_io(&self, path: &Path) -> Result<Io, FileError> {
         match &self.io {
             Some(io) => Ok(io.clone()),
             None => Io::shared().map_err(|error| no_io(path, &error)),
@@ -315,7 +315,7 @@ impl OpenOptions {
     pub(crate) fn for_object(&self, io: &Io) -> OpenOptions {
         let mut options = self.clone();
         options.read(true).create(false).create_new(false).truncate(false).no_follow(false).io(io);
-        options.object = true;
+        options.own_locks = true;
         options
     }
 
@@ -346,6 +346,11 @@ impl OpenOptions {
 
     pub(crate) fn is_durable(&self) -> bool {
         self.sync != SyncMethod::Explicit
+    }
+
+    /// Whether the file is made where there is none, and whether one that is there is an error.
+    pub(crate) fn creates(&self) -> (bool, bool) {
+        (self.create || self.create_new, self.create_new)
     }
 
     pub(crate) fn truncates(&self) -> bool {
@@ -477,8 +482,9 @@ mod tests {
             let mut options = OpenOptions::new();
             let file =
                 options.read(true).write(true).mode(mode).sync_method(sync).adopt(plain.into(), "plain").unwrap();
-            for route in [file.route(), Route::Buffered] {
-                let fd = file.medium.descriptor(route).unwrap();
+            for route in [file.usual().route, Route::Buffered] {
+                let os = file.os_medium().unwrap();
+                let fd = os.descriptor(route).unwrap();
                 assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(flags), "{mode:?} {route:?}");
             }
         }

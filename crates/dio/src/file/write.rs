@@ -14,10 +14,11 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::counters::{Class, Reason};
-use super::flow::{Ends, blocks_of};
+use super::flow::{self, Ends, blocks_of};
 use super::layout::{Align, Part, Stretch, parts, stretches};
-use super::trial::{Sight, pages_of};
-use super::{File, FileError, Mode, Passage};
+use super::routing::Routing;
+use super::size::{after_zeroing, before_zeroing, reach};
+use super::{File, FileError};
 use crate::block::{Block, Loans, Segment, scope};
 use crate::drive::Finished;
 use crate::engine::{Kind, Route};
@@ -47,216 +48,164 @@ fn divide(range: Range<u64>, size: u64, align: u64) -> Division {
     Division { head: start..head_end, body: head_end..tail_start, tail: tail_start..end }
 }
 
-impl File {
-    /// Writes `bytes` at `offset`, all of them, extending the file if need be. Durable only after a sync, or with a
-    /// sync method other than explicit.
-    ///
-    /// # Errors
-    /// The first error of any part, with its place; what the range holds then is undefined. The error latches: see
-    /// [`File`]. EFBIG and EBADF are found before anything is written and do not latch.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
-        self.write_vectored_at(&[IoSlice::new(bytes)], offset)
+pub(super) fn write_vectored_at(file: &File, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+    file.latch.check()?;
+    let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+    let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+    let end = end.ok_or_else(|| file.failed("write", Errno::FBIG).at(offset))?;
+    if !file.access.writable {
+        return Err(file.failed("write", Errno::BADF).at(offset).with_cure("it was opened for reading only"));
     }
-
-    /// Writes several buffers in turn to consecutive bytes of the file; as `pwritev(2)`, under no alignment rule.
-    ///
-    /// # Errors
-    /// As [`File::write_at`].
-    pub fn write_vectored_at(&self, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
-        self.check_latch()?;
-        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
-        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
-        let end = end.ok_or_else(|| self.failed("write", Errno::FBIG).at(offset))?;
-        if !self.writable {
-            return Err(self.failed("write", Errno::BADF).at(offset).with_cure("it was opened for reading only"));
-        }
-        if self.only_appends {
-            return Err(self.failed("write", Errno::PERM).at(offset).with_cure("it was opened for appending only"));
-        }
-        if len == 0 {
-            return Ok(());
-        }
-        self.refuse_buffered(&self.write_trial, "write directly to")?;
-        let way = self.passage(len);
-        let align = self.align(way.route, Kind::Write);
-        let (_guard, size) = self.lock_write(offset..end, align.offset, way)?;
-        self.write_divided(buffers, offset..end, size, way)
+    if file.access.only_appends {
+        return Err(file.failed("write", Errno::PERM).at(offset).with_cure("it was opened for appending only"));
     }
-
-    /// As [`File::write_at`], for a caller that holds the lock of the file's blocks.
-    pub(crate) fn write_unlocked(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
-        self.check_latch()?;
-        let size = self.size()?;
-        self.write_divided(&[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, self.usual())
+    if len == 0 {
+        return Ok(());
     }
+    file.refuse_buffered(Kind::Write)?;
+    let routing = file.routing(len);
+    let align = file.align(routing.route, Kind::Write);
+    let (_guard, size) = lock(file, offset..end, align.offset, routing)?;
+    write_divided(file, buffers, offset..end, size, routing)
+}
 
-    /// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
-    fn write_divided(
-        &self,
-        buffers: &[IoSlice<'_>],
-        range: Range<u64>,
-        size: u64,
-        way: Passage,
-    ) -> Result<(), FileError> {
-        let way = Passage { in_order: self.stripes.is_some() && size < range.end, ..way };
-        if self.stripes.is_some() && size < range.start {
-            self.reach(range.start)?;
+/// For a caller that holds the lock of the file's blocks.
+pub(super) fn write_unlocked(file: &File, bytes: &[u8], offset: u64) -> Result<(), FileError> {
+    file.latch.check()?;
+    let size = file.size()?;
+    write_divided(file, &[IoSlice::new(bytes)], offset..offset + bytes.len() as u64, size, file.usual())
+}
+
+/// Writes the head, the body and the tail of a request, each by its route, to a file of `size` bytes.
+fn write_divided(
+    file: &File,
+    buffers: &[IoSlice<'_>],
+    range: Range<u64>,
+    size: u64,
+    routing: Routing,
+) -> Result<(), FileError> {
+    let routing = Routing { in_order: file.shape.ordered_growth && size < range.end, ..routing };
+    if size < range.start {
+        reach(file, range.start)?;
+    }
+    let gap = !file.is_cached() && !routing.keep && size < range.start;
+    if gap {
+        // The rest of the block of the old end becomes part of the file and is zeroed.
+        before_zeroing(file)?;
+    }
+    if routing.route == Route::Buffered {
+        write_part(file, routing, buffers, range.start)?;
+    } else {
+        write_by_routes(file, routing, buffers, range, size)?;
+    }
+    if gap { after_zeroing(file, &[size]) } else { Ok(()) }
+}
+
+fn write_by_routes(
+    file: &File,
+    routing: Routing,
+    buffers: &[IoSlice<'_>],
+    range: Range<u64>,
+    size: u64,
+) -> Result<(), FileError> {
+    let Range { start: offset, end } = range;
+    let align = file.align(Route::Direct, Kind::Write).offset;
+    let division = divide(offset..end, size, align);
+    for (route, range) in
+        [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
+    {
+        if range.is_empty() {
+            continue;
         }
-        let gap = self.mode != Mode::Cached && !way.keep && size < range.start;
-        if gap {
-            // The rest of the block of the old end becomes part of the file and is zeroed.
-            self.before_zeroing()?;
-        }
-        if way.route == Route::Buffered {
-            self.write_part(way, buffers, range.start)?;
+        // A part within one block whose all bytes are in the file is not at its end.
+        let at_end = align_up(range.end, align) > size;
+        let reason = if at_end { Reason::EndOfFile } else { Reason::MisalignedRequest };
+        let routing = routing.through(route, reason);
+        if range == (offset..end) {
+            write_part(file, routing, buffers, offset)?;
         } else {
-            self.write_by_routes(way, buffers, range, size)?;
-        }
-        if gap { self.after_zeroing(&[size]) } else { Ok(()) }
-    }
-
-    fn write_by_routes(
-        &self,
-        way: Passage,
-        buffers: &[IoSlice<'_>],
-        range: Range<u64>,
-        size: u64,
-    ) -> Result<(), FileError> {
-        let Range { start: offset, end } = range;
-        let align = self.align(Route::Direct, Kind::Write).offset;
-        let division = divide(offset..end, size, align);
-        for (route, range) in
-            [(Route::Buffered, division.head), (Route::Direct, division.body), (Route::Buffered, division.tail)]
-        {
-            if range.is_empty() {
-                continue;
-            }
-            // A part within one block whose all bytes are in the file is not at its end.
-            let at_end = align_up(range.end, align) > size;
-            let reason = if at_end { Reason::EndOfFile } else { Reason::MisalignedRequest };
-            let way = Passage { route, reason, ..way };
-            if range == (offset..end) {
-                self.write_part(way, buffers, offset)?;
-            } else {
-                let part = slices(buffers, (range.start - offset)..(range.end - offset));
-                self.write_part(way, &part, range.start)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the lock that the write needs and the file's size under it. Only a write inside the file, in whole blocks,
-    /// runs beside others; one that is small has its pages to itself.
-    fn lock_write(&self, range: Range<u64>, align: u64, way: Passage) -> Result<(Option<LockGuard>, u64), FileError> {
-        if matches!(self.mode, Mode::Cached | Mode::Uncached) {
-            let guard = self.lock(Kind::Write, range.clone());
-            if self.stripes.is_none() {
-                return Ok((guard, self.before_zeroing()?));
-            }
-            let size = self.size()?;
-            if range.start <= size {
-                return Ok((guard, size));
-            }
-            // A gap is filled in objects that others may be writing to.
-            drop(guard);
-            let guard = self.locks.whole(LockClass::Resize);
-            return Ok((Some(guard), self.size()?));
-        }
-        let misaligned = (range.start | range.end) % align != 0;
-        if !misaligned {
-            let guard = self.lock_for(way, Kind::Write, range.clone());
-            let size = self.size()?;
-            if range.end <= size {
-                return Ok((guard, size));
-            }
-            // The locks are not upgradeable; dropping this one first keeps two extenders from waiting for each other.
-            drop(guard);
-        }
-        let class = if misaligned { LockClass::Misaligned } else { LockClass::Resize };
-        let guard = self.locks.whole(class);
-        Ok((Some(guard), self.size()?))
-    }
-
-    /// Writes all of `buffers` through one route.
-    fn write_part(&self, way: Passage, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
-        let align = self.align(way.route, Kind::Write);
-        let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
-        let (most_straight, most_bounced) = self.longest_stretches(align);
-        let stretches = stretches(&parts, align, most_straight, most_bounced);
-        let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
-        let range = offset..offset + len;
-        let pages = self.before_write(way, &range);
-        scope(|loans| {
-            let mut writing = Writing { file: self, loans, buffers, parts: &parts };
-            self.flow(Kind::Write, way, &stretches, &mut writing)
-        })?;
-        self.after_write(way, &range, pages)?;
-        self.count_parts_written(way, &parts, align);
-        Ok(())
-    }
-
-    pub(super) fn write_outcome(&self, over: &Finished) -> Result<(), FileError> {
-        match over.outcome {
-            Ok(_) => Ok(()),
-            // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
-            Err(errno @ (Errno::BADF | Errno::FBIG | Errno::INVAL)) => {
-                Err(self.failed_at("write", errno, over.op.position()))
-            }
-            Err(errno) => {
-                // The first one latches; each of several that were under way is told with its own place.
-                let error = self.failed_at("write", errno, over.op.position());
-                self.latched(error.clone());
-                Err(error)
-            }
+            let part = slices(buffers, (range.start - offset)..(range.end - offset));
+            write_part(file, routing, &part, range.start)?;
         }
     }
+    Ok(())
+}
 
-    pub(super) fn before_write(&self, way: Passage, range: &Range<u64>) -> Option<u64> {
-        let route = way.route;
-        let os = self.os.as_ref()?;
-        if route == Route::Direct && self.write_trial.is_proven() || self.mode == Mode::Cached || way.keep {
-            return None;
+/// Takes the lock that the write needs and the file's size under it. Only a write inside the file, in whole blocks,
+/// runs beside others; one that is small has its pages to itself.
+fn lock(file: &File, range: Range<u64>, align: u64, routing: Routing) -> Result<(Option<LockGuard>, u64), FileError> {
+    if !file.access.mode.wants_direct() {
+        let guard = file.locks.lock(Kind::Write, range.clone());
+        if !file.shape.ordered_growth {
+            return Ok((guard, before_zeroing(file)?));
         }
-        self.uncache.prepare(os);
-        if route == Route::Direct { super::uncache::pages_in(os, range) } else { None }
+        let size = file.size()?;
+        if range.start <= size {
+            return Ok((guard, size));
+        }
+        // A gap is filled in objects that others may be writing to.
+        drop(guard);
+        let guard = file.locks.whole(LockClass::Resize);
+        return Ok((Some(guard), file.size()?));
     }
-
-    pub(super) fn after_write(&self, way: Passage, range: &Range<u64>, pages: Option<u64>) -> Result<(), FileError> {
-        let Some(os) = &self.os else { return Ok(()) };
-        let mut seen = false;
-        if pages.is_some() && self.write_trial.is_open() {
-            // A direct write evicts what was cached of its range: pages that are there now were written through.
-            let after = super::uncache::pages_in(os, range).unwrap_or(0);
-            seen = self.write_trial.judge(Sight { before: 0, after, all: pages_of(range) });
+    let misaligned = (range.start | range.end) % align != 0;
+    if !misaligned {
+        let guard = file.locks.lock_for(routing, Kind::Write, range.clone());
+        let size = file.size()?;
+        if range.end <= size {
+            return Ok((guard, size));
         }
-        let passed = match way.route {
-            Route::Buffered => self.mode != Mode::Cached && !way.keep,
-            // Where the kernel may have buffered it and dropped the pages itself, it keeps those in use at that moment.
-            Route::Direct => seen || self.write_trial.is_buffered() || self.write_trial.is_open(),
+        // The locks are not upgradeable; dropping this one first keeps two extenders from waiting for each other.
+        drop(guard);
+    }
+    let class = if misaligned { LockClass::Misaligned } else { LockClass::Resize };
+    let guard = file.locks.whole(class);
+    Ok((Some(guard), file.size()?))
+}
+
+/// Writes all of `buffers` through one route.
+fn write_part(file: &File, routing: Routing, buffers: &[IoSlice<'_>], offset: u64) -> Result<(), FileError> {
+    let align = file.align(routing.route, Kind::Write);
+    let parts = parts(offset, buffers.iter().map(|b| (b.as_ptr() as usize, b.len())), align);
+    let (most_straight, most_bounced) = flow::longest_stretches(file, align);
+    let stretches = stretches(&parts, align, most_straight, most_bounced);
+    let len: u64 = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+    let range = offset..offset + len;
+    let pages = file.before_request(Kind::Write, routing, &range);
+    scope(|loans| {
+        let mut writing = Writing { file, loans, buffers, parts: &parts };
+        flow::run(file, Kind::Write, routing, &stretches, &mut writing)
+    })?;
+    file.after_request(Kind::Write, routing, &range, pages, len)?;
+    count_parts(file, routing, &parts, align);
+    Ok(())
+}
+
+/// What became of a write, as the file reports it.
+pub(super) fn outcome(file: &File, over: &Finished) -> Result<(), FileError> {
+    let Err(errno) = over.outcome else { return Ok(()) };
+    // Each of several that were under way is reported with its own place.
+    let error = file.failed_at("write", errno, over.position());
+    // The request itself was refused; the kernel has lost nothing, so nothing has to latch.
+    if !matches!(errno, Errno::BADF | Errno::FBIG | Errno::INVAL) {
+        file.latch.set(error.clone());
+    }
+    Err(error)
+}
+
+fn count_parts(file: &File, routing: Routing, parts: &[Part], align: Align) {
+    let (class, reason) = file.write_class();
+    for part in parts {
+        let bytes = part.bytes.len() as u64;
+        let aligned = (part.at | bytes) % align.offset == 0;
+        let how = match (routing.route, part.straight) {
+            _ if routing.keep => (Class::Cached, Some(Reason::Small)),
+            (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(routing.reason)),
+            (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
+            (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
+            (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
         };
-        if passed && self.uncache.touch(range.clone(), true) {
-            self.settle()?;
-        }
-        self.refuse_buffered(&self.write_trial, "write directly to")
-    }
-
-    fn count_parts_written(&self, way: Passage, parts: &[Part], align: Align) {
-        let (class, reason) = self.write_class();
-        for part in parts {
-            let bytes = part.bytes.len() as u64;
-            let aligned = (part.at | bytes) % align.offset == 0;
-            let (class, reason) = match (way.route, part.straight) {
-                _ if way.keep => (Class::Cached, Some(Reason::Small)),
-                (Route::Buffered, _) if class == Class::Direct => (Class::Uncached, Some(way.reason)),
-                (Route::Buffered, _) | (Route::Direct, true) => (class, reason),
-                (Route::Direct, false) if aligned => (Class::Bounced, Some(Reason::MisalignedMemory)),
-                (Route::Direct, false) => (Class::Bounced, Some(Reason::MisalignedRequest)),
-            };
-            self.meter.count_written(class, bytes);
-            if let Some(reason) = reason {
-                self.meter.count_reason(reason, bytes);
-            }
-        }
+        file.meter.count(Kind::Write, bytes, how);
     }
 }
 
@@ -287,8 +236,8 @@ impl<'env> Ends<'env> for Writing<'_, 'env> {
     }
 
     fn end(&mut self, over: Finished, spare: &mut Vec<Block>) -> Result<bool, FileError> {
-        self.file.write_outcome(&over)?;
-        blocks_of(over.op.mem, 0, |block, _| spare.extend(block));
+        outcome(self.file, &over)?;
+        blocks_of(over.request.mem, 0, |block, _| spare.extend(block));
         Ok(true)
     }
 }

@@ -29,6 +29,7 @@
 mod gate;
 mod queue;
 mod stats;
+mod table;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

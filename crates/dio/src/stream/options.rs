@@ -67,7 +67,7 @@ impl StreamOptions {
 
     /// Requests of a file in flight, which so many files hold.
     fn depth_over(&self, objects: usize) -> usize {
-        crate::stripe::depth_over(objects, self.depth, self.block, self.spread)
+        crate::layout::depth_over(objects, self.depth, self.block, self.spread)
     }
 
     /// The read-ahead for `left` bytes of a file that so many hold: a stream is read in order, so the window starts at a whole request, and a short

@@ -130,9 +130,9 @@ impl Writer {
     /// As [`Writer::new`].
     pub fn with_write_behind(file: impl Into<Arc<File>>, limits: WriteBehind) -> io::Result<Writer> {
         let file = file.into();
-        let block = file.whole_blocks(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
+        let block = file.blocks().whole(limits.block.clamp(1, MOST_BYTES) as u64) as usize;
         let limits = WriteBehind { block, depth: limits.depth.clamp(2, MOST_BLOCKS), ..limits };
-        let depth = file.depth_over(limits.depth, block, limits.spread).min(MOST_BLOCKS);
+        let depth = file.blocks().depth_over(limits.depth, block, limits.spread).min(MOST_BLOCKS);
         Ok(Writer {
             size: file.size()?,
             pool: Pool::new(block, depth + 1)?,
@@ -287,8 +287,8 @@ impl Writer {
             let inside = end <= self.size;
             match (&self.lane, inside) {
                 (Lane::Extending(_), _) | (Lane::Inside(_), false) => return,
-                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.lock_blocks(Kind::Write)),
-                (Lane::Idle, false) => match self.file.lock_extension(next.offset) {
+                (Lane::Idle, true) => self.lane = Lane::Inside(self.file.blocks().lock(Kind::Write)),
+                (Lane::Idle, false) => match self.file.blocks().lock_extension(next.offset) {
                     Ok(lock) => self.lane = Lane::Extending(lock),
                     Err(error) => {
                         let _ = self.latch(error);
@@ -300,8 +300,8 @@ impl Writer {
             }
             let (offset, memory, blocks) = self.take_request(inside);
             self.in_flight += blocks.all as usize;
-            let driver = self.driver.get_or_insert_with(|| self.file.driver(self.depth));
-            driver.submit(self.file.block_op(Kind::Write, offset, memory, blocks.tag()));
+            let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(self.depth));
+            driver.submit(self.file.blocks().request(Kind::Write, offset, memory, blocks.tag()));
         }
     }
 
@@ -352,11 +352,11 @@ impl Writer {
             let _ = self.latch(FileError::new("run I/O on", self.file.path(), Errno::IO));
         }
         for over in std::mem::take(&mut self.finished) {
-            let blocks = Blocks::of_tag(over.op.tag);
+            let blocks = Blocks::of_tag(over.request.tag);
             self.in_flight = self.in_flight.saturating_sub(blocks.all as usize);
             self.lent = self.lent.saturating_sub(blocks.lent as usize);
-            let end = over.op.offset + over.op.len() as u64;
-            match self.file.block_done(over).1 {
+            let end = over.request.offset + over.request.len() as u64;
+            match self.file.blocks().finish(over).1 {
                 Ok(_) => self.size = self.size.max(end),
                 Err(error) => {
                     let _ = self.latch(error);

@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use super::create::errno;
 use super::device::{LARGE_BLOCKS, is_empty, open_exclusively, read_record, wipe};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, RECORD_AT, Record};
-use super::layout::LEAST_STRIPE;
 use super::open::{of_object, wrong};
 use super::stamp::{STAMP_AT, Stamp};
 use crate::file::FileError;
+use crate::layout::LEAST_STRIPE;
 
 const CURE_BUSY: &str = "unmount it, or end what uses it";
 const CURE_HELD: &str = "remove that file with 'dio stripe rm'; if it is elsewhere, or was never made, 'dio stripe orphans --rm' with the device; --force loses the bytes";

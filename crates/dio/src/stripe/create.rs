@@ -19,7 +19,6 @@ use super::claim::{Claim, claim};
 use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
 use super::head::Head;
 use super::hold::{Hold, leads_to};
-use super::layout::Layout;
 use super::names::Names;
 use super::open::{of_object, wrong};
 use super::reach::{may_look, through};
@@ -27,6 +26,7 @@ use super::remnants::take;
 use super::stamp::Stamp;
 use crate::file::FileError;
 use crate::geometry::Geometry;
+use crate::layout::Layout;
 
 /// Bytes in a stripe where nobody asks for another size, unless a target likes larger ones: enough that a request of one
 /// stripe costs a disk little more than its transfer.

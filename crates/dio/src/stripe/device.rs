@@ -26,11 +26,11 @@ use rustix::io::Errno;
 
 use super::create::errno;
 use super::format::{FormatError, Id, RECORD_AT, RECORD_LEN, Record};
-use super::layout::LEAST_STRIPE;
 use crate::drive::Finished;
 use crate::engine::{Kind, Medium, Op, OsMedium, Route};
 use crate::file::FileError;
 use crate::geometry::{align_down, align_up};
+use crate::layout::LEAST_STRIPE;
 use dio_sys::uninterrupted;
 
 /// How long whoever wants to write waits for a writer that is just closing.
@@ -438,32 +438,32 @@ impl DeviceObject {
         }
     }
 
-    /// A part is over that had this mark.
+    /// A part is over whose tag is its mark.
     pub(super) fn part_done(&self, mut over: Finished) -> Finished {
-        over.outcome = self.judge(&over.op, over.outcome);
-        if over.outcome.is_err() && over.op.remaining() == 0 {
+        over.outcome = self.judge(&over);
+        if over.outcome.is_err() && over.done == over.request.len() {
             // All was transferred, and is of no use: the error is at the first byte.
-            over.op.done = 0;
+            over.done = 0;
         }
         over
     }
 
-    fn judge(&self, op: &Op, outcome: Result<usize, Errno>) -> Result<usize, Errno> {
-        match (op.kind, &self.writer) {
-            (Kind::Read, _) if op.tag == UNKNOWN => outcome.and(Err(Errno::BADMSG)),
+    fn judge(&self, over: &Finished) -> Result<usize, Errno> {
+        let (request, outcome) = (&over.request, over.outcome);
+        match (request.kind, &self.writer) {
+            (Kind::Read, _) if request.tag == UNKNOWN => outcome.and(Err(Errno::BADMSG)),
             // What lies behind the end is of before.
-            (Kind::Read, _) => outcome.map(|count| count.min(op.tag.saturating_sub(op.offset) as usize)),
+            (Kind::Read, _) => outcome.map(|count| count.min(request.tag.saturating_sub(request.offset) as usize)),
             (Kind::Write, Some(writer)) => {
-                let reached = outcome.map_or(op.position(), |count| op.offset + count as u64);
-                let noted = writer.arrived(op.offset..reached).and_then(|()| match self.durable || op.flags.dsync {
-                    true => writer.settle_all(),
-                    false => Ok(()),
-                });
+                let reached = outcome.map_or(over.position(), |count| request.offset + count as u64);
+                let durable = self.durable || request.flags.dsync;
+                let noted = writer.arrived(request.offset..reached);
+                let noted = noted.and_then(|()| if durable { writer.settle_all() } else { Ok(()) });
                 outcome.and_then(|count| noted.map(|()| count).map_err(|error| errno(&error)))
             }
             (Kind::SyncData | Kind::SyncAll, Some(writer)) => {
                 let count = outcome?;
-                writer.settle(op.tag).map(|()| count).map_err(|error| errno(&error))
+                writer.settle(request.tag).map(|()| count).map_err(|error| errno(&error))
             }
             (_, None) => outcome,
         }

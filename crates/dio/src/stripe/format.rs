@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 
 use super::create::Plan;
 use super::head::Head;
-use super::layout::{DEVICE_START, LEAST_STRIPE, Layout};
+use crate::layout::{DEVICE_START, LEAST_STRIPE, Layout};
 
 /// Length of a descriptor in bytes. Few files have it by chance, and those cost one small read when they are opened.
 pub const DESCRIPTOR_LEN: u64 = 8171;

@@ -5,8 +5,8 @@ use super::format::{
     DEFAULT_LEN, DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, RECORD_LEN, Record, decode_default,
     encode_default, seal,
 };
-use super::layout::Layout;
 use super::stamp::{STAMP_AT, Seen, Stamp, judge};
+use crate::layout::Layout;
 
 /// Reads `bytes` as each kind of text, as they are, and once more with the right checksum and
 /// length for each kind, which chance does not find.

@@ -13,21 +13,20 @@ use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::device::DeviceObject;
-use super::layout::Layout;
 use super::session::Session;
 use crate::block::Mem;
-use crate::drive::{Composite, Finished, Place};
-use crate::engine::{Kind, Medium, Op, OsMedium, Route};
-use crate::file::{Class, Counters, File, FileError, Reason};
+use crate::drive::{Finished, Request, Spread};
+use crate::engine::{Kind, OsMedium};
+use crate::file::{Counters, File, FileError, Objects};
 use crate::geometry::{Geometry, GeometryError};
-use crate::io::Io;
+use crate::layout::Layout;
 
 /// Several files, the objects, as one.
 ///
 /// The size is what all of them reach ([`Layout::size`]); nothing else records it, so nothing has to be kept in step with
 /// it. What extends the file is in the file when the last of its parts has arrived, and what some of the objects hold
 /// beyond that is not: a crash, or a failed write, ends the file where the first byte is missing.
-pub(crate) struct Striped {
+pub(super) struct Striped {
     name: PathBuf,
     layout: Layout,
     /// Opened as the whole is, each with locks of its own, which only its own housekeeping uses: the locks of the file
@@ -35,7 +34,6 @@ pub(crate) struct Striped {
     objects: Vec<File>,
     /// Those of them that are devices; empty where none is.
     devices: Vec<Option<Arc<DeviceObject>>>,
-    io: Io,
     geometry: Geometry,
     /// The descriptor; `None` for a file of the tests.
     head: Option<OsMedium>,
@@ -76,7 +74,6 @@ impl Striped {
         layout: Layout,
         objects: Vec<File>,
         devices: Vec<Option<Arc<DeviceObject>>>,
-        io: Io,
         head: Option<OsMedium>,
     ) -> Result<Striped, &'static str> {
         if objects.len() != layout.objects() {
@@ -91,22 +88,13 @@ impl Striped {
         }
         let (before, opened, touched) = (Counters::default(), Instant::now(), AtomicU64::new(0));
         let (name, session) = (name.to_owned(), None);
-        let mut striped =
-            Striped { name, layout, objects, devices, io, geometry, head, session, before, opened, touched };
-        striped.before = striped.requests();
+        let mut striped = Striped { name, layout, objects, devices, geometry, head, session, before, opened, touched };
+        striped.before = striped.requests_so_far();
         Ok(striped)
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    pub(crate) fn geometry(&self) -> &Geometry {
+    pub(super) fn geometry(&self) -> &Geometry {
         &self.geometry
-    }
-
-    pub(crate) fn objects(&self) -> &[File] {
-        &self.objects
     }
 
     /// The object as a device, if it is one.
@@ -115,7 +103,7 @@ impl Striped {
     }
 
     /// Whether growing writes zeros, and a full object is a device.
-    pub(crate) fn has_devices(&self) -> bool {
+    pub(super) fn has_devices(&self) -> bool {
         !self.devices.is_empty()
     }
 
@@ -143,40 +131,15 @@ impl Striped {
         &self.name
     }
 
-    pub(crate) fn head(&self) -> Option<BorrowedFd<'_>> {
-        self.head.as_ref().map(OsMedium::any)
-    }
-
-    /// Who holds a byte.
-    pub(crate) fn holder(&self, position: u64) -> &Path {
-        self.objects[self.layout.place(position).file].path()
-    }
-
-    /// Requests to the objects, without those of opening them.
-    pub(crate) fn requests(&self) -> Counters {
+    /// Requests to the objects, those of opening them too.
+    fn requests_so_far(&self) -> Counters {
         let mut all = Counters::default();
         for object in &self.objects {
             let one = object.counters();
             all.read_requests += one.read_requests;
             all.write_requests += one.write_requests;
         }
-        all.read_requests -= self.before.read_requests.min(all.read_requests);
-        all.write_requests -= self.before.write_requests.min(all.write_requests);
         all
-    }
-
-    /// How bytes travel: as those of the object that is furthest from direct, and why.
-    pub(crate) fn class(&self, of: impl Fn(&File) -> (Class, Option<Reason>)) -> (Class, Option<Reason>) {
-        self.objects.iter().map(of).max_by_key(|(class, _)| *class as usize).expect("there is at least one object")
-    }
-
-    /// Drops what passed through the page cache, of all objects, whatever fails.
-    pub(crate) fn settle(&self) -> Result<(), FileError> {
-        let mut outcome = Ok(());
-        for object in &self.objects {
-            outcome = outcome.and(object.settle());
-        }
-        outcome
     }
 
     /// Whether the devices have room for a file of this size; found out before one of them grows.
@@ -192,13 +155,6 @@ impl Striped {
 
     fn sizes(&self) -> io::Result<Vec<u64>> {
         self.objects.iter().map(|object| object.size().map_err(named)).collect()
-    }
-
-    /// Whether some objects hold bytes behind the end of the file.
-    pub(crate) fn has_surplus(&self) -> io::Result<bool> {
-        let sizes = self.sizes()?;
-        let size = self.layout.size(sizes.iter().copied());
-        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.share(index, size)))
     }
 
     /// Cuts the objects off to what they hold of `size` bytes. First the one whose turn it would be behind, durably: from
@@ -218,15 +174,46 @@ impl Striped {
     }
 }
 
-impl Medium for Striped {
-    /// Never comes here: operations on it are split ([`crate::drive`]).
-    fn transfer(&self, _op: &mut Op) -> Result<usize, Errno> {
-        Err(Errno::INVAL)
+impl Spread for Striped {
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    fn descriptor(&self, _route: Route) -> io::Result<BorrowedFd<'_>> {
-        // Nothing but this module reads or writes the descriptor.
-        Err(Errno::BADF.into())
+    fn before(&self, kind: Kind) -> Result<(), Errno> {
+        if kind == Kind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
+    }
+
+    fn part(&self, object: usize, whole: &Request, offset: u64, mem: Option<Mem>) -> Request {
+        let part = self.objects[object].blocks().part(whole, offset, mem);
+        match self.device(object) {
+            Some(device) => Request { tag: device.mark(part.kind), ..part },
+            None => part,
+        }
+    }
+
+    fn part_done(&self, object: usize, over: Finished) -> Finished {
+        if over.request.kind == Kind::Write {
+            self.touch();
+        }
+        let over = self.objects[object].blocks().finish_part(over);
+        match self.device(object) {
+            Some(device) => device.part_done(over),
+            None => over,
+        }
+    }
+}
+
+impl Objects for Striped {
+    fn objects(&self) -> &[File] {
+        &self.objects
+    }
+
+    fn head(&self) -> Option<BorrowedFd<'_>> {
+        self.head.as_ref().map(OsMedium::any)
+    }
+
+    fn zeroes_growth(&self) -> bool {
+        self.has_devices()
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -302,48 +289,24 @@ impl Medium for Striped {
         Ok(())
     }
 
-    fn composite(&self) -> Option<&dyn Composite> {
-        Some(self)
-    }
-}
-
-impl Composite for Striped {
-    fn files(&self) -> usize {
-        self.objects.len()
+    fn requests(&self) -> Counters {
+        let mut all = self.requests_so_far();
+        all.read_requests -= self.before.read_requests.min(all.read_requests);
+        all.write_requests -= self.before.write_requests.min(all.write_requests);
+        all
     }
 
-    fn before(&self, kind: Kind) -> Result<(), Errno> {
-        if kind == Kind::Write { self.begin().map_err(|error| error.errno()) } else { Ok(()) }
+    fn has_surplus(&self) -> io::Result<bool> {
+        let sizes = self.sizes()?;
+        let size = self.layout.size(sizes.iter().copied());
+        Ok(sizes.iter().enumerate().any(|(index, held)| *held > self.layout.share(index, size)))
     }
 
-    fn place(&self, position: u64) -> Place {
-        self.layout.place(position)
+    fn lengths_to_note(&self) -> Option<Vec<u64>> {
+        self.lengths_if_due()
     }
 
-    fn position(&self, file: usize, offset: u64) -> u64 {
-        self.layout.position(file, offset)
-    }
-
-    fn part(&self, file: usize, whole: &Op, offset: u64, mem: Option<Mem>) -> Op {
-        let part = self.objects[file].part_op(whole, offset, mem);
-        match self.device(file) {
-            Some(device) => Op { tag: device.mark(part.kind), ..part },
-            None => part,
-        }
-    }
-
-    fn part_done(&self, file: usize, over: Finished) -> Finished {
-        if over.op.kind == Kind::Write {
-            self.touch();
-        }
-        let over = self.objects[file].part_done(over);
-        match self.device(file) {
-            Some(device) => device.part_done(over),
-            None => over,
-        }
-    }
-
-    fn io(&self) -> &Io {
-        &self.io
+    fn note_durable(&self, lengths: &[u64]) {
+        self.note_lengths(lengths);
     }
 }

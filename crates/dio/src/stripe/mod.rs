@@ -3,28 +3,24 @@
 //!
 //! # The seam
 //!
-//! A striped file enters the library in two places, and nowhere else:
+//! A striped file enters the library in three places, and nowhere else:
 //!
-//! 1. **Opening** (`file/open.rs`). The name of a striped file is that of its *descriptor*: a small regular file of a fixed,
-//!    unusual length, [`DESCRIPTOR_LEN`]. The length comes with the `fstat` that every opening makes anyway, so plain files
-//!    pay a comparison; the few that have this length by chance pay one small read. Where it is a descriptor, the objects
-//!    are opened as the whole was to be, their headers are compared with it, and the [`File`](crate::File) that is returned
-//!    has `Striped` for its medium.
-//! 2. **Driving** (`drive/joint.rs`). Whatever moves bytes (files, the copy loop, streams, queues) gives operations to a
-//!    driver. One on a striped medium is split there into operations on its objects, what follows in one object becoming
-//!    one vectored operation; all of them are submitted before any is waited for, and what became of them is put together
-//!    when the last is over: bytes are good up to the first that failed or was not there, and the error names the object
-//!    that holds it. Engines see plain operations on plain files.
+//! 1. **Opening** (`names/open.rs`). The name of a striped file is that of its *descriptor*: a small regular file of a
+//!    fixed, unusual length, [`DESCRIPTOR_LEN`]. The length comes with the `fstat` that every opening makes anyway, so plain
+//!    files pay a comparison; the few that have this length by chance pay one small read. Where it is a descriptor, the
+//!    objects are opened as the whole was to be, and their headers are compared with it.
+//! 2. **The body of a file** (`file/body.rs`). A [`File`](crate::File) lies on one medium or on `Objects`, which this module
+//!    implements. What the file layer needs to know of the difference is asked once, as the *shape* of the body: over how
+//!    many objects a request may be split, whether growth has to be ordered, and whether growing writes zeros.
+//! 3. **Driving** (`drive/joint.rs`). Whatever moves bytes gives requests to a driver. One to a striped file is split there
+//!    into requests to its objects, what follows in one object becoming one vectored request; all of them are submitted
+//!    before any is waited for. Their outcomes are put together when the last is over: bytes are good up to the first that
+//!    failed or was not there, and the error names the object that holds it. Engines see plain operations on plain files.
 //!
-//! Everything between does not know. Alignments are those of the strictest object ([`Geometry`](crate::geometry::Geometry)),
-//! so the arithmetic of requests, the treatment of partial blocks and the rule for the block of the end of the file are the same; so are
-//! modes, locks (one table for all opens of one file, that of its first object), latched errors and counters. What concerns
-//! the page cache is kept by each object, which is a [`File`](crate::File) of its own.
-//!
-//! Beside those, a few things ask whether a file is striped, each in a line or two: how large a request may be (one of the
-//! usual size to *each* object), how deep an engine has to be, what the holes of a file are, whether a gap before a
-//! write has to be filled in objects that the write itself does not reach, whether requests have to arrive in order since they
-//! make the file longer, and whether who appends needs a lock.
+//! Alignments are those of the strictest object ([`Geometry`](crate::geometry::Geometry)), so the arithmetic of requests, the
+//! treatment of partial blocks and the rule for the block at the end of the file are the same; so are modes, locks (one
+//! table for all opens of one file, that of its first object), latched errors and counters. What concerns the page cache is
+//! kept by each object, which is a [`File`](crate::File) of its own.
 //!
 //! # Size
 //!
@@ -68,7 +64,6 @@ pub mod calls;
 mod claim;
 mod create;
 mod defaults;
-mod depth;
 mod device;
 mod disks;
 mod format;
@@ -77,7 +72,6 @@ pub mod fuzz;
 mod head;
 mod hold;
 mod inspect;
-mod layout;
 mod local;
 mod medium;
 mod migration;
@@ -93,6 +87,7 @@ mod session;
 mod stamp;
 mod trust;
 
+pub use crate::layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use create::{Plan, create, create_called, has_acl};
 pub use defaults::{
     DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
@@ -101,7 +96,6 @@ pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id
 pub use head::Head;
 pub use hold::{Hold, leads_to};
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
-pub use layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use migration::{LeftByMigration, left_by_migrations, migration_name};
 pub use open::{Alone, alone, descriptor_of, keep_alone, may_be_striped};
 pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
@@ -111,6 +105,3 @@ pub use remnants::{Remnant, descriptor_remnant, remnants_in};
 pub use remove::{Removed, adopt, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};
 pub use repair::{repair, take_what_is_there};
 pub use trust::take_unfollowed;
-
-pub(crate) use depth::depth_over;
-pub(crate) use medium::Striped;

@@ -14,7 +14,6 @@ use super::device::{BOOT, Device, DeviceObject, length_of};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::Head;
 use super::hold::patiently;
-use super::layout::Layout;
 use super::local::is_local;
 use super::medium::Striped;
 use super::reach::may_look;
@@ -22,8 +21,9 @@ use super::session::{Session, read_stamp};
 use super::stamp::{Fault, Seen, Stamp, Standing, judge};
 use super::trust::may_lead_to;
 use crate::engine::{Medium, OsMedium, Route};
-use crate::file::{File, FileError, OpenOptions};
+use crate::file::{File, FileError, Objects, OpenOptions};
 use crate::io::Io;
+use crate::layout::Layout;
 use crate::lock::LockTable;
 
 /// How long whoever opens a file for writing waits for somebody who has it alone.
@@ -224,8 +224,8 @@ impl OpenOptions {
         }
         let first = objects[0].descriptor().map(rustix::fs::fstat);
         let first = first.expect("an object is a file of the system");
-        let locks = crate::io::lock_table(&first.map_err(|errno| FileError::new("open", name, errno))?);
-        let mut striped = Striped::new(name, descriptor.layout, objects, devices, io, Some(head))
+        let locks = LockTable::of_file(&first.map_err(|errno| FileError::new("open", name, errno))?);
+        let mut striped = Striped::new(name, descriptor.layout, objects, devices, Some(head))
             .map_err(|what| FileError::new("open", name, Errno::INVAL).with_detail(what))?;
         if self.writes() {
             let session = || Session::new(descriptor.id, !self.is_cached());
@@ -234,7 +234,8 @@ impl OpenOptions {
                 .and_then(|()| trim(&striped, self.takes_what_is_there()))
                 .map_err(|error| not_shared(name, error))?;
         }
-        let file = self.over_objects(name, striped, locks);
+        let geometry = *striped.geometry();
+        let file = self.over_objects(name, Arc::new(striped), geometry, locks);
         if self.truncates() && file.size()? > 0 {
             file.set_size(0)?;
         }
@@ -308,16 +309,12 @@ impl OpenOptions {
     pub fn open_objects(&self, name: impl AsRef<Path>, objects: Vec<File>, layout: Layout) -> Result<File, FileError> {
         let name = name.as_ref();
         let failed = |what: &str| FileError::new("open", name, Errno::INVAL).with_detail(what);
-        let io = objects.first().ok_or_else(|| failed("there are no objects"))?.io().clone();
-        let striped = Striped::new(name, layout, objects, Vec::new(), io, None).map_err(failed)?;
+        let striped = Striped::new(name, layout, objects, Vec::new(), None).map_err(failed)?;
         if self.writes() {
             trim(&striped, false).map_err(|error| not_shared(name, error))?;
         }
-        Ok(self.over_objects(name, striped, LockTable::new()))
-    }
-
-    fn over_objects(&self, name: &Path, striped: Striped, locks: Arc<LockTable>) -> File {
-        File::striped(self, name, Arc::new(striped), locks)
+        let geometry = *striped.geometry();
+        Ok(self.over_objects(name, Arc::new(striped), geometry, LockTable::new()))
     }
 }
 

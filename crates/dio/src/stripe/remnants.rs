@@ -16,9 +16,9 @@ use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
 use super::format::{DESCRIPTOR_LEN, Descriptor, Id};
-use super::layout::{MOST_OBJECTS, MOST_START};
 use super::names::{identity, remove_name_of};
 use super::orphans::open;
+use crate::layout::{MOST_OBJECTS, MOST_START};
 
 /// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
 const ATTEMPTS: u32 = 10;

@@ -26,8 +26,9 @@ use super::local::is_local;
 use super::medium::Striped;
 use super::open::damaged;
 use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
+use crate::drive::Spread;
 use crate::engine::{Medium, Route};
-use crate::file::{File, FileError};
+use crate::file::{File, FileError, Objects};
 use dio_sys::{lock_byte, try_lock_byte, unlock_byte};
 
 /// The byte that is locked while stamps change. That before it is the lock of those who append.
@@ -280,7 +281,7 @@ impl Striped {
     }
 
     /// Before a sync: the lengths of the objects, if it is time to note them.
-    pub(crate) fn lengths_to_note(&self) -> Option<Vec<u64>> {
+    pub(super) fn lengths_if_due(&self) -> Option<Vec<u64>> {
         let session = self.session.as_ref().filter(|session| session.begun.load(Ordering::Acquire))?;
         // Somebody else who has it is noting them.
         let due = session.noted.try_lock().is_ok_and(|noted| noted.elapsed() >= NOTE_EVERY);
@@ -288,7 +289,7 @@ impl Striped {
     }
 
     /// After a sync: notes that so much of each object is durable. What cannot be noted is only known later.
-    pub(crate) fn note_durable(&self, synced: &[u64]) {
+    pub(super) fn note_lengths(&self, synced: &[u64]) {
         let Some(session) = &self.session else { return };
         let Ok(mut lock) = self.lock_stamps(session) else { return };
         *lock.noted = Instant::now();

@@ -96,7 +96,7 @@ struct Run<'a> {
 /// for each of the two, and more where one of them is striped, as far as `most` bytes go.
 pub fn blocks_for(source: &File, target: Option<&File>, block: usize, depth: usize, most: usize) -> usize {
     let half = depth.div_ceil(2);
-    let more = |file: &File| file.depth_over(half, block, most) - half;
+    let more = |file: &File| file.blocks().depth_over(half, block, most) - half;
     let all = depth + more(source) + target.map_or(0, more);
     all.min(most / block.max(1)).max(depth)
 }
@@ -154,7 +154,7 @@ impl Copier {
             return Err(TransferError::Engine(std::io::Error::new(std::io::ErrorKind::InvalidInput, text)));
         }
         for file in [Some(job.source), job.target].into_iter().flatten() {
-            file.suit(&mut self.driver, self.pool.blocks(), false);
+            file.blocks().grow(&mut self.driver, self.pool.blocks(), false);
         }
         let chunks = Chunks::new(job.ranges, block);
         let all = self.pool.blocks();
@@ -163,13 +163,13 @@ impl Copier {
             Run { job, chunks, tail: None, error: None, unwritten: BTreeSet::new(), reading: 0, most_reading };
         {
             // One thread must not ask for the same table twice: whoever waits in between would never be let in.
-            let other = job.target.filter(|target| !target.shares_locks(job.source));
+            let other = job.target.filter(|target| !target.blocks().lock_order() == job.source.blocks().lock_order());
             // In one order for all: copies in opposite directions, with a resize waiting between their two locks on each
             // file, would wait for each other.
             let mut asked = vec![(job.source, Kind::Read)];
             asked.extend(other.map(|target| (target, Kind::Write)));
-            asked.sort_by_key(|(file, _)| file.lock_order());
-            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.lock_blocks(kind)).collect();
+            asked.sort_by_key(|(file, _)| file.blocks().lock_order());
+            let _locks: Vec<_> = asked.into_iter().map(|(file, kind)| file.blocks().lock(kind)).collect();
             self.pump(&mut run, watch)?;
         }
         self.complete = run.complete();
@@ -197,7 +197,7 @@ impl Copier {
             }
             self.driver.wait(1, &mut finished).map_err(TransferError::Engine)?;
             for over in finished.drain(..) {
-                match over.op.kind {
+                match over.request.kind {
                     Kind::Read => self.block_read(run, over, watch),
                     _ => run.block_written(over, watch),
                 }
@@ -226,19 +226,19 @@ impl Copier {
             if let Some(pace) = run.job.pace {
                 pace.spend(next.end - next.start);
             }
-            let len = run.job.source.whole_blocks(next.end - next.start);
+            let len = run.job.source.blocks().whole(next.end - next.start);
             let mem = block.into_mem(0..len as usize);
             // The tag carries how many bytes there should be: the last block of a file is read rounded up.
-            self.driver.submit(run.job.source.block_op(Kind::Read, next.start, mem, next.end - next.start));
+            self.driver.submit(run.job.source.blocks().request(Kind::Read, next.start, mem, next.end - next.start));
         }
         None
     }
 
     /// A block has been read: it is shown to the watcher and written.
     fn block_read(&mut self, run: &mut Run<'_>, over: Finished, watch: &mut dyn Watch) {
-        let (offset, expected) = (over.op.offset, over.op.tag);
+        let (offset, expected) = (over.request.offset, over.request.tag);
         run.reading -= 1;
-        let (over, outcome) = run.job.source.block_done(over);
+        let (over, outcome) = run.job.source.blocks().finish(over);
         let count = match outcome {
             Ok(count) => (count as u64).min(expected),
             Err(error) => return run.fail(TransferError::Source(error)),
@@ -247,7 +247,7 @@ impl Copier {
             let path = run.job.source.path().to_owned();
             return run.fail(TransferError::Shrunk { path, expected: offset + expected, found: offset + count });
         }
-        let block = over.op.mem.and_then(|mem| mem.into_block(count as usize));
+        let block = over.request.mem.and_then(|mem| mem.into_block(count as usize));
         let block = block.expect("a read returns its block");
         watch.read(offset, block.filled());
         if run.job.target.is_none() {
@@ -271,7 +271,7 @@ impl Copier {
             run.tail = Some((offset + whole as u64, block.filled()[whole..].to_vec()));
         }
         if whole > 0 {
-            self.driver.submit(target.block_op(Kind::Write, offset, block.into_mem(0..whole), 0));
+            self.driver.submit(target.blocks().request(Kind::Write, offset, block.into_mem(0..whole), 0));
         } else {
             run.unwritten.remove(&offset);
         }
@@ -281,8 +281,8 @@ impl Copier {
 impl Run<'_> {
     fn block_written(&mut self, over: Finished, watch: &mut dyn Watch) {
         let Some(target) = self.job.target else { return };
-        let (offset, len) = (over.op.offset, over.op.len() as u64);
-        match target.block_done(over).1 {
+        let (offset, len) = (over.request.offset, over.request.len() as u64);
+        match target.blocks().finish(over).1 {
             Ok(_) => {
                 self.unwritten.remove(&offset);
                 watch.written(len);

@@ -173,7 +173,7 @@ impl SimMedium {
         let aligned = |(start, len): (*mut u8, usize)| {
             start.addr().is_multiple_of(model.mem_align) && len.is_multiple_of(model.offset_align)
         };
-        let fits = op.position().is_multiple_of(model.offset_align as u64) && mem.pieces(op.done).all(aligned);
+        let fits = op.position().is_multiple_of(model.offset_align as u64) && mem.pieces(op.skip).all(aligned);
         (op.route == Route::Direct && !fits).then_some(Errno::INVAL)
     }
 
@@ -255,7 +255,7 @@ impl SimMedium {
     }
 
     fn read(&self, state: &State, op: &mut Op, ticket: &mut Ticket) -> Result<usize, Errno> {
-        let (done, len, model) = (op.done, op.remaining(), self.disk.model());
+        let (done, len, model) = (op.skip, op.remaining(), self.disk.model());
         let image = &state.files[self.number].live;
         let to_end = usize::try_from(image.size.saturating_sub(ticket.offset)).unwrap_or(usize::MAX);
         let failed = ticket.fault.and_then(Fault::errno);
@@ -288,7 +288,7 @@ impl SimMedium {
         }
         let file = &mut state.files[self.number];
         let mut at = 0;
-        for slice in op.mem.as_ref().map(|mem| mem.slices(op.done)).unwrap_or_default() {
+        for slice in op.mem.as_ref().map(|mem| mem.slices(op.skip)).unwrap_or_default() {
             let wanted = space.saturating_sub(at).min(slice.len());
             file.write(ticket.offset + at as u64, &slice[..wanted]);
             at += wanted;
@@ -365,7 +365,7 @@ impl SimMedium {
 /// A copy of what a write is to write.
 fn bytes_to_write(op: &Op) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(op.remaining());
-    for slice in op.mem.as_ref().map(|mem| mem.slices(op.done)).unwrap_or_default() {
+    for slice in op.mem.as_ref().map(|mem| mem.slices(op.skip)).unwrap_or_default() {
         bytes.extend_from_slice(&slice);
     }
     bytes

@@ -21,7 +21,7 @@
 //! let mut engine = SimEngine::new(&clock, 4, 1);
 //! let op = |memory| Op {
 //!     kind: Kind::Read, route: Route::Direct, flags: Flags::default(), medium: Arc::new(file.clone()),
-//!     offset: 0, done: 0, mem: Some(memory), align: 512, stalled: 0, pages: None, tag: 0, part: None,
+//!     offset: 0, skip: 0, mem: Some(memory), ticket: 0,
 //! };
 //! let pool = Pool::new(4096, 2).unwrap();
 //! engine.start(op(pool.take_many(1).remove(0).into_mem(0..4096))).unwrap();

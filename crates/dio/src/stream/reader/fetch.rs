@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::limits::{ReadAhead, Sizes};
 use super::shelf::{Held, Shelf};
 use crate::block::Block;
-use crate::drive::{Driver, Finished, run_here};
+use crate::drive::{Driver, Finished};
 use crate::engine::Kind;
 use crate::file::{File, FileError};
 use crate::geometry::{align_down, align_up};
@@ -144,7 +144,8 @@ impl Fetcher {
         let ticket = self.shelf.reserve(range.clone(), plan);
         let len = (range.end - range.start) as usize;
         self.stats.requests += 1;
-        let over = run_here(self.file.block_op(Kind::Read, range.start, block.into_mem(0..len), ticket));
+        let over =
+            self.file.io().run(self.file.blocks().request(Kind::Read, range.start, block.into_mem(0..len), ticket));
         Ok(self.take_in(over))
     }
 
@@ -199,9 +200,9 @@ impl Fetcher {
         let len = (range.end - range.start) as usize;
         self.large_requests += u64::from(len > self.shelf.small_len());
         let register = self.large_requests == REGISTERED_AFTER;
-        let op = self.file.block_op(Kind::Read, range.start, block.into_mem(0..len), ticket);
+        let op = self.file.blocks().request(Kind::Read, range.start, block.into_mem(0..len), ticket);
         let depth = (self.sizes.small.1 + self.sizes.large.1).clamp(DEPTH.0, DEPTH.1);
-        let driver = self.driver.get_or_insert_with(|| self.file.driver(depth));
+        let driver = self.driver.get_or_insert_with(|| self.file.blocks().driver(depth));
         if register {
             self.large_requests += 1;
             // Unregistered buffers cost a little speed; nothing else.
@@ -232,15 +233,15 @@ impl Fetcher {
 
     /// Keeps what a request has brought, which may be something although it failed; its error.
     fn take_in(&mut self, over: Finished) -> Option<FileError> {
-        let (over, outcome) = self.file.block_done(over);
-        let (start, asked, ticket) = (over.op.offset, over.op.len() as u64, over.op.tag);
+        let (over, outcome) = self.file.blocks().finish(over);
+        let (start, asked, ticket) = (over.request.offset, over.request.len() as u64, over.request.tag);
         let usable = match (&outcome, &over.outcome) {
             (Ok(count), _) => *count,
-            (Err(_), Err(_)) => over.op.done,
+            (Err(_), Err(_)) => over.done,
             // Read, but not in the way that the file was opened for.
             (Err(_), Ok(_)) => 0,
         };
-        let block = over.op.mem.and_then(|mem| mem.into_block(usable)).expect("a read returns its block");
+        let block = over.request.mem.and_then(|mem| mem.into_block(usable)).expect("a read returns its block");
         self.stats.read += usable as u64;
         let last = outcome.as_ref().is_ok_and(|count| (*count as u64) < asked);
         self.shelf.fill(start, ticket, block, last);

@@ -34,7 +34,7 @@ impl Medium for Growing {
         let cut = (at..last).contains(&self.cut) && !self.read.swap(true, Ordering::SeqCst);
         self.after.fetch_add(u64::from(at > self.cut), Ordering::SeqCst);
         let end = last.min(if cut { self.cut } else { LEN });
-        let skip = op.done;
+        let skip = op.skip;
         for slice in op.mem.as_mut().expect("a read has memory").slices_mut(skip).iter_mut() {
             for place in slice.iter_mut().take(end.saturating_sub(at) as usize) {
                 *place = byte(at);

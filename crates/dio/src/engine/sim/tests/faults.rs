@@ -124,9 +124,9 @@ fn direct_io_demands_alignment_of_everything_and_buffered_of_nothing() {
     pieces.push(pool.try_take().unwrap().into_segment(0..524));
     assert_eq!(read(Route::Direct, 512, pieces), Err(Errno::INVAL), "a piece's length");
     assert_eq!(read(Route::Buffered, 13, of(5..106)), Ok(101));
-    let mut resumed = Op { done: 512, ..op(Kind::Read, &file, 0, Some(of(0..1024))) };
+    let mut resumed = Op { skip: 512, ..op(Kind::Read, &file, 0, Some(of(0..1024))) };
     assert_eq!(file.transfer(&mut resumed), Ok(512));
-    resumed.done = 100;
+    resumed.skip = 100;
     assert_eq!(file.transfer(&mut resumed), Err(Errno::INVAL), "resumed between blocks");
     assert_eq!(file.transfer(&mut op(Kind::Read, &file, 0, None)), Err(Errno::INVAL), "no memory");
 }

@@ -23,20 +23,7 @@ fn memory(bytes: &[u8]) -> Mem {
 
 fn op(kind: Kind, medium: &SimMedium, offset: u64, mem: Option<Mem>) -> Op {
     let (route, flags) = (Route::Direct, Flags::default());
-    Op {
-        kind,
-        route,
-        flags,
-        medium: Arc::new(medium.clone()),
-        offset,
-        done: 0,
-        mem,
-        align: 1,
-        stalled: 0,
-        pages: None,
-        tag: 0,
-        part: None,
-    }
+    Op { kind, route, flags, medium: Arc::new(medium.clone()), offset, skip: 0, mem, ticket: 0 }
 }
 
 /// One write at once, through the medium alone.

@@ -114,8 +114,8 @@ fn a_full_engine_hands_the_operation_back() {
     let file = disk.file(&[1; 512]);
     let mut engine = SimEngine::new(&SimClock::new(), 1, 1);
     engine.start(read_op(&file, 0, 512)).unwrap();
-    let back = engine.start(Op { tag: 77, ..read_op(&file, 0, 512) }).unwrap_err();
-    assert_eq!((back.tag, engine.in_flight(), disk.operations()), (77, 1, 1));
+    let back = engine.start(Op { ticket: 77, ..read_op(&file, 0, 512) }).unwrap_err();
+    assert_eq!((back.ticket, engine.in_flight(), disk.operations()), (77, 1, 1));
     let mut done = Vec::new();
     engine.finish(0, &mut done).unwrap();
     assert!(done.is_empty(), "nothing is complete before time has passed");

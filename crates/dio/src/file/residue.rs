@@ -1,5 +1,5 @@
 //! Leaving no page behind: what this file brought into the page cache is written back and dropped, what others had
-//! there stays.
+//! there stays. And noticing where direct I/O is not direct.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,9 @@ use std::sync::{Mutex, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::engine::{Medium, OsMedium, Route};
+use super::routing::Routing;
+use super::trial::{Sight, Trial, pages_of};
+use crate::engine::{Kind, Medium, OsMedium, Route};
 use crate::geometry::Geometry;
 use crate::residency::{Picture, ResidencyError, length_of, write_back};
 
@@ -15,15 +17,17 @@ use crate::residency::{Picture, ResidencyError, length_of, write_back};
 /// never occupies more than this.
 const MOST_TOUCHED: u64 = 16 << 20;
 
-/// Keeps account of the ranges that passed through the page cache.
-#[derive(Debug, Default)]
-pub(super) struct Uncache {
+/// What one file of the system left in the page cache, and what its direct requests were seen to do.
+#[derive(Debug)]
+pub(super) struct Residue {
     /// What was resident before the first byte passed through; `None` where that is hidden from us (a file of another
     /// user: EPERM), and then nothing may be evicted.
     before: OnceLock<Option<Picture>>,
     touched: Mutex<Touched>,
     /// The kernel refused `RWF_DONTCACHE` for this file.
-    pub(super) no_dontcache: AtomicBool,
+    no_dontcache: AtomicBool,
+    reads: Trial,
+    writes: Trial,
 }
 
 /// Most separate ranges remembered; past this the closest two become one, which may evict what others loaded between.
@@ -56,7 +60,77 @@ fn guard<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl Uncache {
+impl Residue {
+    /// `proven` says that what is direct is known.
+    pub(super) fn new(proven: bool) -> Residue {
+        Residue {
+            before: OnceLock::new(),
+            touched: Mutex::default(),
+            no_dontcache: AtomicBool::new(false),
+            reads: Trial::new(proven),
+            writes: Trial::new(proven),
+        }
+    }
+
+    /// Of a file whose direct writes are known to be buffered.
+    pub(super) fn of_buffered_writes(proven: bool) -> Residue {
+        Residue { writes: Trial::buffered(), ..Residue::new(proven) }
+    }
+
+    /// The verdict on direct reads, or on direct writes.
+    pub(super) fn trial(&self, kind: Kind) -> &Trial {
+        if kind == Kind::Read { &self.reads } else { &self.writes }
+    }
+
+    /// Before a read or write that may leave pages: notes what is there. Returns the pages of the range where direct
+    /// requests are on trial.
+    pub(super) fn before(&self, os: &OsMedium, kind: Kind, routing: Routing, range: &Range<u64>) -> Option<u64> {
+        match routing.route {
+            Route::Buffered if !routing.forget => None,
+            Route::Buffered => {
+                self.prepare(os);
+                None
+            }
+            Route::Direct if !self.trial(kind).is_proven() => {
+                self.prepare(os);
+                pages_in(os, range)
+            }
+            Route::Direct => None,
+        }
+    }
+
+    /// After a read or write of `count` bytes: notes what passed through the cache. True when enough has gathered to be
+    /// dropped now.
+    pub(super) fn after(
+        &self,
+        os: &OsMedium,
+        kind: Kind,
+        routing: Routing,
+        range: &Range<u64>,
+        pages: Option<u64>,
+        count: u64,
+    ) -> bool {
+        let (trial, is_write) = (self.trial(kind), kind != Kind::Read);
+        let mut came = false;
+        if let (Some(before), true) = (pages, trial.is_open() && count > 0) {
+            // A direct write evicts what was cached of its range: pages that are there now were written through.
+            let before = if is_write { 0 } else { before };
+            let after = pages_in(os, range).unwrap_or(before);
+            came = trial.judge(Sight { before, after, all: pages_of(range) });
+        }
+        let passed = match routing.route {
+            Route::Buffered => routing.forget,
+            // Where the kernel may have buffered a write and dropped the pages itself, it keeps those in use at that moment.
+            Route::Direct => came || trial.is_buffered() || is_write && trial.is_open(),
+        };
+        passed && self.touch(range.clone(), is_write)
+    }
+
+    /// The kernel has no `RWF_DONTCACHE` for this file: [`Residue::settle`] drops the pages instead.
+    pub(super) fn no_dontcache(&self) {
+        self.no_dontcache.store(true, Ordering::Relaxed);
+    }
+
     /// Takes the picture of residency, once, before anything passes through the cache.
     pub(super) fn prepare(&self, medium: &OsMedium) {
         self.before.get_or_init(|| length_of(medium.any()).and_then(|len| Picture::take(medium.any(), len)).ok());
@@ -107,7 +181,7 @@ fn residency_errno(error: &ResidencyError) -> Errno {
 }
 
 /// Pages of a range in the cache, or `None` where that cannot be known.
-pub(super) fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
+fn pages_in(medium: &OsMedium, range: &Range<u64>) -> Option<u64> {
     dio_sys::cachestat(medium.any(), range.start, range.end - range.start).ok().map(|stat| stat.cache)
 }
 

@@ -1,8 +1,6 @@
-//! Where each byte of a striped file is. Pure arithmetic.
+//! Where each byte of a striped file is, and how many requests keep its targets busy. Pure arithmetic.
 
 use std::ops::Range;
-
-use crate::drive::Place;
 
 /// Least alignment of a stripe, in bytes: that of the header of an object, and of all that direct I/O is known to demand
 /// short of large blocks.
@@ -15,10 +13,21 @@ pub const MOST_STRIPE: u64 = 1 << 40;
 pub const MOST_OBJECTS: usize = 256;
 
 /// Where the data of an object begins at most, in bytes.
-pub(super) const MOST_START: u64 = 1 << 20;
+pub(crate) const MOST_START: u64 = 1 << 20;
 
 /// Where the data of objects begin at least where one of them is a device, in bytes: behind the header and a block for its length.
-pub(super) const DEVICE_START: u64 = 2 * LEAST_STRIPE;
+pub(crate) const DEVICE_START: u64 = 2 * LEAST_STRIPE;
+
+/// Where a byte of a striped file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// In which of its objects.
+    pub file: usize,
+    /// At which offset there, in bytes.
+    pub offset: u64,
+    /// Bytes that follow there before another object has its turn, at least one.
+    pub len: u64,
+}
 
 /// How a file is laid out over its objects: stripes of equal size, dealt to the objects in turn. Each object holds its
 /// stripes one behind the other, so what is consecutive in an object is a stripe from each row of the file.
@@ -44,12 +53,12 @@ impl Layout {
     }
 
     /// The same, with room in each object for what devices need.
-    pub(super) fn for_devices(self) -> Layout {
+    pub(crate) fn for_devices(self) -> Layout {
         Layout { start: self.start.max(DEVICE_START), ..self }
     }
 
     /// A layout that was kept.
-    pub(super) fn checked(stripe: u64, objects: usize, start: u64) -> Result<Layout, &'static str> {
+    pub(crate) fn checked(stripe: u64, objects: usize, start: u64) -> Result<Layout, &'static str> {
         match () {
             () if stripe == 0 || stripe % LEAST_STRIPE != 0 => Err("the stripe size is no multiple of 4096 bytes"),
             () if stripe > MOST_STRIPE => Err("the stripe size exceeds 1 TiB"),
@@ -124,6 +133,17 @@ impl Layout {
         let end = range.end.saturating_sub(self.start);
         row(start)..row(end.saturating_add(self.stripe - 1))
     }
+}
+
+/// Requests in flight for each file that holds a part of a striped one: one that the disk works on, one that it has next, and as
+/// many for what the others are behind or ahead.
+const REQUESTS_PER_OBJECT: usize = 4;
+
+/// Requests of `block` bytes to keep in flight for a file that so many hold: `depth`, or, of a striped one, as many as keep every
+/// one of its targets busy, as far as `most` bytes go.
+pub(crate) fn depth_over(objects: usize, depth: usize, block: usize, most: usize) -> usize {
+    let spread = if objects > 1 { objects.saturating_mul(REQUESTS_PER_OBJECT).min(most / block.max(1)) } else { 0 };
+    depth.max(spread)
 }
 
 #[cfg(test)]
@@ -214,5 +234,15 @@ mod tests {
         assert_eq!(Layout::new(4096, 1).unwrap().start(), 4096);
         assert_eq!(Layout::new(3 << 20, 1).unwrap().start(), 1 << 20);
         assert_eq!(Layout::new(12_288, 1).unwrap().start(), 4096);
+    }
+
+    #[test]
+    fn a_striped_file_has_four_requests_for_each_target_within_the_bound() {
+        const MIB: usize = 1 << 20;
+        let usual = |objects| depth_over(objects, 8, MIB, 64 * MIB);
+        assert_eq!([1, 2, 4, 8, 16, 100].map(usual), [8, 8, 16, 32, 64, 64]);
+        assert_eq!(depth_over(8, 8, MIB, 0), 8);
+        assert_eq!(depth_over(8, 100, MIB, 64 * MIB), 100);
+        assert_eq!(depth_over(8, 2, 16 * MIB, 64 * MIB), 4);
     }
 }

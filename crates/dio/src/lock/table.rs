@@ -1,0 +1,40 @@
+//! The lock tables of the files that a process has open, so that several opens of one file exclude each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+use rustix::fs::{FileType, Stat};
+
+use super::LockTable;
+
+/// Identifies a file of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum FileKey {
+    /// Device and inode.
+    Inode(u64, u64),
+    /// A block device, whichever of its nodes it was opened by.
+    Device(u64),
+}
+
+static TABLES: LazyLock<Mutex<HashMap<FileKey, Weak<LockTable>>>> = LazyLock::new(Mutex::default);
+
+impl LockTable {
+    /// The table of a file that the process has open, whatever it was opened through: the one in use, or a new one.
+    pub(crate) fn of_file(stat: &Stat) -> Arc<LockTable> {
+        let key = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => FileKey::Device(stat.st_rdev),
+            _ => FileKey::Inode(stat.st_dev, stat.st_ino),
+        };
+        let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = tables.get(&key).and_then(Weak::upgrade) {
+            return table;
+        }
+        // Tables of closed files are swept when as many have gathered as are in use.
+        if tables.len() == tables.capacity() {
+            tables.retain(|_, table| table.strong_count() > 0);
+        }
+        let table = LockTable::new();
+        tables.insert(key, Arc::downgrade(&table));
+        table
+    }
+}

@@ -1,0 +1,3 @@
+//! Files by name, whether plain or striped.
+
+mod open;
