@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dio::file::{ByClass, Class, Counters, Reason};
-use dio::stripe::calls::resident_pages;
+use dio::names::resident_pages;
 use serde::{Serialize, Serializer};
 
 pub use destination::{Destination, Refusal};

@@ -74,7 +74,7 @@ fn filled(dir: &Path) {
 }
 
 fn is_plain(path: &Path) -> bool {
-    stripe::descriptor_at(path).is_none()
+    dio_stripe::descriptor_at(path).is_none()
 }
 
 /// Commands after which there is another file, or none.
@@ -236,7 +236,7 @@ fn without_a_file(dir: &Path) -> BTreeSet<PathBuf> {
     let unfinished = |name: &PathBuf| name.to_str().unwrap().ends_with(".new") || moving(name);
     let heads = files_in(dir).into_iter().filter(|name| !unfinished(name));
     let known: BTreeSet<PathBuf> = heads
-        .filter_map(|name| stripe::descriptor_at(&name))
+        .filter_map(|name| dio_stripe::descriptor_at(&name))
         .flat_map(|head| (0..head.targets.len()).map(move |index| head.object_path(index)).collect::<Vec<_>>())
         .collect();
     let all: BTreeSet<PathBuf> = ["a", "b", "c"].iter().flat_map(|name| files_in(&dir.join(name))).collect();

@@ -23,6 +23,7 @@
 //!
 //! The helpers panic rather than return errors: a test has nothing better to do with one.
 
+mod bytes;
 mod damage;
 mod device;
 mod files;
@@ -35,6 +36,7 @@ mod seed;
 mod skip;
 mod soak;
 
+pub use bytes::{byte_of, fill, first_difference_of_bytes};
 pub use damage::{DAMAGES, damage};
 pub use device::LoopDevice;
 pub use files::{Output, copy_program, first_difference, random_file, resident_pages, run, same_bytes};

@@ -13,7 +13,7 @@ pub const MOST_STRIPE: u64 = 1 << 40;
 pub const MOST_OBJECTS: usize = 256;
 
 /// Where the data of an object begins at most, in bytes.
-pub(crate) const MOST_START: u64 = 1 << 20;
+pub const MOST_START: u64 = 1 << 20;
 
 /// Where the data of objects begin at least where one of them is a device, in bytes: behind the header and a block for its length.
 pub(crate) const DEVICE_START: u64 = 2 * LEAST_STRIPE;

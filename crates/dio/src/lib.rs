@@ -24,7 +24,7 @@ pub mod geometry;
 mod io;
 pub mod layout;
 pub mod lock;
-mod names;
+pub mod names;
 pub mod pipeline;
 pub mod probe;
 pub mod queue;

@@ -271,14 +271,14 @@ impl Tool {
 
 /// Says which objects of striped files were wrong, as far as messages of this run have only told the number of the error.
 pub(crate) fn tell_reasons(command: &str) {
-    for error in dio::stripe::take_reasons() {
+    for error in dio::names::take_details() {
         said::say(format!("{}: {error}\n", called_as(command)));
     }
 }
 
 /// Says which directories' defaults were not followed, and why; whether there were any.
 pub(crate) fn tell_unfollowed(command: &str) -> bool {
-    let unfollowed = dio::stripe::take_unfollowed();
+    let unfollowed = dio::names::take_ignored_defaults();
     for error in &unfollowed {
         said::say(format!("{}: {error}\n", called_as(command)));
     }
@@ -347,5 +347,5 @@ fn file_error(error: &io::Error) -> Option<&FileError> {
 
 /// The error number behind an error of a stream. What the error says beyond that is told when the run ends (`tell_reasons`).
 pub fn errno_of(error: &io::Error) -> Errno {
-    file_error(error).map(dio::stripe::reduced).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
+    file_error(error).map(dio::names::errno_of).or_else(|| Errno::from_io_error(error)).unwrap_or(Errno::IO)
 }

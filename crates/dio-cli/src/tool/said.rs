@@ -12,7 +12,7 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Writes a message to standard error in one piece.
 pub(crate) fn say(text: impl AsRef<[u8]>) {
     if let Ok(text) = std::str::from_utf8(text.as_ref()) {
-        dio::stripe::reasons_were_told(text);
+        dio::names::details_were_printed(text);
     }
     // The standard library has put /dev/null in the place of a closed one.
     if was_closed(2) || io::stderr().lock().write_all(text.as_ref()).is_err() {

@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 
 use dio::file::{Class, Counters, Reason};
+use dio::names::resident_pages;
 use dio::stream::{Chunk, Input, Output};
-use dio::stripe::calls::resident_pages;
 
 use super::Tool;
 use crate::receipt::{FileLine, Role, main_way};

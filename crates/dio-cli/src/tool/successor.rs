@@ -25,8 +25,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use dio::names;
 use dio::stream::StreamOptions;
-use dio::stripe::calls;
 use dio_sys::uninterrupted;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, fstat, fsync, openat,
@@ -101,9 +101,9 @@ impl Successor {
         let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
             Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return Successor::hidden(path, mode),
             Err(Errno::NOENT) => {
-                match uninterrupted(|| calls::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
+                match uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
                     // A link to nowhere, or another process made the file meanwhile.
-                    Err(Errno::EXIST) => uninterrupted(|| calls::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
+                    Err(Errno::EXIST) => uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
                         let made = identity(&fstat(&fd)?);
@@ -188,7 +188,7 @@ impl Successor {
     /// What `ftruncate(2)` answers for a regular file.
     pub(crate) fn begin(&self) -> Result<(), Errno> {
         match self.how {
-            How::InPlace { regular: true } => calls::ftruncate(&self.fd, 0),
+            How::InPlace { regular: true } => names::ftruncate(&self.fd, 0),
             _ => Ok(()),
         }
     }
@@ -220,7 +220,7 @@ impl Successor {
             How::New(_) | How::InPlace { .. } => {}
             How::NewAtEnd(Beside { name, naming }) => naming.claim(&self.fd, name)?,
             How::Beside(Beside { name, naming }) => {
-                calls::fsync(&self.fd)?;
+                names::fsync(&self.fd)?;
                 naming.replace(&self.fd, name)?;
                 naming.sync(&self.fd)?;
             }
@@ -265,13 +265,13 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     // over.
     let there = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
     let named = identity(&there) == identity(stat);
-    let striped = calls::is_striped(old)?;
+    let striped = names::is_striped(old)?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     if named && stat.st_nlink == 1 && !is_mount(old) {
         let (fd, temporary) = match striped {
             true => {
                 let name = temporary_name();
-                (calls::striped_like(old, dir.as_fd(), &name)?, Some(name))
+                (names::striped_like(old, dir.as_fd(), &name)?, Some(name))
             }
             false => unnamed_plain(&dir, flags, Mode::RUSR | Mode::WUSR)?,
         };
@@ -287,7 +287,7 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     }
     let (fd, temporary) = unnamed_plain(&dir, flags, Mode::RUSR | Mode::WUSR)?;
     if let Some(temporary) = temporary {
-        calls::unlinkat(&dir, &temporary)?;
+        names::unlinkat(&dir, &temporary)?;
     }
     Ok(Some((fd, None)))
 }
@@ -342,7 +342,7 @@ fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
 fn remove_if(path: &Path, made: Identity) {
     if rustix::fs::lstat(path).is_ok_and(|stat| identity(&stat) == made) {
         // It cannot be helped.
-        let _ = calls::unlink(path);
+        let _ = names::unlink(path);
     }
 }
 

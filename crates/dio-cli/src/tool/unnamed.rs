@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dio::stripe::calls::{self, path_in};
+use dio::names::{self, path_in};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat_with, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -54,7 +54,7 @@ impl<D: AsFd> Naming<D> {
             self.hidden = Some(hidden);
         }
         if let Some(hidden) = &self.hidden {
-            calls::renameat(&self.dir, hidden, name)?;
+            names::renameat(&self.dir, hidden, name)?;
         }
         self.hidden = None;
         Ok(())
@@ -74,7 +74,7 @@ impl<D: AsFd> Naming<D> {
                 if statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
                     return Err(Errno::EXIST);
                 }
-                calls::renameat(&self.dir, hidden, name)?;
+                names::renameat(&self.dir, hidden, name)?;
             }
             other => other?,
         }
@@ -95,7 +95,7 @@ impl<D: AsFd> Drop for Naming<D> {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
             // Nobody is left who could do something about it.
-            let _ = calls::unlinkat(&self.dir, hidden);
+            let _ = names::unlinkat(&self.dir, hidden);
         }
     }
 }
@@ -173,7 +173,7 @@ pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
 /// What `open(2)` answers.
 pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
-    if dio::stripe::has_default(path_in(dir, OsStr::new("."))) {
+    if dio::names::has_default(path_in(dir, OsStr::new("."))) {
         return hidden(dir, flags, mode, true);
     }
     unnamed_plain(dir, flags, mode)
@@ -196,11 +196,11 @@ pub(crate) fn unnamed_plain(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result
 fn hidden(dir: BorrowedFd<'_>, flags: OFlags, mode: Mode, may: bool) -> Result<(OwnedFd, Option<CString>), Errno> {
     let name = temporary_name();
     let flags = flags | OFlags::CREATE | OFlags::EXCL;
-    match if may { calls::openat(dir, &*name, flags, mode) } else { openat(dir, &*name, flags, mode) } {
+    match if may { names::openat(dir, &*name, flags, mode) } else { openat(dir, &*name, flags, mode) } {
         Ok(fd) => Ok((fd, Some(name))),
         // It could not be striped.
         Err(errno) if errno != Errno::EXIST => {
-            let _ = calls::unlinkat(dir, &name);
+            let _ = names::unlinkat(dir, &name);
             Err(errno)
         }
         Err(errno) => Err(errno),

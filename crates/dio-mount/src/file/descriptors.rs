@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dio::file::{FileError, Reason};
 use dio::lock::LockPolicy;
+use dio::names;
 use dio::residency::write_back;
-use dio::stripe::{Descriptor, calls, descriptor_of};
+use dio::stripe::{Descriptor, descriptor_of};
 use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use dio_sys::RWF_DONTCACHE;
 use rustix::fs::OFlags;
@@ -69,7 +70,7 @@ impl Objects {
     fn of(base: BorrowedFd<'_>) -> Result<Option<Objects>> {
         let found = descriptor_of(base, &rustix::fs::fstat(base)?, Path::new("")).map_err(|error| error.errno())?;
         let Some(descriptor) = found else { return Ok(None) };
-        let Some(parts) = calls::parts(base)? else { return Ok(None) };
+        let Some(parts) = names::objects(base)? else { return Ok(None) };
         let files = parts.into_iter().map(|part| part.file).collect();
         Ok(Some(Objects { descriptor, files }))
     }
@@ -149,7 +150,7 @@ impl Descriptors {
         let Some(Objects { descriptor, files }) = &self.objects else {
             return rustix::fs::fstat(&self.base).map(|stat| stat.st_size as u64);
         };
-        let ends = files.iter().enumerate().map(|(index, file)| calls::end_of_object(descriptor, index, file));
+        let ends = files.iter().enumerate().map(|(index, file)| names::end_of_object(descriptor, index, file));
         Ok(descriptor.layout.size(ends.collect::<Result<Vec<_>>>()?))
     }
 

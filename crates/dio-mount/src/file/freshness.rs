@@ -22,7 +22,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dio::stripe::calls::amended;
+use dio::names::stat_of_contents;
 use rustix::fs::{Stat, fstat};
 use rustix::io::Result;
 
@@ -65,7 +65,7 @@ impl Signature {
     /// Those of `fstat(2)`.
     pub(super) fn now(fd: impl std::os::fd::AsFd) -> Result<Signature> {
         let stat = fstat(&fd)?;
-        Ok(Signature::of(&amended(&fd, stat).map_or(stat, |(stat, _)| stat)))
+        Ok(Signature::of(&stat_of_contents(&fd, stat).map_or(stat, |(stat, _)| stat)))
     }
 
     /// Whether the kernel, which compares less, drops its pages by itself when `self` follows

@@ -36,7 +36,7 @@ impl Names {
             let times = Timestamps { last_access, last_modification: timespec(changes.modified) };
             utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        dio::stripe::calls::follow(&*place, &before)
+        dio::names::pass_on_attributes(&*place, &before)
     }
 
     /// Clears the set-id bits of a regular file that somebody changes who could not give them.

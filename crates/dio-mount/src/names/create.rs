@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-use dio::stripe::calls::{look, path_in};
+use dio::names::{look, path_in};
 use dio::stripe::{Descriptor, is_what_was_made, may_apply, stripe_by_default};
 use rustix::fs::{FileType, Mode, OFlags, fstat, getxattr_query, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::{Errno, Result};

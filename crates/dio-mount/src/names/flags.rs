@@ -54,6 +54,6 @@ impl Names {
     /// Opens what is not striped.
     fn plain(&self, inode: InodeId) -> Result<OwnedFd> {
         let file = self.open(inode, FOR_FLAGS)?;
-        if dio::stripe::calls::is_striped(&file)? { Err(Errno::OPNOTSUPP) } else { Ok(file) }
+        if dio::names::is_striped(&file)? { Err(Errno::OPNOTSUPP) } else { Ok(file) }
     }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use dio::stripe::calls::amended;
+use dio::names::stat_of_contents;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 use rustix::io::{Errno, Result};
 
@@ -261,7 +261,7 @@ impl Names {
         let place = self.descriptor(inode)?;
         let stat = fstat(&*place)?;
         // What objects are missing, whoever opens it is told.
-        let (mut stat, _) = amended(&*place, stat).unwrap_or((stat, true));
+        let (mut stat, _) = stat_of_contents(&*place, stat).unwrap_or((stat, true));
         self.show_number(&mut stat);
         Ok(stat)
     }

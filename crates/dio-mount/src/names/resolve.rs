@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use dio::stripe::calls::amended;
+use dio::names::stat_of_contents;
 use dio_sys::{handle_of, open_by_handle};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, Stat, StatxFlags, fstat, fstatfs, makedev, open,
@@ -359,7 +359,7 @@ impl Names {
             Err(errno) => Err(errno),
         })?;
         let stat = fstat(&place)?;
-        let (stat, striped) = amended(&place, stat).unwrap_or((stat, true));
+        let (stat, striped) = stat_of_contents(&place, stat).unwrap_or((stat, true));
         Ok(Found { place, stat, mount, striped })
     }
 

@@ -18,21 +18,28 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(crate) fn new(operation: &'static str, path: &Path, errno: Errno) -> FileError {
+    /// An error of an operation, as in "cannot *read* 'path'".
+    pub fn new(operation: &'static str, path: &Path, errno: Errno) -> FileError {
         FileError { operation, path: path.to_owned(), offset: None, errno, cure: cure(errno), detail: None }
     }
 
-    pub(crate) fn at(mut self, offset: u64) -> FileError {
+    /// Where in the file, in bytes.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> FileError {
         self.offset = Some(offset);
         self
     }
 
-    pub(crate) fn with_cure(mut self, cure: &'static str) -> FileError {
+    /// What to do about it.
+    #[must_use]
+    pub fn with_cure(mut self, cure: &'static str) -> FileError {
         self.cure = Some(cure);
         self
     }
 
-    pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> FileError {
+    /// More about it.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> FileError {
         self.detail = Some(detail.into().into());
         self
     }

@@ -370,7 +370,7 @@ impl File {
     }
 
     /// The files that hold its bytes: the objects of a striped file, or the file itself.
-    pub(crate) fn objects(&self) -> &[File] {
+    pub fn objects(&self) -> &[File] {
         self.body.objects().unwrap_or(std::slice::from_ref(self))
     }
 

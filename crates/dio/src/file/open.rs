@@ -327,7 +327,7 @@ impl OpenOptions {
     }
 
     /// Has a striped file opened whose objects are damaged, as far as they can be: what they hold becomes the file.
-    pub(crate) fn take_what_is_there(&mut self) -> &mut Self {
+    pub fn take_what_is_there(&mut self) -> &mut Self {
         self.what_is_there = true;
         self
     }

@@ -1,11 +1,15 @@
 //! Opening files: what holds the descriptor of a striped file is opened as that file.
 
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Mode as Permissions, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::contents::ftruncate;
+use super::details::errno_of;
 use crate::engine::OsMedium;
 use crate::file::{File, FileError, OpenOptions};
 use crate::stripe;
@@ -78,4 +82,69 @@ impl OpenOptions {
         }
         self.finish(medium, path)
     }
+}
+
+/// `openat(2)`. With `O_TRUNC`, a striped file stays striped and is emptied. With `O_CREAT`, an empty file gets the stripes that
+/// are the default of its directory.
+///
+/// # Errors
+/// What `openat(2)` and `ftruncate(2)` answer.
+pub fn openat(
+    dir: impl AsFd,
+    name: impl rustix::path::Arg,
+    flags: OFlags,
+    mode: impl Into<Permissions>,
+) -> Result<OwnedFd, Errno> {
+    let name = name.as_cow_c_str()?;
+    let fd = rustix::fs::openat(&dir, &*name, flags - OFlags::TRUNC, mode.into())?;
+    if !flags.intersects(OFlags::TRUNC | OFlags::CREATE) {
+        return Ok(fd);
+    }
+    let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(fd);
+    }
+    if flags.contains(OFlags::TRUNC) && stat.st_size > 0 {
+        ftruncate(&fd, 0)?;
+    }
+    if !flags.contains(OFlags::CREATE) || stat.st_size > 0 {
+        return Ok(fd);
+    }
+    Ok(striped_by_default(dir.as_fd(), OsStr::from_bytes(name.to_bytes()), fd, flags)?.0)
+}
+
+/// An empty file that was opened with `flags`, just after it was made: as its directory has it by default. Whether it was striped;
+/// then it was opened anew.
+///
+/// # Errors
+/// Those of [`stripe_by_default`](stripe::stripe_by_default); EEXIST when with `O_EXCL` somebody else's file has taken the name
+/// meanwhile.
+pub fn striped_by_default(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    fd: OwnedFd,
+    flags: OFlags,
+) -> Result<(OwnedFd, bool), Errno> {
+    let (path, made) = (path_in(dir, name), rustix::fs::fstat(&fd)?);
+    if !stripe::may_apply(&path, &made) {
+        return Ok((fd, false));
+    }
+    // Whether somebody else has it open can be asked only when we have not.
+    drop(fd);
+    let striped = stripe::stripe_by_default(path).map_err(|error| errno_of(&error))?;
+    let mut again = flags - OFlags::CREATE - OFlags::EXCL - OFlags::TRUNC;
+    again.set(OFlags::NOFOLLOW, flags.intersects(OFlags::EXCL | OFlags::NOFOLLOW));
+    let fd = rustix::fs::openat(dir, name, again, Permissions::empty())?;
+    if flags.contains(OFlags::EXCL) && !stripe::is_what_was_made(&fd, &made, striped.as_ref())? {
+        return Err(Errno::EXIST);
+    }
+    Ok((fd, striped.is_some()))
+}
+
+/// A name in an open directory as a path.
+pub fn path_in(dir: BorrowedFd<'_>, name: &OsStr) -> PathBuf {
+    if dir.as_raw_fd() == rustix::fs::CWD.as_raw_fd() {
+        return name.into();
+    }
+    Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(name)
 }

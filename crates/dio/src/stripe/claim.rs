@@ -75,7 +75,7 @@ fn check_empty(file: &fs::File, failed: &impl Fn(Errno, &str) -> FileError) -> R
 }
 
 /// The header of the object on a device, if there is one.
-pub(super) fn header_on(file: &fs::File) -> io::Result<Option<Header>> {
+pub fn header_on(file: &fs::File) -> io::Result<Option<Header>> {
     let mut bytes = vec![0; HEADER_LEN as usize];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(Header::decode(&bytes).ok())

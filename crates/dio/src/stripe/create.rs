@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode as Permissions, OFlags, RenameFlags, flock, fstat, linkat, open, renameat_with,
@@ -16,13 +17,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::claim::{Claim, claim};
+use super::directory::Names;
 use super::format::{Descriptor, HEADER_LEN, Header, Id, Target};
 use super::head::Head;
 use super::hold::{Hold, leads_to};
-use super::names::Names;
 use super::open::{of_object, wrong};
 use super::reach::{may_look, through};
-use super::remnants::take;
 use super::stamp::Stamp;
 use crate::file::FileError;
 use crate::geometry::Geometry;
@@ -54,7 +54,7 @@ impl Plan {
     ///
     /// # Errors
     /// EINVAL for what makes no sense, what looking at the targets answers, ENOTDIR.
-    pub(super) fn descriptor(&self, name: &Path) -> Result<Descriptor, FileError> {
+    pub fn descriptor(&self, name: &Path) -> Result<Descriptor, FileError> {
         let invalid = |what: &str| FileError::new("stripe", name, Errno::INVAL).with_detail(what);
         if self.targets.is_empty() {
             return Err(invalid("there are no targets"));
@@ -353,7 +353,7 @@ impl Draft {
             // Whatever it was, a name may help; if not, its error tells more.
             _ => {
                 let file = options.create_new(true).open(path)?;
-                take(&file)?;
+                take_new(&file)?;
                 Draft { file, named: true }
             }
         };
@@ -392,14 +392,40 @@ fn called(file: &fs::File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-pub(super) fn directory_of(path: &Path) -> &Path {
+/// The directory that a name is in.
+pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+/// Makes durable what names a directory has.
+///
+/// # Errors
+/// What opening and `fsync(2)` answer.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     match fs::File::open(path)?.sync_all() {
         // Not every file system syncs directories (EINVAL, fsync(2)).
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
         other => other,
     }
+}
+
+/// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
+const TAKE_ATTEMPTS: u32 = 10;
+
+/// Locks a new file for its maker until it is closed, so that nobody takes it for what a crash has left.
+///
+/// # Errors
+/// EBUSY when somebody else keeps it, ESTALE when it was removed before this.
+pub fn take_new(file: &fs::File) -> io::Result<()> {
+    for attempt in 0.. {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if attempt < TAKE_ATTEMPTS => {
+                std::thread::sleep(Duration::from_millis(1 << attempt));
+            }
+            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
+            // Where there are no such locks, it goes by its age.
+            Ok(()) | Err(_) => break,
+        }
+    }
+    if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
 }

@@ -1,16 +1,16 @@
 //! The stripes that new files of a directory get: kept in the directory, in a file called [`DEFAULT_NAME`].
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
-use super::create::{Plan, create, directory_of, errno, sync_directory};
-use super::format::{DEFAULT_LEN, Descriptor, FormatError, decode_default, encode_default};
+use super::create::{Plan, create, directory_of, errno};
+use super::format::{DEFAULT_LEN, Descriptor, FormatError, decode_default};
 use super::open::{descriptor_of, wrong};
 use super::reach::through;
 use super::trust::{may_steer, not_followed};
@@ -23,42 +23,6 @@ const NO_DEVICE: &str = "a device holds one file, and cannot be given to all tha
 const NOT_REGULAR: &str = "it is no regular file";
 const CURE_UNFOLLOWED: &str =
     "new files there are plain; remove it, or set the default as the user who makes the files or as root";
-
-/// Gives a directory its default, durably: files that programs of dio make in it from now on are striped so. Directories
-/// below it have their own.
-///
-/// # Errors
-/// EINVAL for what makes no sense; what writing answers.
-pub fn set_default(directory: impl AsRef<Path>, plan: &Plan) -> Result<(), FileError> {
-    let directory = directory.as_ref();
-    let failed = |error: io::Error| FileError::new("set the stripes of", directory, errno(&error));
-    // As far as it can be tried now.
-    let descriptor = plan.descriptor(directory)?;
-    if descriptor.has_devices() {
-        let error = FileError::new("set the stripes of", directory, Errno::INVAL);
-        return Err(error.with_detail(NO_DEVICE));
-    }
-    let kept = Plan { targets: canonical(plan, directory)?, ..plan.clone() };
-    let bytes = encode_default(&kept).map_err(|error| wrong("set the stripes of", directory, &error))?;
-    let (new, name) = (directory.join(format!("{DEFAULT_NAME}.{}", descriptor.id)), directory.join(DEFAULT_NAME));
-    let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, &name)?;
-        sync_directory(directory)
-    };
-    write().map_err(|error| {
-        // The error that is told is the first.
-        let _ = fs::remove_file(&new);
-        failed(error)
-    })
-}
-
-fn canonical(plan: &Plan, directory: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let failed = |error: io::Error| FileError::new("set the stripes of", directory, errno(&error));
-    plan.targets.iter().map(|target| fs::canonicalize(target).map_err(failed)).collect()
-}
 
 /// The default of a directory, if it has one, whether or not this process would follow it.
 ///
@@ -104,16 +68,6 @@ impl Kept {
     }
 }
 
-/// Takes the default of a directory away; files that are striped stay so.
-///
-/// # Errors
-/// ENOENT where there is none; what `unlink(2)` answers.
-pub fn clear_default(directory: impl AsRef<Path>) -> Result<(), FileError> {
-    let directory = directory.as_ref();
-    let removed = fs::remove_file(directory.join(DEFAULT_NAME)).and_then(|()| sync_directory(directory));
-    removed.map_err(|error| FileError::new("remove the default stripes of", directory, errno(&error)))
-}
-
 /// Whether a directory has a default, which this process may or may not follow.
 pub fn has_default(directory: impl AsRef<Path>) -> bool {
     rustix::fs::lstat(directory.as_ref().join(DEFAULT_NAME)).is_ok()
@@ -128,7 +82,7 @@ pub fn may_apply(path: &Path, made: &Stat) -> bool {
 
 /// Stripes a file that was just made, and is empty, as its directory has it by default; the caller has closed it, and opens it
 /// again afterwards, whatever the answer. `None` where it stays as it is: the directory has no default, or one that is not the
-/// user's nor root's, which is kept for [`take_unfollowed`](super::take_unfollowed); the
+/// user's nor root's, which is kept for [`take_ignored_defaults`](super::take_ignored_defaults); the
 /// file is not for its owner to read and write; it has an access control list or other names; somebody else has it open already, has filled it or has striped it.
 ///
 /// # Errors

@@ -54,7 +54,7 @@ static DEVICES: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
 type Known = (u64, Weak<Device>);
 
 /// Which system is running; nothing where it does not tell.
-pub(super) static BOOT: LazyLock<String> = LazyLock::new(|| {
+pub static BOOT: LazyLock<String> = LazyLock::new(|| {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.split_ascii_whitespace().next().unwrap_or_default().to_owned()
 });
@@ -139,7 +139,7 @@ fn known(devices: &[Known], number: u64, id: Id) -> Option<Arc<Device>> {
 }
 
 /// How long an object is that is a device; what is wrong with it in words.
-pub(super) fn length_of(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, String)> {
+pub fn length_of(fd: impl AsFd, id: Id, start: u64) -> Result<u64, (Errno, String)> {
     let number = rustix::fs::fstat(&fd).map_err(|errno| (errno, String::new()))?.st_rdev;
     let device = known(&lock(&DEVICES), number, id);
     match device {
@@ -188,7 +188,7 @@ fn open_alone(fd: BorrowedFd<'_>) -> io::Result<fs::File> {
 }
 
 /// Opens a device that nobody has mounted, uses, or has opened so.
-pub(super) fn open_exclusively(path: &Path) -> io::Result<fs::File> {
+pub fn open_exclusively(path: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(path)
 }
 
@@ -362,7 +362,7 @@ pub(super) fn is_empty(file: &fs::File) -> io::Result<bool> {
 }
 
 /// Takes from a device what it holds as an object, a file system or else, durably: the header of an object first.
-pub(super) fn wipe(file: &fs::File) -> io::Result<()> {
+pub fn wipe(file: &fs::File) -> io::Result<()> {
     let [first, last] = ends(file)?;
     zero_blocks(file, 0..LEAST_STRIPE.min(first.end), false)?;
     file.sync_data()?;

@@ -57,7 +57,7 @@ pub const DESCRIPTOR_LEN: u64 = 8171;
 const DESCRIPTOR_LENGTHS: std::ops::RangeInclusive<u64> = DESCRIPTOR_LEN - 64..=DESCRIPTOR_LEN + 512;
 
 /// Whether a file of this length may be a descriptor, damaged or not.
-pub(super) fn may_be_descriptor(len: u64) -> bool {
+pub fn may_be_descriptor(len: u64) -> bool {
     DESCRIPTOR_LENGTHS.contains(&len)
 }
 
@@ -109,16 +109,17 @@ impl std::fmt::Debug for Id {
 
 impl Id {
     /// The name of an object in its target.
-    pub(super) fn object_name(&self, index: usize) -> String {
+    pub fn object_name(&self, index: usize) -> String {
         format!(".dio-{self}.{index}")
     }
 
     /// The name of a descriptor that has not got its own yet.
-    pub(super) fn unfinished_name(&self) -> String {
+    pub fn unfinished_name(&self) -> String {
         format!("{}.new", self.object_name(0))
     }
 
-    pub(super) fn parse(text: &str) -> Option<Id> {
+    /// Reads what `Display` has written.
+    pub fn parse(text: &str) -> Option<Id> {
         let mut id = [0; 16];
         if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
@@ -318,7 +319,7 @@ impl Descriptor {
     }
 
     /// The name of the descriptor itself as long as it is not known whether the file will be made, beside its own.
-    pub(super) fn unfinished_name(&self) -> String {
+    pub fn unfinished_name(&self) -> String {
         self.id.unfinished_name()
     }
 
@@ -427,7 +428,7 @@ impl Record {
 }
 
 /// What a directory keeps for its new files, as bytes.
-pub(super) fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
+pub fn encode_default(plan: &Plan) -> Result<Vec<u8>, FormatError> {
     let mut text = format!("{DEFAULT_MAGIC}{VERSION}\n");
     plan.stripe.iter().for_each(|stripe| push(&mut text, "stripe", stripe));
     plan.count.iter().for_each(|count| push(&mut text, "objects", count));

@@ -46,7 +46,7 @@ impl Head {
 
     /// Whether `found` can be this one: what is not known of either does not tell them apart, since a file may be seen through
     /// several file systems (a server's own, and a network's).
-    pub(super) fn may_be(&self, found: &Head) -> bool {
+    pub fn may_be(&self, found: &Head) -> bool {
         let agree = |own: bool, known: bool| own || !known;
         self.inode == 0
             || found.inode == 0
@@ -56,7 +56,7 @@ impl Head {
     }
 
     /// Whether `found` is this one beyond doubt: all that is known of one is known of the other, and the same.
-    pub(super) fn is_surely(&self, found: &Head) -> bool {
+    pub fn is_surely(&self, found: &Head) -> bool {
         self.inode != 0 && self == found
     }
 

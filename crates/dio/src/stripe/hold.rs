@@ -11,7 +11,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::create::directory_of;
-use super::names::Names;
+use super::directory::Names;
 use crate::file::FileError;
 use dio_sys::{Lease, has_lease, take_lease};
 
@@ -153,7 +153,7 @@ pub fn leads_to(path: &Path, file: &Stat) -> bool {
 }
 
 /// Asks for a lease or a lock, several times.
-pub(super) fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+pub fn patiently(take: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for attempt in 1..ATTEMPTS {
         match take() {
             Err(Errno::AGAIN) => std::thread::sleep(Duration::from_millis(1 << attempt)),

@@ -23,7 +23,7 @@ const LOCAL: [u64; 15] = [
 ];
 
 /// Whether everybody who may write to an open file sees the locks of this machine (`flock(2)`).
-pub(super) fn is_local(file: impl AsFd) -> bool {
+pub fn is_local(file: impl AsFd) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u64 & 0xffff_ffff)))
 }
 

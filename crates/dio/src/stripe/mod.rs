@@ -51,7 +51,7 @@
 //! # Defaults
 //!
 //! A directory may have a default ([`set_default`]): empty files that are made in it, by name, through
-//! [`OpenOptions`](crate::OpenOptions), [`calls::openat`], a tool of dio or a mount, become striped before the first byte. What other
+//! [`OpenOptions`](crate::OpenOptions), [`names::openat`](crate::names::openat), a tool of dio or a mount, become striped before the first byte. What other
 //! programs make does not.
 //!
 //! # Other programs
@@ -60,12 +60,11 @@
 //! of the descriptor keep it working. `cp` makes a second way to read the *same* bytes. `rm` leaves the objects behind;
 //! [`remove`] does not. Writing into the descriptor damages it, which is noticed. Through `dio mount` they see ordinary files.
 
-pub mod calls;
 mod claim;
 mod create;
 mod defaults;
 mod device;
-mod disks;
+pub(crate) mod directory;
 mod format;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
@@ -74,34 +73,22 @@ mod hold;
 mod inspect;
 mod local;
 mod medium;
-mod migration;
-mod names;
+pub mod object;
 mod open;
-mod orphans;
 mod reach;
-mod reasons;
-mod remnants;
 mod remove;
-mod repair;
 mod session;
 mod stamp;
-mod trust;
+pub(crate) mod trust;
 
 pub use crate::layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
 pub use create::{Plan, create, create_called, has_acl};
-pub use defaults::{
-    DEFAULT_NAME, clear_default, default_of, has_default, is_what_was_made, may_apply, set_default, stripe_by_default,
-};
+pub use defaults::{DEFAULT_NAME, default_of, has_default, is_what_was_made, may_apply, stripe_by_default};
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};
 pub use head::Head;
 pub use hold::{Hold, leads_to};
 pub use inspect::{ObjectReport, ObjectState, Report, inspect};
-pub use migration::{LeftByMigration, left_by_migrations, migration_name};
-pub use open::{Alone, alone, descriptor_of, keep_alone, may_be_striped};
-pub use orphans::{FoundObject, Standing, descriptor_at, descriptors_in, objects_in, remove_orphans};
+pub use open::{descriptor_of, may_be_striped};
 pub use reach::{Answering, Way, answer, reach_through};
-pub use reasons::{reasons_were_told, reduced, take_reasons};
-pub use remnants::{Remnant, descriptor_remnant, remnants_in};
-pub use remove::{Removed, adopt, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};
-pub use repair::{repair, take_what_is_there};
-pub use trust::take_unfollowed;
+pub use remove::{Removed, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};
+pub use trust::take_ignored_defaults;

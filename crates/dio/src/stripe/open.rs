@@ -13,7 +13,6 @@ use rustix::io::Errno;
 use super::device::{BOOT, Device, DeviceObject, length_of};
 use super::format::{Descriptor, FormatError, HEADER_LEN, Header, may_be_descriptor};
 use super::head::Head;
-use super::hold::patiently;
 use super::local::is_local;
 use super::medium::Striped;
 use super::reach::may_look;
@@ -74,7 +73,7 @@ pub fn descriptor_of(fd: impl AsFd, stat: &Stat, name: &Path) -> Result<Option<D
 }
 
 /// What is wrong with a descriptor or a header, as an error of a file.
-pub(super) fn wrong(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
+pub fn wrong(operation: &'static str, path: &Path, error: &FormatError) -> FileError {
     let errno = match error {
         FormatError::Version(_) => Errno::PROTONOSUPPORT,
         FormatError::Foreign => Errno::STALE,
@@ -86,7 +85,7 @@ pub(super) fn wrong(operation: &'static str, path: &Path, error: &FormatError) -
 }
 
 /// An error that concerns an object.
-pub(super) fn of_object(
+pub fn of_object(
     operation: &'static str,
     name: &Path,
     index: usize,
@@ -99,7 +98,7 @@ pub(super) fn of_object(
 }
 
 /// Compares the header of an object with what it must be, but for the head; in words what is wrong.
-pub(super) fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
+pub fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (Errno, String)> {
     let found = Header::decode(bytes).map_err(|error| match error {
         FormatError::Foreign => (Errno::STALE, "is no object of a striped file".to_owned()),
         FormatError::Version(_) => (Errno::PROTONOSUPPORT, format!("has a header that cannot be used: {error}")),
@@ -119,12 +118,7 @@ pub(super) fn judge_header(bytes: &[u8], expected: &Header) -> Result<Header, (E
 
 /// Whether an open object is what the descriptor says, a file or a device, and belongs to the user `owner`: anyone can write a
 /// descriptor, and must not be able to point it at what only others may read. Of a device its header says whose it is.
-pub(super) fn judge_kind(
-    descriptor: &Descriptor,
-    index: usize,
-    stat: &Stat,
-    owner: u32,
-) -> Result<(), (Errno, &'static str)> {
+pub fn judge_kind(descriptor: &Descriptor, index: usize, stat: &Stat, owner: u32) -> Result<(), (Errno, &'static str)> {
     let kind = FileType::from_raw_mode(stat.st_mode);
     match descriptor.is_device(index) {
         true if kind != FileType::BlockDevice => Err((Errno::STALE, "is no block device")),
@@ -157,7 +151,7 @@ fn find_object(descriptor: &Descriptor, index: usize, owner: u32) -> Result<(Own
 ///
 /// # Errors
 /// As [`judge_kind`]; what opening it answers.
-pub(super) fn open_judged(
+pub fn open_judged(
     descriptor: &Descriptor,
     index: usize,
     owner: u32,
@@ -170,7 +164,7 @@ pub(super) fn open_judged(
 }
 
 /// As [`judge_kind`], of the header of a device.
-pub(super) fn judge_owner(
+pub fn judge_owner(
     descriptor: &Descriptor,
     index: usize,
     found: &Header,
@@ -183,7 +177,8 @@ const CIRCLE: &str = "whoever asks for it is a server that looks for an object i
 const FOREIGN: &str = "belongs to another user than the file";
 const FORGED: &str = "belongs to another file of that owner, and others may write to this one";
 const CURE_FORGED: &str = "who may write to it may have put this descriptor there; 'chmod go-w' says that you trust it";
-const TAKEN: &str = "is taken: somebody else writes to it; files on devices have one writing process at a time";
+/// What is wrong with a device that another process writes to.
+pub const TAKEN: &str = "is taken: somebody else writes to it; files on devices have one writing process at a time";
 const CURE_DAMAGED: &str = "restore it, or take what is left for the file with 'dio stripe check --repair --force'; \
                             'dio stripe check' shows all that is wrong";
 const CURE_WRONG: &str = "'dio stripe check' shows all that is wrong";
@@ -356,7 +351,7 @@ fn check_stamps(
 ///
 /// # Errors
 /// What looking answers; what `failed` makes of what is wrong.
-pub(super) fn settle_judgement<E>(
+pub fn settle_judgement<E>(
     mut look: impl FnMut() -> Result<(Vec<Seen>, Result<Standing, Vec<Fault>>), E>,
     failed: impl FnOnce(Vec<Fault>) -> E,
 ) -> Result<Standing, E> {
@@ -375,7 +370,8 @@ pub(super) fn settle_judgement<E>(
     judged.map_err(failed)
 }
 
-pub(super) fn damaged(name: &Path, fault: &Fault, path: &Path) -> FileError {
+/// The error of an object that is not what it should be.
+pub fn damaged(name: &Path, fault: &Fault, path: &Path) -> FileError {
     of_object("open", name, fault.index, path, fault.errno, &fault.what).with_cure(CURE_DAMAGED)
 }
 
@@ -455,69 +451,4 @@ fn share(first: BorrowedFd<'_>) -> io::Result<()> {
     }
     // While this one waited, the file may have been moved to other objects.
     if rustix::fs::fstat(first)?.st_nlink == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
-}
-
-/// The right to move a striped file elsewhere: nobody writes it, or opens it for writing, while this lives.
-#[derive(Debug)]
-pub struct Alone {
-    #[expect(dead_code, reason = "its lock ends with it")]
-    first: Option<OwnedFd>,
-    devices: Vec<OwnedFd>,
-}
-
-impl Alone {
-    /// Lets go of the devices, for what is to be done with them next.
-    pub fn leave_devices(&mut self) {
-        self.devices.clear();
-    }
-}
-
-/// Keeps all writers out of a striped file, whose owner is the user `owner`.
-///
-/// # Errors
-/// EBUSY when somebody has it open for writing; what opening its first object answers.
-pub fn alone(name: &Path, descriptor: &Descriptor, owner: u32) -> Result<Alone, FileError> {
-    let open = |index: usize, access: OFlags| {
-        let opened = open_judged(descriptor, index, owner, access).map(OwnedFd::from);
-        opened.map_err(|(errno, what)| {
-            let what = if errno == Errno::BUSY { TAKEN } else { what };
-            of_object("take", name, index, &descriptor.object_path(index), errno, what)
-        })
-    };
-    let devices = (0..descriptor.targets.len()).filter(|index| descriptor.is_device(*index));
-    let devices = devices.map(|index| open(index, OFlags::RDWR | OFlags::EXCL)).collect::<Result<_, _>>()?;
-    if descriptor.is_device(0) {
-        return Ok(Alone { first: None, devices });
-    }
-    let first = match open(0, OFlags::RDWR) {
-        // Network file systems lock alone only what may be written to; others do not mind.
-        Err(error) if matches!(error.errno(), Errno::ACCESS | Errno::PERM | Errno::ROFS) => open(0, OFlags::RDONLY),
-        other => other,
-    }?;
-    patiently(|| flock(&first, FlockOperation::NonBlockingLockExclusive)).map_err(|errno| match errno {
-        Errno::WOULDBLOCK => FileError::new("take", name, Errno::BUSY).with_detail("somebody has it open for writing"),
-        errno => of_object("take", name, 0, &descriptor.object_path(0), errno, ""),
-    })?;
-    Ok(Alone { first: Some(first), devices })
-}
-
-/// Keeps all others from writing to a striped file, or opening it for writing, as long as this open of it for writing lives.
-///
-/// # Errors
-/// EBUSY when somebody else has it open for writing.
-pub fn keep_alone(file: &File) -> Result<(), FileError> {
-    if file.objects()[0].is_device() {
-        // Who writes to one has it alone; only this process may have it open once more.
-        return Ok(());
-    }
-    let Some(first) = file.objects()[0].descriptor() else { return Ok(()) };
-    match patiently(|| flock(first, FlockOperation::NonBlockingLockExclusive)) {
-        Err(Errno::WOULDBLOCK) => {
-            // The one that it had has gone with the attempt (flock(2)).
-            let _ = flock(first, FlockOperation::NonBlockingLockShared);
-            Err(FileError::new("take", file.path(), Errno::BUSY).with_detail("somebody else has it open for writing"))
-        }
-        // Where there are no such locks nobody holds one.
-        _ => Ok(()),
-    }
 }

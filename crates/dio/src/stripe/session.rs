@@ -83,7 +83,7 @@ impl Drop for StampLock<'_> {
 ///
 /// # Errors
 /// What `read` answers.
-pub(super) fn read_stamp<E>(
+pub fn read_stamp<E>(
     mut read: impl FnMut(&mut [u8], u64) -> Result<usize, E>,
 ) -> Result<Result<Stamp, super::FormatError>, E> {
     let mut bytes = [0; STAMP_LEN as usize];

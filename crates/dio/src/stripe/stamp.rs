@@ -38,7 +38,7 @@ use rustix::io::Errno;
 use super::format::{FormatError, Id, fields, number, push, seal};
 
 /// Where the stamp is in an object, in bytes: in a sector of its own, so that no disk rewrites a part of the header with it.
-pub(super) const STAMP_AT: u64 = 512;
+pub const STAMP_AT: u64 = 512;
 
 /// Length of a stamp in bytes.
 pub(super) const STAMP_LEN: u64 = 512;
@@ -48,10 +48,14 @@ const VERSION: u32 = 1;
 
 /// How far a writing session is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub enum Phase {
+    /// Not all objects have its generation yet; nothing has changed.
     Opening,
+    /// Objects may be longer than their stamps say.
     Open,
+    /// Not all objects have their last lengths yet.
     Closing,
+    /// Over: objects have the lengths that their stamps say.
     Closed,
 }
 
@@ -70,24 +74,34 @@ impl Phase {
 
 /// The stamp of an object. Lengths are in bytes, the header included.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub(super) id: Id,
-    pub(super) index: usize,
-    pub(super) generation: u64,
-    pub(super) phase: Phase,
-    pub(super) durable: u64,
-    pub(super) length: u64,
+pub struct Stamp {
+    /// The file.
+    pub id: Id,
+    /// Which of its objects.
+    pub index: usize,
+    /// Raised by each session of writing before its first change.
+    pub generation: u64,
+    /// How far that session is.
+    pub phase: Phase,
+    /// So much of the object is durable.
+    pub durable: u64,
+    /// How long it was when the stamp was written.
+    pub length: u64,
     /// The system that wrote it; nothing where that is not known.
-    pub(super) boot: String,
+    pub boot: String,
 }
 
 impl Stamp {
     /// That of a new object, whose data begin at `start`.
-    pub(super) fn first(id: Id, index: usize, start: u64) -> Stamp {
+    pub fn first(id: Id, index: usize, start: u64) -> Stamp {
         Stamp { id, index, generation: 1, phase: Phase::Closed, durable: start, length: start, boot: String::new() }
     }
 
-    pub(super) fn encode(&self) -> Result<Vec<u8>, FormatError> {
+    /// The stamp as it stands in an object.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLong`].
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
         let mut text = format!("{MAGIC}{VERSION}\n");
         push(&mut text, "id", self.id);
         push(&mut text, "index", self.index);
@@ -101,7 +115,11 @@ impl Stamp {
         seal(text, STAMP_LEN)
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Stamp, FormatError> {
+    /// Reads what [`Stamp::encode`] has made.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Stamp, FormatError> {
         let (mut id, mut phase, mut numbers, mut boot) = (None, None, [None; 4], String::new());
         for (key, value) in fields(bytes, MAGIC, VERSION, STAMP_LEN)? {
             match ["index", "generation", "durable", "length"].iter().position(|known| *known == key) {
@@ -121,13 +139,16 @@ impl Stamp {
     }
 
     /// The stamp in the first bytes of an object, where its header says that there is one.
-    pub(super) fn within(bytes: &[u8]) -> Result<Stamp, FormatError> {
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn within(bytes: &[u8]) -> Result<Stamp, FormatError> {
         let (from, to) = (STAMP_AT as usize, (STAMP_AT + STAMP_LEN) as usize);
         bytes.get(from..to).ok_or(FormatError::Damaged).and_then(Stamp::decode)
     }
 
     /// How long an object is that is found `length` bytes long, if nothing but dio has written to it.
-    pub(super) fn length_of(&self, length: u64, is_local: bool, boot: &str) -> u64 {
+    pub fn length_of(&self, length: u64, is_local: bool, boot: &str) -> u64 {
         match self.is_exact(boot) && is_local {
             true => self.length,
             false => length.max(self.least_length(boot)),
@@ -147,23 +168,25 @@ impl Stamp {
 
 /// What was found of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub struct Seen {
     /// Which one it is.
-    pub(super) index: usize,
+    pub index: usize,
     /// Its stamp; `None` for an object of the format without stamps.
-    pub(super) stamp: Option<Result<Stamp, FormatError>>,
+    pub stamp: Option<Result<Stamp, FormatError>>,
     /// Its length in bytes, the header included.
-    pub(super) length: u64,
+    pub length: u64,
     /// Whether the locks of all that may write to it are seen here.
-    pub(super) is_local: bool,
+    pub is_local: bool,
 }
 
 impl Seen {
-    pub(super) fn stamp(&self) -> Option<&Stamp> {
+    /// Its stamp, if it can be read.
+    pub fn stamp(&self) -> Option<&Stamp> {
         self.stamp.as_ref().and_then(|stamp| stamp.as_ref().ok())
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    /// The generation of its stamp; 0 without one.
+    pub fn generation(&self) -> u64 {
         self.stamp().map_or(0, |stamp| stamp.generation)
     }
 
@@ -174,30 +197,33 @@ impl Seen {
 
 /// What is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) index: usize,
-    pub(super) errno: Errno,
-    pub(super) what: String,
+pub struct Fault {
+    /// Which object.
+    pub index: usize,
+    /// As an error number.
+    pub errno: Errno,
+    /// In words.
+    pub what: String,
 }
 
 /// What all stamps of a sound file say together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub struct Standing {
     /// 0 for a file without stamps.
-    pub(super) generation: u64,
+    pub generation: u64,
     /// A session has begun and is not over: somebody writes, or was interrupted.
-    pub(super) is_open: bool,
+    pub is_open: bool,
     /// All objects are open in this generation, so a writer may join those who write.
-    pub(super) may_join: bool,
+    pub may_join: bool,
     /// The generation of the next session.
-    pub(super) next: u64,
+    pub next: u64,
 }
 
 /// Judges objects of a file, each of them once, on the system `boot`.
 ///
 /// # Errors
 /// What is wrong with each object that is not what it should be.
-pub(super) fn judge(id: Id, seen: &[Seen], boot: &str) -> Result<Standing, Vec<Fault>> {
+pub fn judge(id: Id, seen: &[Seen], boot: &str) -> Result<Standing, Vec<Fault>> {
     let generation = seen.iter().map(Seen::generation).max().unwrap_or(0);
     let newest = |seen: &&Seen| seen.generation() == generation;
     let begun = seen.iter().filter(newest).all(|seen| seen.phase() == Some(Phase::Opening));

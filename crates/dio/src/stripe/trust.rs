@@ -33,7 +33,7 @@ const TOLD_MAX: usize = 16;
 static UNFOLLOWED: Mutex<Vec<FileError>> = Mutex::new(Vec::new());
 
 /// Whether somebody beside its owner may write to a file, by what `fstat(2)` said of it.
-pub(super) fn others_may_write(file: &Stat) -> bool {
+pub(crate) fn others_may_write(file: &Stat) -> bool {
     file.st_mode & OTHERS_WRITE != 0
 }
 
@@ -66,7 +66,7 @@ fn is_device(object: &Stat) -> bool {
     FileType::from_raw_mode(object.st_mode) == FileType::BlockDevice
 }
 
-/// Keeps what was not followed for [`take_unfollowed`].
+/// Keeps what was not followed for [`take_ignored_defaults`].
 pub(super) fn not_followed(why: FileError) {
     let mut kept = UNFOLLOWED.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.len() < TOLD_MAX && !kept.iter().any(|known| known.path() == why.path()) {
@@ -75,6 +75,6 @@ pub(super) fn not_followed(why: FileError) {
 }
 
 /// The defaults that this process has met and not followed, in order, each once; they are forgotten.
-pub fn take_unfollowed() -> Vec<FileError> {
+pub fn take_ignored_defaults() -> Vec<FileError> {
     std::mem::take(&mut *UNFOLLOWED.lock().unwrap_or_else(PoisonError::into_inner))
 }

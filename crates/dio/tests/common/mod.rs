@@ -16,6 +16,9 @@ use dio::{Io, Limits, Mode};
 use dio_test::Rng;
 use rustix::io::Errno;
 
+#[allow(unused_imports, reason = "each test file uses a part of it")]
+pub use dio_test::{byte_of, fill, first_difference_of_bytes as first_difference};
+
 /// All modes.
 pub const MODES: [Mode; 4] = [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached];
 
@@ -92,25 +95,6 @@ pub fn any_shift(rng: &mut Rng) -> usize {
         2 => 1usize << rng.range(0..20),
         _ => rng.range_usize(0..MOST_ALIGNED),
     }
-}
-
-/// A byte that tells where it is and which write it came from.
-pub fn byte_of(tag: u64, offset: u64) -> u8 {
-    let mixed = (tag.wrapping_mul(0x9e37_79b9) ^ offset).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    // Never zero, which is what holes read as.
-    (mixed >> 40) as u8 | 1
-}
-
-/// Fills a buffer with what a write of `tag` at `offset` stores.
-pub fn fill(buffer: &mut [u8], tag: u64, offset: u64) {
-    for (byte, at) in buffer.iter_mut().zip(offset..) {
-        *byte = byte_of(tag, at);
-    }
-}
-
-/// The first place where two equally long slices differ.
-pub fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
-    a.iter().zip(b).position(|(a, b)| a != b)
 }
 
 /// A simulated disk that demands `align` of memory and offsets.

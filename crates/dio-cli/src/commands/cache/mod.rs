@@ -177,7 +177,7 @@ impl Session {
         };
         let mut row = Row::default();
         // Of a striped file, the objects, one behind the other.
-        let parts = match dio::stripe::calls::parts(&file) {
+        let parts = match dio::names::objects(&file) {
             Ok(Some(parts)) => parts.into_iter().map(|part| (File::from(part.file), part.end)).collect(),
             Ok(None) => vec![(file, u64::MAX)],
             Err(errno) => return self.complain("open the objects of", path, &words(&io::Error::from(errno))),

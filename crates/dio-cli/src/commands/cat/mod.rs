@@ -83,7 +83,7 @@ impl Target {
             // Its size is what it would be if nothing were held back.
             sink.flush()?;
         }
-        let size = dio::stripe::calls::fstat(input.descriptor())?.st_size as u64;
+        let size = dio::names::fstat(input.descriptor())?.st_size as u64;
         Ok(rustix::fs::tell(input.descriptor())? < size)
     }
 }

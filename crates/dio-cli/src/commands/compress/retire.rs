@@ -81,7 +81,7 @@ impl Retire {
                 continue;
             }
             let removed = match statat(CWD, &source, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(now) if (now.st_dev, now.st_ino) == identity => dio::stripe::calls::unlink(&source),
+                Ok(now) if (now.st_dev, now.st_ino) == identity => dio::names::unlink(&source),
                 // A link was followed, by force: it goes, as with the models, and what it leads to stays.
                 Ok(now) if rustix::fs::FileType::from_raw_mode(now.st_mode) == rustix::fs::FileType::Symlink => {
                     unlinkat(CWD, &source, AtFlags::empty())

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, fchmod, fchown, futimens, openat,
     statat,
@@ -101,7 +101,7 @@ impl Target {
     /// # Errors
     /// What `fsync(2)` answers.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        Ok(if self.is_file() { calls::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
+        Ok(if self.is_file() { names::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
     }
 
     /// Makes its name durable.
@@ -134,8 +134,8 @@ impl Target {
     /// EEXIST when something has taken the name meanwhile; what `link(2)` and `rename(2)` answer.
     fn name(&mut self) -> io::Result<()> {
         let Way::File { name, naming, replace } = &mut self.way else { return Ok(()) };
-        if *replace || calls::is_striped(&self.fd)? {
-            calls::fsync(&self.fd)?;
+        if *replace || names::is_striped(&self.fd)? {
+            names::fsync(&self.fd)?;
         }
         Ok(if *replace { naming.replace(&self.fd, name) } else { naming.claim(&self.fd, name) }?)
     }
@@ -156,5 +156,5 @@ pub(crate) fn give_attributes(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> 
     let _ = fchown(fd, None, Some(Gid::from_raw(stat.st_gid)));
     let permitted = fchmod(fd, Mode::from_bits_retain(stat.st_mode & 0o777));
     let _ = fchown(fd, Some(Uid::from_raw(stat.st_uid)), None);
-    futimens(fd, &times).and(permitted).and_then(|()| calls::follow(fd, &before))
+    futimens(fd, &times).and(permitted).and_then(|()| names::pass_on_attributes(fd, &before))
 }

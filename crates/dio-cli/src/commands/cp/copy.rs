@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{AtFlags, FileType, Mode, Stat, fstat, linkat, mkfifoat, mknodat, readlinkat, statat, symlinkat};
 use rustix::io::Errno;
 
@@ -194,9 +194,9 @@ impl Session {
         // Under another name first, then over the old one, so that the target never lacks.
         let name = temporary_beside(entry.target);
         linkat(dir, from, target, name.as_c_str(), flags)?;
-        let renamed = calls::renameat(target, &name, entry.target);
+        let renamed = names::renameat(target, &name, entry.target);
         // Renaming one link of a file over another does nothing and leaves both.
-        let _ = calls::unlinkat(target, &name);
+        let _ = names::unlinkat(target, &name);
         renamed?;
         self.report.removed(|| entry.target_path());
         Ok(())
@@ -326,7 +326,7 @@ impl Session {
         };
         let created = match create() {
             Err(Errno::EXIST) if kind == FileType::Symlink && self.options.force => {
-                calls::unlinkat(dir, name).and_then(|()| create())
+                names::unlinkat(dir, name).and_then(|()| create())
             }
             created => created,
         };

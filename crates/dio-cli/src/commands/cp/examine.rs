@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use dio::stripe::{calls, descriptor_of, may_be_striped};
+use dio::names;
+use dio::stripe::{descriptor_of, may_be_striped};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
 use rustix::io::Errno;
 
@@ -123,7 +124,7 @@ impl Session {
     }
 
     fn remove(&self, entry: Entry<'_>) -> Result<(), CopyError> {
-        match calls::unlinkat(&entry.open.target, entry.target) {
+        match names::unlinkat(&entry.open.target, entry.target) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).at(Doing::Remove, || entry.target_path()),
         }

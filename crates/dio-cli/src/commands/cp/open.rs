@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
@@ -85,7 +85,7 @@ impl Contents<'_> {
             match openat(dir, name, flags, Mode::empty()) {
                 Ok(fd) => return Ok(OpenTarget { fd, fresh: false }),
                 Err(Errno::NOENT) => {}
-                Err(_) if self.force => match calls::unlinkat(dir, name) {
+                Err(_) if self.force => match names::unlinkat(dir, name) {
                     Ok(()) => self.report.removed(|| self.target_path()),
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(errno).at(Doing::Remove, || self.target_path()),
@@ -98,13 +98,13 @@ impl Contents<'_> {
 
     /// Whether the target, which was created just now, may have to be striped, because its directory has that by default.
     fn may_be_striped_by_default(&self) -> bool {
-        let has = || self.path_of_target().parent().is_some_and(dio::stripe::has_default);
+        let has = || self.path_of_target().parent().is_some_and(dio::names::has_default);
         // The names of operands may lead through several directories; of entries, only one is asked.
         if self.entry.operand { has() } else { !self.entry.dir.fresh && *self.entry.dir.stripes.get_or_init(has) }
     }
 
     fn path_of_target(&self) -> PathBuf {
-        calls::path_in(self.entry.open.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
+        names::path_in(self.entry.open.target.as_fd(), OsStr::from_bytes(self.entry.target.to_bytes()))
     }
 
     /// Creates the target, which must not exist.
@@ -114,7 +114,7 @@ impl Contents<'_> {
         match openat(dir, name, flags, Mode::from_bits_retain(self.mode)) {
             Ok(fd) if self.may_be_striped_by_default() => {
                 let name = OsStr::from_bytes(name.to_bytes());
-                let striped = calls::striped_by_default(dir, name, fd, flags);
+                let striped = names::striped_by_default(dir, name, fd, flags);
                 let (fd, striped) = striped.at(Doing::Create, || self.target_path())?;
                 Ok(OpenTarget { fd, fresh: !striped })
             }

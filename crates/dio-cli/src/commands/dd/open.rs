@@ -38,14 +38,14 @@ pub(super) fn failure(what: impl Display, errno: Errno) -> Failure {
 
 impl End {
     fn new(fd: OwnedFd, name: PathBuf, path: PathBuf) -> Result<End, Failure> {
-        let (stat, striped) = dio::stripe::calls::look(&fd).map_err(|errno| failure(quoted(&name), errno))?;
+        let (stat, striped) = dio::names::look(&fd).map_err(|errno| failure(quoted(&name), errno))?;
         Ok(End { fd, name, path, stat, striped })
     }
 
     /// Size of a regular file now, in bytes.
     pub(super) fn size(&self) -> Option<u64> {
         let regular = self.kind() == FileType::RegularFile;
-        regular.then(|| dio::stripe::calls::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
+        regular.then(|| dio::names::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64))
     }
 
     /// Whether a regular file holds bytes beyond `at`.
@@ -123,7 +123,7 @@ fn length(plan: &Plan) -> Result<u64, Failure> {
 
 /// Cuts the output off; gives what that failed with. Devices have no end to be moved.
 fn cut(length: u64, end: &End) -> Option<Failure> {
-    match dio::stripe::calls::ftruncate(&end.fd, length) {
+    match dio::names::ftruncate(&end.fd, length) {
         Err(errno) if matches!(end.kind(), FileType::RegularFile | FileType::Directory) => {
             let what = format!("failed to truncate to {length} bytes in output file {}", quoted(&end.name));
             Some(failure(what, errno))
@@ -134,7 +134,7 @@ fn cut(length: u64, end: &End) -> Option<Failure> {
 
 fn open(name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
-        match dio::stripe::calls::openat(CWD, name, flags, Mode::from_raw_mode(0o666)) {
+        match dio::names::openat(CWD, name, flags, Mode::from_raw_mode(0o666)) {
             Err(Errno::INTR) => {}
             other => return other,
         }

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use dio::file::{Class, Counters, Reason};
+use dio::names::resident_pages;
 use dio::stream::Chunk;
-use dio::stripe::calls::resident_pages;
 use dio::{Mode, OpenOptions};
 use rustix::io::{Errno, pwritev2};
 

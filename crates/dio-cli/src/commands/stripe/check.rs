@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use dio::stripe::{ObjectState, Report, inspect, repair, take_what_is_there};
+use dio::stripe::{ObjectState, Report, inspect};
+use dio_stripe::{repair, take_what_is_there};
 
 use super::digests::{self, Digests, Verdict};
 use super::show::{reports, words};

@@ -2,7 +2,6 @@
 
 mod check;
 mod digests;
-mod migrate;
 mod orphans;
 mod show;
 
@@ -14,6 +13,7 @@ use dio::FileError;
 use dio::stripe::{self, Plan, Removed};
 
 use crate::size::parse_positive_size;
+use crate::stop::Stop;
 #[cfg(feature = "fuzzing")]
 pub(crate) use digests::fuzz_digests;
 pub(super) use show::words as state_words;
@@ -135,7 +135,7 @@ pub fn run(args: StripeArgs) -> ExitCode {
         Action::Check(args) => check::check(&args),
         Action::Migrate(args) => migrate(args),
         Action::Rm(args) => for_each(&args.files, |file| match file.is_dir() {
-            true => stripe::clear_default(file),
+            true => dio_stripe::clear_default(file),
             false => remove(file, args.force).map(|removed| match removed {
                 Removed::All => {}
                 Removed::Name => eprintln!("dio stripe: '{}' has other names, which keep the bytes", file.display()),
@@ -143,7 +143,7 @@ pub fn run(args: StripeArgs) -> ExitCode {
             }),
         }),
         Action::Orphans(args) => orphans::orphans(&args),
-        Action::Adopt(args) => for_each(&args.files, |file| stripe::adopt(file)),
+        Action::Adopt(args) => for_each(&args.files, |file| dio_stripe::adopt(file)),
     }
 }
 
@@ -156,7 +156,7 @@ fn note_shared_disks(plan: &Plan, status: ExitCode) {
     if status != ExitCode::SUCCESS {
         return;
     }
-    for (target, first) in plan.on_one_disk() {
+    for (target, first) in dio_stripe::on_one_disk(plan) {
         eprintln!("dio stripe: note: '{}' is on the same disk as '{}'", target.display(), first.display());
     }
 }
@@ -164,7 +164,7 @@ fn note_shared_disks(plan: &Plan, status: ExitCode) {
 fn set(args: SetArgs) -> ExitCode {
     let plan = args.how.plan();
     let status = for_each(&args.files, |file| match file.is_dir() {
-        true => stripe::set_default(file, &plan),
+        true => dio_stripe::set_default(file, &plan),
         false => stripe::create(file, &plan).map(drop),
     });
     note_shared_disks(&plan, status);
@@ -173,7 +173,7 @@ fn set(args: SetArgs) -> ExitCode {
 
 fn migrate(args: MigrateArgs) -> ExitCode {
     let plan = args.how.plan();
-    let status = for_each(&args.files, |file| migrate::migrate(file, &plan));
+    let status = for_each(&args.files, |file| dio_stripe::migrate(file, &plan, &|| Stop::on_signals().asked()));
     note_shared_disks(&plan, status);
     status
 }

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use dio::stripe::{
-    Descriptor, FoundObject, LeftByMigration, ObjectState, Remnant, Standing, descriptor_remnant, descriptors_in,
-    inspect, left_by_migrations, objects_in, remnants_in, remove_orphans,
-};
+use dio::stripe::{Descriptor, ObjectState, inspect};
 use dio_bench::units::size as human_size;
+use dio_stripe::{
+    FoundObject, LeftByMigration, Remnant, Standing, descriptor_remnant, descriptors_in, left_by_migrations,
+    objects_in, remnants_in, remove_orphans,
+};
 
 use super::super::words;
-use super::migrate::clear;
+use dio_stripe::clear;
 
 /// Find objects whose striped file is gone
 ///

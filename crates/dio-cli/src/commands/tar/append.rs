@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -83,8 +83,8 @@ fn path_bytes(path: &Path) -> &[u8] {
 fn open_to_add(path: &Path) -> Result<(OwnedFd, Stat), Ended> {
     let failed = |errno: Errno| Ended::on(path_bytes(path), "open", errno);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let fd = calls::openat(CWD, path, flags, Mode::from_raw_mode(0o666)).map_err(failed)?;
-    let stat = calls::fstat(&fd).map_err(failed)?;
+    let fd = names::openat(CWD, path, flags, Mode::from_raw_mode(0o666)).map_err(failed)?;
+    let stat = names::fstat(&fd).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         let name = escaped(path_bytes(path));
         return Err(Ended::Fatal(format!("{name}: Only archives that are regular files can be added to")));
@@ -262,6 +262,6 @@ fn put_first(run: &Run, path: &Path, fd: &OwnedFd, end: u64, first: &[u8]) -> Re
 
 /// Takes away what was written behind the end: after it there were only NULs, as many as the archive had.
 fn restore(fd: &OwnedFd, end: u64, size: u64) -> Result<(), Errno> {
-    calls::ftruncate(fd, size.min(end + BLOCK as u64))?;
-    calls::ftruncate(fd, size)
+    names::ftruncate(fd, size.min(end + BLOCK as u64))?;
+    names::ftruncate(fd, size)
 }

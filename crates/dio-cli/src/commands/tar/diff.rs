@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use dio::names::statat;
 use dio::stream::Input;
-use dio::stripe::calls::statat;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlinkat};
 use rustix::io::Errno;
 

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dio::file::{Class, Counters};
+use dio::names::resident_pages;
 use dio::stream::{Chunk, StreamOptions};
-use dio::stripe::calls::resident_pages;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ pub(super) fn open(path: &Path, append: bool) -> Result<OwnedFd, Errno> {
     let how = if append { OFlags::APPEND } else { OFlags::TRUNC };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | how;
     loop {
-        match dio::stripe::calls::openat(rustix::fs::CWD, path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
+        match dio::names::openat(rustix::fs::CWD, path, flags, rustix::fs::Mode::from_raw_mode(0o666)) {
             Err(Errno::INTR) => {}
             other => return other,
         }
@@ -83,7 +83,7 @@ impl Output {
         name: String,
         shared: bool,
     ) -> io::Result<Output> {
-        let way = if shared && dio::stripe::calls::is_striped(&fd)? {
+        let way = if shared && dio::names::is_striped(&fd)? {
             let append = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
             let file = dio::OpenOptions::new().write(true).mode(dio::Mode::Uncached).adopt(fd, path)?;
             Way::Apart { file: Box::new(file), at: (!append).then_some(0), tool: tool.clone() }

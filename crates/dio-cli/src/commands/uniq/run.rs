@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use dio::names::openat;
 use dio::stream::{Chunk, Input};
-use dio::stripe::calls::openat;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
@@ -108,7 +108,7 @@ impl Run {
         }
         let source = self.tool.stdin().map_err(|error| self.failed(Path::new("/*stdin*\\"), &words(errno_of(&error))));
         let mut source = source.map_err(|()| Fatal)?;
-        let stat = calls::fstat(source.descriptor()).ok();
+        let stat = names::fstat(source.descriptor()).ok();
         let regular = stat.filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
         let left = regular.map(|stat| (stat.st_size as u64).saturating_sub(source.position()));
         let size = self.args.stream_size.or(left);
@@ -127,12 +127,12 @@ impl Run {
     /// A file.
     pub(super) fn operand(&mut self, path: &Path) -> Result<(), Fatal> {
         let shown = path.as_os_str().as_bytes();
-        let looked_at = match calls::stat(path) {
+        let looked_at = match names::stat(path) {
             Ok(stat) if self.retire.holds(&stat) => {
                 // It is as good as gone, unless it has another name.
                 let troubles = self.retire.flush();
                 self.troubles(troubles);
-                calls::stat(path)
+                names::stat(path)
             }
             other => other,
         };

@@ -271,5 +271,5 @@ impl Run {
 fn give_mode(fd: &std::os::fd::OwnedFd, mode: rustix::fs::Mode) -> Result<(), rustix::io::Errno> {
     let before = rustix::fs::fstat(fd)?;
     rustix::fs::fchmod(fd, mode)?;
-    dio::stripe::calls::follow(fd, &before)
+    dio::names::pass_on_attributes(fd, &before)
 }

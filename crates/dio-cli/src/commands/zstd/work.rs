@@ -195,6 +195,6 @@ fn lengthen(sink: &mut Sink, zeros: u64) -> std::io::Result<()> {
     }
     sink.flush()?;
     let end = sink.position() + zeros;
-    dio::stripe::calls::ftruncate(sink.descriptor(), end)?;
+    dio::names::ftruncate(sink.descriptor(), end)?;
     sink.seek(end)
 }

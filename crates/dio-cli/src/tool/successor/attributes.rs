@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{
     Gid, IFlags, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat,
     ioctl_getflags, ioctl_setflags,
@@ -37,7 +37,7 @@ pub(super) fn give(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), Errn
         mode &= if mode & 0o010 != 0 { 0o1777 } else { 0o3777 };
     }
     fchmod(new, Mode::from_bits_retain(mode))?;
-    calls::follow(new, &before)
+    names::pass_on_attributes(new, &before)
 }
 
 fn give_extended(old: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {

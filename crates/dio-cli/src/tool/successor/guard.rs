@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use dio::stripe::calls;
+use dio::names;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
@@ -58,7 +58,7 @@ impl Guard {
                 let partial = partial.lock().unwrap_or_else(PoisonError::into_inner);
                 match &*partial {
                     Some(Partial::New(path, made)) => remove_if(path, *made),
-                    Some(Partial::Temporary(path)) => drop(calls::unlink(path)),
+                    Some(Partial::Temporary(path)) => drop(names::unlink(path)),
                     None => {}
                 }
                 let _ = low_level::emulate_default_handler(signal);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use dio::file::{Class, Counters, Reason};
-use dio::stripe::calls::resident_pages;
+use dio::names::resident_pages;
 
 use super::super::open::{Contents, OpenTarget};
 use crate::receipt::{FileLine, Ledger, Role, Way, main_way};

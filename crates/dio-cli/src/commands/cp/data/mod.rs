@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dio::stripe::calls;
+use dio::names;
 use dio::transfer::Pace;
 use rustix::fs::{FileType, OFlags, fstat, ioctl_ficlone};
 use rustix::io::Errno;
@@ -128,7 +128,8 @@ impl DataPath {
             return Err(CopyError::Interrupted);
         }
         let source = contents.open_source(OFlags::empty())?;
-        let (stat, striped) = calls::amended(&source, *contents.stat).at(Doing::Stat, || contents.source_path())?;
+        let (stat, striped) =
+            names::stat_of_contents(&source, *contents.stat).at(Doing::Stat, || contents.source_path())?;
         let contents = &Contents { stat: &stat, ..*contents };
         let account = Account::open(&self.ledger, contents, &source);
         let (small, plain) = (Cell::new(false), Cell::new(false));
@@ -136,14 +137,14 @@ impl DataPath {
         let place = self.place(&task)?;
         if !place.target().fresh || self.transfer.atomic {
             let fd = &place.target().fd;
-            task.striped |= calls::is_striped(fd).at(Doing::Stat, || contents.target_path())?;
+            task.striped |= names::is_striped(fd).at(Doing::Stat, || contents.target_path())?;
         }
         let outcome = self.fill(lane, &task, place.target()).and_then(|()| {
             let target = &place.target().fd;
             let before = if task.striped { fstat(target).ok() } else { None };
             finish(task.source.as_fd(), target.as_fd(), place.target().fresh);
             if let Some(before) = before {
-                calls::follow(target, &before).at(Doing::SetPermissions, || task.contents.target_path())?;
+                names::pass_on_attributes(target, &before).at(Doing::SetPermissions, || task.contents.target_path())?;
             }
             self.make_durable(&task, place.target())
         });

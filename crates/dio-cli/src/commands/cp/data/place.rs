@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
 use rustix::io::Errno;
 
@@ -64,9 +64,9 @@ impl DataPath {
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
         let (fd, hidden) = match &replaced {
             // What takes the place of a striped file has its stripes.
-            Some((old, ..)) if calls::is_striped(old).at(Doing::Stat, shown)? => {
+            Some((old, ..)) if names::is_striped(old).at(Doing::Stat, shown)? => {
                 let name = temporary_name();
-                (calls::striped_like(old, dir.as_fd(), &name).at(Doing::Create, shown)?, Some(name))
+                (names::striped_like(old, dir.as_fd(), &name).at(Doing::Create, shown)?, Some(name))
             }
             _ => unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, permissions).at(Doing::Create, shown)?,
         };
@@ -85,7 +85,7 @@ impl DataPath {
             let umask = contents.umask;
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode & !umask)).at(Doing::SetPermissions, shown)?;
         }
-        calls::follow(&fd, &before).at(Doing::SetPermissions, shown)?;
+        names::pass_on_attributes(&fd, &before).at(Doing::SetPermissions, shown)?;
         Ok(Place { target: OpenTarget { fd, fresh }, named })
     }
 
@@ -96,8 +96,8 @@ impl DataPath {
             return Ok(());
         }
         let shown = || task.contents.target_path();
-        if task.striped && calls::is_striped(&target.fd).at(Doing::Stat, shown)? {
-            return calls::ftruncate(&target.fd, 0).at(Doing::Extend, shown);
+        if task.striped && names::is_striped(&target.fd).at(Doing::Stat, shown)? {
+            return names::ftruncate(&target.fd, 0).at(Doing::Extend, shown);
         }
         let stat = fstat(&target.fd).at(Doing::Stat, shown)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size == 0 {

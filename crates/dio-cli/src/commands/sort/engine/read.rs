@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread::Scope;
 
+use dio::names::stat;
 use dio::stream::{Input, StreamOptions};
-use dio::stripe::calls::stat;
 use dio_sys::start::was_closed;
 use rustix::fs::FileType;
 use rustix::io::Errno;

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use dio::names;
 use dio::stream::Chunk;
-use dio::stripe::calls;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -139,7 +139,7 @@ impl<'a> Preparing<'a> {
         let dir = file.dir.open().map_err(|errno| self.lost("open", &file, errno))?;
         let opened = if file.regular { Some(self.open(&file, &dir)?) } else { None };
         let stat = match &opened {
-            Some(fd) => calls::look(fd),
+            Some(fd) => names::look(fd),
             None => {
                 let follow = if self.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
                 statat(&dir, &file.name, follow).map(|stat| (stat, false))

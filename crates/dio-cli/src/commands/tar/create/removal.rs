@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -79,10 +79,10 @@ impl Removal {
             return unlinkat(dir, &name, AtFlags::REMOVEDIR).map(|()| true);
         };
         let follow = if run.options.dereference { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        if Identity::of(&calls::statat(dir, &*name, follow)?) != *archived {
+        if Identity::of(&names::statat(dir, &*name, follow)?) != *archived {
             return Ok(false);
         }
-        calls::unlinkat(dir, &name).map(|()| true)
+        names::unlinkat(dir, &name).map(|()| true)
     }
 
     /// Removes a directory of `-C` itself, by the name given with `-C`. The working directory has none.

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, PoisonError};
 
+use dio::names;
 use dio::residency::Picture;
 use dio::stream::{Input, StreamOptions};
-use dio::stripe::calls;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, preadv2};
 
@@ -43,7 +43,7 @@ const PLAIN_BYTES: usize = 128 << 10;
 /// Whether a file that could not be opened as a stream, because there are too few descriptors, can be read by [`plainly`]: a
 /// striped one has its bytes elsewhere.
 pub(super) fn is_plain(fd: impl AsFd, error: &io::Error) -> bool {
-    errno_of(error) == Errno::MFILE && calls::is_striped(fd).is_ok_and(|striped| !striped)
+    errno_of(error) == Errno::MFILE && names::is_striped(fd).is_ok_and(|striped| !striped)
 }
 
 /// A stream of a whole file. It begins where the descriptor is, which looking for holes has moved.

@@ -348,7 +348,7 @@ impl<'a> Store<'a> {
             // Pages that stay only cost memory.
             let _ = source.close();
         }
-        Ok(Read::All(dio::stripe::calls::fstat(fd).ok()))
+        Ok(Read::All(dio::names::fstat(fd).ok()))
     }
 
     /// The same where there are too few descriptors for a stream.
@@ -372,7 +372,7 @@ impl<'a> Store<'a> {
                 self.target.zeros(padding(length) as u64)?;
             }
         }
-        Ok(Read::All(dio::stripe::calls::fstat(fd).ok()))
+        Ok(Read::All(dio::names::fstat(fd).ok()))
     }
 
     /// Puts zeros for the end of an extent that the file did not give, and for all extents behind it.

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
-use dio::stripe::calls;
-use dio::stripe::calls::resident_pages;
+use dio::names;
+use dio::names::resident_pages;
 use dio::{Mode, OpenOptions};
 use dio_sys::uninterrupted;
 use rustix::fs::{FallocateFlags, Timespec, fallocate, fstat};
@@ -192,7 +192,7 @@ impl Job {
         self.meta.apply(Object::Open(place.fd.as_fd()), false, words);
         if let Some(before) = before {
             // What it is for the others has to be said to the objects; they are on file systems that nobody else syncs.
-            let settled = calls::follow(&place.fd, &before).and_then(|()| calls::fsync(&place.fd));
+            let settled = names::pass_on_attributes(&place.fd, &before).and_then(|()| names::fsync(&place.fd));
             if let Err(errno) = settled {
                 words.cannot("write", errno);
             }
@@ -218,7 +218,7 @@ impl Job {
         if context.run.tool.stream_options().mode == Mode::Cached {
             return;
         }
-        if let Err(errno) = calls::fsync(fd) {
+        if let Err(errno) = names::fsync(fd) {
             words.cannot("write", errno);
         }
     }
@@ -243,7 +243,7 @@ impl Job {
         let whole = [(0, self.body.len() as u64)];
         let extents = self.sparse.as_deref().unwrap_or(&whole);
         if self.sparse.is_some() {
-            calls::ftruncate(&place.fd, self.size)?;
+            names::ftruncate(&place.fd, self.size)?;
         }
         if !plain && !self.body.is_empty() {
             match self.put_directly(context, place, extents) {
@@ -328,7 +328,7 @@ impl Job {
             }
             Err(error) => (Err(Pouring::Target(error)), 0),
         };
-        let cut = |length| calls::ftruncate(&place.fd, length).map_err(io::Error::from);
+        let cut = |length| names::ftruncate(&place.fd, length).map_err(io::Error::from);
         match moved {
             Ok(()) => {
                 self.finish(context, &words, place, None);
@@ -359,7 +359,7 @@ impl Job {
         remaining: Option<u64>,
     ) -> io::Result<Sink> {
         if self.sparse.is_some() {
-            calls::ftruncate(&place.fd, self.size)?;
+            names::ftruncate(&place.fd, self.size)?;
         } else if !place.striped {
             let length = stored.min(remaining.unwrap_or(AHEAD));
             let allocated = uninterrupted(|| fallocate(&place.fd, FallocateFlags::empty(), 0, length));

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dio::stripe::calls;
+use dio::names;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -128,7 +128,7 @@ impl<'a> Place<'a> {
         prepare(dir, name, wanted)?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::NONBLOCK;
         let private = Mode::from_bits_retain(0o600);
-        let there = |fd| Place { striped: calls::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
+        let there = |fd| Place { striped: names::is_striped(&fd).unwrap_or(true), fd, name, naming: None };
         if wanted.old == OldFiles::Overwrite && wanted.follows && kind_of(dir, name) == Some(FileType::Symlink) {
             let (root, path) = way;
             if let Some(fd) = root.overwrite(path).map_err(Refusal::Open)? {
@@ -137,7 +137,7 @@ impl<'a> Place<'a> {
         }
         // To open a device may do something already.
         if wanted.old == OldFiles::Overwrite && !is_special(dir, name) {
-            match calls::openat(dir, name, flags | OFlags::TRUNC, private) {
+            match names::openat(dir, name, flags | OFlags::TRUNC, private) {
                 Ok(fd) if is_regular(&fd) => return Ok(there(fd)),
                 Err(errno @ Errno::ISDIR) => return Err(Refusal::Open(errno)),
                 // Neither is a link, or what another process has put there, a place for the contents of a file.
@@ -148,7 +148,7 @@ impl<'a> Place<'a> {
             let new = flags | OFlags::CREATE | OFlags::EXCL;
             // Of most files nobody needs to ask.
             let striping = dir.gives_stripes() && wanted.may_stripe(dir);
-            let made = if striping { calls::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
+            let made = if striping { names::openat(dir, name, new, private) } else { openat(dir, name, new, private) };
             match made {
                 Ok(fd) if striping => return Ok(there(fd)),
                 Ok(fd) => return Ok(Place { fd, name, naming: None, striped: false }),
@@ -173,7 +173,7 @@ impl<'a> Place<'a> {
         let (flags, private) = (flags.difference(OFlags::NOFOLLOW), Mode::from_bits_retain(0o600));
         let made = if may_stripe { unnamed(dir, flags, private) } else { unnamed_plain(dir, flags, private) };
         let (fd, hidden) = made?;
-        let striped = hidden.is_some() && calls::is_striped(&fd)?;
+        let striped = hidden.is_some() && names::is_striped(&fd)?;
         Ok(Place { fd, name, naming: Some(Naming::new(dir, hidden)), striped })
     }
 
@@ -261,12 +261,12 @@ pub(super) fn clear(dir: &Dir, name: &CStr, wanted: Wanted<'_>) -> Way {
     if way != Way::Clear || FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         return way;
     }
-    if calls::unlinkat(dir, name).is_ok() { Way::Clear } else { Way::Blocked }
+    if names::unlinkat(dir, name).is_ok() { Way::Clear } else { Way::Blocked }
 }
 
 /// Removes a file or an empty directory.
 fn remove(dir: &Dir, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
-    match calls::unlinkat(dir, name) {
+    match names::unlinkat(dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => remove_directory(dir, name, gone),
         other => other,
     }
@@ -296,7 +296,7 @@ struct Level {
 /// Removes a file, or a directory with everything in it. No link is followed: each directory is entered by descriptor, and
 /// left by `..`, which has to be the directory that it was entered from. However deep the tree is, two are open at a time.
 fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
-    match calls::unlinkat(&dir, name) {
+    match names::unlinkat(&dir, name) {
         Err(Errno::ISDIR | Errno::PERM) => {}
         other => return other,
     }
@@ -304,7 +304,7 @@ fn remove_all(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Er
     let mut levels = vec![top];
     while let Some(level) = levels.last_mut() {
         if let Some(name) = level.names.pop() {
-            match calls::unlinkat(&here, &name) {
+            match names::unlinkat(&here, &name) {
                 Err(Errno::ISDIR | Errno::PERM) => {
                     let (inside, level) = enter(here.as_fd(), &name)?;
                     levels.push(level);

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use dio::stripe::calls::{self, path_in};
+use dio::names::{self, path_in};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
 
@@ -50,7 +50,7 @@ impl Dir {
     /// Whether it gives stripes to new files.
     pub(super) fn gives_stripes(&self) -> bool {
         let name = || path_in(self.fd.as_fd(), OsStr::new("."));
-        *self.stripes.get_or_init(|| dio::stripe::has_default(name()))
+        *self.stripes.get_or_init(|| dio::names::has_default(name()))
     }
 }
 
@@ -162,7 +162,7 @@ impl Root {
             found => found?,
         };
         match FileType::from_raw_mode(fstat(&found)?.st_mode) {
-            FileType::RegularFile => calls::openat(CWD, own_path(&found), flags, Mode::empty()).map(Some),
+            FileType::RegularFile => names::openat(CWD, own_path(&found), flags, Mode::empty()).map(Some),
             FileType::Directory => Err(Errno::ISDIR),
             _ => Ok(None),
         }

@@ -103,7 +103,7 @@ impl<'s> Tree<'s> {
             }
         };
         // Some file systems do not tell upper case from lower.
-        if name.to_bytes().eq_ignore_ascii_case(dio::stripe::DEFAULT_NAME.as_bytes()) {
+        if name.to_bytes().eq_ignore_ascii_case(dio::names::DEFAULT_NAME.as_bytes()) {
             // Files that are on their way have asked for the default that was there before.
             self.crew.settle();
             self.context.steered.add(dir.id);

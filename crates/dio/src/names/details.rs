@@ -18,15 +18,15 @@ fn kept() -> MutexGuard<'static, Vec<FileError>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of an error. If the error says more, as which object of a striped file it concerns, it is kept for [`take_reasons`].
-pub fn reduced(error: &FileError) -> Errno {
+/// The number of an error. If the error says more, as which object of a striped file it concerns, it is kept for [`take_details`].
+pub fn errno_of(error: &FileError) -> Errno {
     if error.detail().is_some() {
         keep(error);
     }
     error.errno()
 }
 
-/// Keeps an error for [`take_reasons`].
+/// Keeps an error for [`take_details`].
 pub(super) fn keep(error: &FileError) {
     let mut kept = kept();
     // What has no detail is told apart by what it happened to.
@@ -40,13 +40,13 @@ pub(super) fn keep(error: &FileError) {
 }
 
 /// Forgets what `text`, which the program has printed, says already.
-pub fn reasons_were_told(text: &str) {
+pub fn details_were_printed(text: &str) {
     let is_told = |error: &FileError| error.detail().is_some_and(|detail| text.contains(detail));
     kept().retain(|error| !is_told(error));
 }
 
-/// The errors of this process that were reduced to their numbers and not told since, in order; they are forgotten.
-pub fn take_reasons() -> Vec<FileError> {
+/// The errors of this process that were errno_of to their numbers and not told since, in order; they are forgotten.
+pub fn take_details() -> Vec<FileError> {
     std::mem::take(&mut *kept())
 }
 
@@ -59,17 +59,17 @@ mod tests {
     #[test]
     fn what_says_more_than_its_number_is_kept_until_it_is_told() {
         let plain = FileError::new("open", Path::new("f"), Errno::NOENT);
-        assert_eq!(reduced(&plain), Errno::NOENT);
+        assert_eq!(errno_of(&plain), Errno::NOENT);
         let detailed = |what: &str| plain.clone().with_detail(what);
-        let kept = || take_reasons().iter().map(|error| error.detail().unwrap().to_owned()).collect::<Vec<_>>();
+        let kept = || take_details().iter().map(|error| error.detail().unwrap().to_owned()).collect::<Vec<_>>();
         for what in ["object 1 is missing", "object 2 is missing", "object 1 is missing"] {
-            assert_eq!(reduced(&detailed(what)), Errno::NOENT);
+            assert_eq!(errno_of(&detailed(what)), Errno::NOENT);
         }
-        reasons_were_told("dio cat: cannot open 'f': object 2 is missing\n");
+        details_were_printed("dio cat: cannot open 'f': object 2 is missing\n");
         assert_eq!(kept(), ["object 1 is missing"]);
         assert_eq!(kept(), [""; 0]);
         for number in 0..2 * KEPT_MAX {
-            reduced(&detailed(&number.to_string()));
+            errno_of(&detailed(&number.to_string()));
         }
         assert_eq!(kept().len(), KEPT_MAX);
     }

@@ -9,13 +9,15 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use super::claim::header_on;
-use super::create::{directory_of, errno};
-use super::device::{length_of, open_exclusively, wipe};
-use super::format::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id, may_be_descriptor};
-use super::names::{identity, remove_name_of};
-use super::open::descriptor_of;
-use super::remnants::is_old_descriptor;
+use crate::errno;
+use crate::remnants::is_old_descriptor;
+use dio::stripe::descriptor_of;
+use dio::stripe::object::directory_of;
+use dio::stripe::object::header_on;
+use dio::stripe::object::may_be_descriptor;
+use dio::stripe::object::{identity, remove_name_of};
+use dio::stripe::object::{length_of, open_exclusively, wipe};
+use dio::stripe::{DESCRIPTOR_LEN, Descriptor, HEADER_LEN, Header, Id};
 
 /// An object that was found in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ fn object_on(path: &Path, device: &fs::File) -> io::Result<Option<FoundObject>> 
     Ok(Some(FoundObject { path: path.to_owned(), header, size }))
 }
 
-pub(super) fn open(path: &Path) -> Option<fs::File> {
+pub(crate) fn open(path: &Path) -> Option<fs::File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
 }

@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use super::create::directory_of;
 
 /// Device and inode of a file.
-pub(super) type Identity = (u64, u64);
+pub type Identity = (u64, u64);
 
 /// The identity of a file, by what `fstat(2)` said of it.
-pub(super) fn identity(stat: &Stat) -> Identity {
+pub fn identity(stat: &Stat) -> Identity {
     (stat.st_dev, stat.st_ino)
 }
 
@@ -22,7 +22,7 @@ pub(super) fn identity(stat: &Stat) -> Identity {
 ///
 /// # Errors
 /// ESTALE when it leads to another file by now; what `unlinkat(2)` answers.
-pub(super) fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
+pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory_of(path), flags, Permissions::empty())?;
@@ -35,7 +35,7 @@ pub(super) fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Err
 /// A directory in which a name is about to change. It is opened before: who could not make the change durable learns that while
 /// there is nothing to take back.
 #[derive(Debug)]
-pub(super) struct Names(
+pub(crate) struct Names(
     /// `None` of a directory that may be written, but not read.
     Option<OwnedFd>,
 );
@@ -43,7 +43,7 @@ pub(super) struct Names(
 impl Names {
     /// # Errors
     /// What opening the directory answers.
-    pub(super) fn of(directory: &Path) -> Result<Names, Errno> {
+    pub(crate) fn of(directory: &Path) -> Result<Names, Errno> {
         Names::open(CWD, directory)
     }
 
@@ -51,7 +51,7 @@ impl Names {
     ///
     /// # Errors
     /// As [`Names::of`].
-    pub(super) fn beside(dir: BorrowedFd<'_>, name: &CStr) -> Result<Names, Errno> {
+    pub(crate) fn beside(dir: BorrowedFd<'_>, name: &CStr) -> Result<Names, Errno> {
         let name = name.to_bytes();
         let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         Names::open(dir, if last == 0 { &b"."[..] } else { &name[..last] })
@@ -69,7 +69,7 @@ impl Names {
     ///
     /// # Errors
     /// What `fsync(2)` or `syncfs(2)` answer. Not every file system syncs directories (EINVAL), which is no error.
-    pub(super) fn sync(&self, file: impl AsFd) -> Result<(), Errno> {
+    pub(crate) fn sync(&self, file: impl AsFd) -> Result<(), Errno> {
         let synced = match &self.0 {
             Some(directory) => fsync(directory),
             None => syncfs(file),

@@ -4,23 +4,21 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::create::Plan;
+use dio::stripe::Plan;
 
-impl Plan {
-    /// Targets that are on the same disk as one before them, each with that: directories of one file system, or file systems and
-    /// devices that are partitions of one disk. What cannot be asked is not among them.
-    pub fn on_one_disk(&self) -> Vec<(&Path, &Path)> {
-        let mut known: Vec<(&Path, Disk)> = Vec::new();
-        let mut shared = Vec::new();
-        for target in &self.targets {
-            let Some(disk) = Disk::of(target) else { continue };
-            match known.iter().find(|(_, other)| *other == disk) {
-                Some((first, _)) => shared.push((target.as_path(), *first)),
-                None => known.push((target, disk)),
-            }
+/// Targets of a plan that are on the same disk as one before them, each with that: directories of one file system, or file
+/// systems and devices that are partitions of one disk. What cannot be asked is not among them.
+pub fn on_one_disk(plan: &Plan) -> Vec<(&Path, &Path)> {
+    let mut known: Vec<(&Path, Disk)> = Vec::new();
+    let mut shared = Vec::new();
+    for target in &plan.targets {
+        let Some(disk) = Disk::of(target) else { continue };
+        match known.iter().find(|(_, other)| *other == disk) {
+            Some((first, _)) => shared.push((target.as_path(), *first)),
+            None => known.push((target, disk)),
         }
-        shared
     }
+    shared
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +54,6 @@ mod tests {
         targets.iter().for_each(|target| fs::create_dir(target).unwrap());
         let plan =
             Plan { targets: [targets.clone(), vec!["/proc".into(), "/nowhere".into()]].concat(), ..Plan::default() };
-        assert_eq!(plan.on_one_disk(), [(targets[1].as_path(), targets[0].as_path())]);
+        assert_eq!(on_one_disk(&plan), [(targets[1].as_path(), targets[0].as_path())]);
     }
 }

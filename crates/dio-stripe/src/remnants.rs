@@ -15,13 +15,10 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
-use super::format::{DESCRIPTOR_LEN, Descriptor, Id};
-use super::names::{identity, remove_name_of};
-use super::orphans::open;
-use crate::layout::{MOST_OBJECTS, MOST_START};
-
-/// How often a new file is asked for by its maker; whoever looks at it has it for a moment only.
-const ATTEMPTS: u32 = 10;
+use crate::orphans::open;
+use dio::layout::{MOST_OBJECTS, MOST_START};
+use dio::stripe::object::{identity, remove_name_of};
+use dio::stripe::{DESCRIPTOR_LEN, Descriptor, Id};
 
 /// A file that the making of a striped file has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +55,7 @@ pub fn descriptor_remnant(directory: &Path, id: Id, age: Duration) -> Option<Rem
 }
 
 /// Whether a file is called like a descriptor that has not got its name, and is a remnant.
-pub(super) fn is_old_descriptor(path: &Path, age: Duration) -> bool {
+pub(crate) fn is_old_descriptor(path: &Path, age: Duration) -> bool {
     look(path, age).is_some_and(|(_, remnant)| remnant.index.is_none())
 }
 
@@ -71,22 +68,6 @@ impl Remnant {
         let Some((locked, _)) = look(&self.path, Duration::ZERO) else { return Err(Errno::STALE.into()) };
         Ok(remove_name_of(&self.path, identity(&fstat(&locked)?))?)
     }
-}
-
-/// Takes a new file for its maker until it is closed.
-///
-/// # Errors
-/// EBUSY when somebody else keeps it, ESTALE when it was removed before this.
-pub(super) fn take(file: &fs::File) -> io::Result<()> {
-    for attempt in 0.. {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempt < ATTEMPTS => std::thread::sleep(Duration::from_millis(1 << attempt)),
-            Err(Errno::WOULDBLOCK) => return Err(Errno::BUSY.into()),
-            // Where there are no such locks, it goes by its age.
-            Ok(()) | Err(_) => break,
-        }
-    }
-    if file.metadata()?.nlink() == 0 { Err(Errno::STALE.into()) } else { Ok(()) }
 }
 
 fn name_of(id: Id, index: Option<usize>) -> String {
@@ -127,7 +108,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
 }
 
 /// Whether a file, its name included, has been as it is for so long. What is of the future is young.
-pub(super) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
+pub(crate) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
     let time = |seconds: i64, nanoseconds: i64| {
         SystemTime::UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanoseconds.clamp(0, 999_999_999) as u32)
     };
@@ -140,8 +121,10 @@ pub(super) fn is_old(metadata: &fs::Metadata, age: Duration) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::{Plan, create, inspect, objects_in};
     use super::*;
+    use crate::objects_in;
+    use dio::stripe::object::take_new;
+    use dio::stripe::{Plan, create, inspect};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -191,13 +174,13 @@ mod tests {
         let (dir, ..) = scene();
         let path = dir.path().join(".dio-0123456789abcdef0123456789abcdef.0");
         let file = fs::File::create(&path).unwrap();
-        take(&file).unwrap();
+        take_new(&file).unwrap();
         assert!(remnants_in(dir.path(), Duration::ZERO).unwrap().is_empty());
         drop(file);
         let found = remnants_in(dir.path(), Duration::ZERO).unwrap();
         let late = fs::File::open(&path).unwrap();
         found[0].remove().unwrap();
-        assert_eq!(take(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
+        assert_eq!(take_new(&late).unwrap_err().raw_os_error(), Some(Errno::STALE.raw_os_error()));
     }
 
     /// Whoever looks for remnants, however young, robs no file that is being made: it is whole, or it is not made.
@@ -221,7 +204,7 @@ mod tests {
                     Ok(_) => {
                         made += 1;
                         assert!(inspect(&file).unwrap().unwrap().is_sound());
-                        super::super::remove(&file).unwrap();
+                        dio::stripe::remove(&file).unwrap();
                     }
                     Err(error) => assert!(matches!(error.errno(), Errno::STALE | Errno::BUSY), "{error}"),
                 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::local::is_local;
-use super::remnants::is_old;
+use crate::remnants::is_old;
+use dio::stripe::object::is_local;
 
 const END: &[u8] = b".dio-migrate";
 
@@ -67,7 +67,7 @@ fn left_at(path: &Path, age: Duration) -> Option<LeftByMigration> {
 
 /// A file that nobody has locked alone, open and locked against that.
 fn unlocked(path: &Path) -> Option<fs::File> {
-    let file = super::orphans::open(path)?;
+    let file = crate::orphans::open(path)?;
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Err(Errno::WOULDBLOCK) => None,
         // Where there are no locks, the age decides.

@@ -8,14 +8,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 
-use super::create::errno;
-use super::device::{BOOT, length_of};
-use super::format::{Descriptor, HEADER_LEN, Header};
-use super::head::Head;
-use super::inspect::inspect;
-use super::open::{alone, descriptor_of, judge_header, judge_owner, keep_alone, of_object, open_judged, wrong};
-use super::stamp::{Phase, STAMP_AT, Stamp};
-use crate::file::{FileError, OpenOptions};
+use crate::alone::{alone, keep_alone};
+use crate::errno;
+use dio::file::{FileError, OpenOptions};
+use dio::stripe::Head;
+use dio::stripe::descriptor_of;
+use dio::stripe::inspect;
+use dio::stripe::object::{BOOT, length_of};
+use dio::stripe::object::{Phase, STAMP_AT, Stamp};
+use dio::stripe::object::{judge_header, judge_owner, of_object, open_judged, wrong};
+use dio::stripe::{Descriptor, HEADER_LEN, Header};
 
 /// Cuts off what objects hold behind the end of a file, wherever they are, durably, and gives stamps to objects that have none.
 /// Who opens a file for writing cuts only on file systems of this machine alone: where the locks of other machines are not seen,

@@ -13,14 +13,14 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use dio::stripe::{self, Alone, Hold, Plan};
+use dio::file::words;
+use dio::stripe::{self, Hold, Plan, inspect};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
-use super::super::words;
-use crate::stop::Stop;
+use crate::{Alone, alone, errno, keep_alone, migration_name};
 
 /// A copy: bytes of a block, how many blocks for files that are not striped, and most bytes of all.
 const BLOCK: usize = 1 << 20;
@@ -29,54 +29,63 @@ const MOST_BUFFERS: usize = 64 << 20;
 
 /// Why a file was not migrated.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub enum MigrateError {
+    /// An operation on one of the files.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The copy of the bytes, or its interruption.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    #[error("cannot migrate '{}': {}", .0.display(), words(.1))]
+    /// A system call on the file.
+    #[error("cannot migrate '{}': {}", .0.display(), words(errno(.1)))]
     System(PathBuf, io::Error),
+    /// It has other names, which would keep the old bytes.
     #[error("cannot migrate '{}': it has other names, which would keep the old bytes", .0.display())]
     Linked(PathBuf),
+    /// It has an access control list, which its objects would not have.
     #[error("cannot migrate '{}': it has an access control list, which its objects would not have", .0.display())]
     Listed(PathBuf),
+    /// It is a copy of the descriptor of a striped file.
     #[error("cannot migrate '{}': it is a copy of the descriptor of a striped file ('dio stripe adopt' makes it the file's own)", .0.display())]
     Copy(PathBuf),
 }
 
 /// Stops a copy on a signal, or when somebody wants to write to the source: he waits meanwhile.
-struct Stopping<'a>(&'a Hold);
+struct Stopping<'a> {
+    hold: &'a Hold,
+    asked: &'a dyn Fn() -> bool,
+}
 
 impl Watch for Stopping<'_> {
     fn stopped(&self) -> bool {
-        Stop::on_signals().asked() || !self.0.is_undisturbed()
+        (self.asked)() || !self.hold.is_undisturbed()
     }
 }
 
 /// Moves one file.
-pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::System(path.to_owned(), error);
+pub fn migrate(path: &Path, plan: &Plan, stopped: &dyn Fn() -> bool) -> Result<(), MigrateError> {
+    let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     // What a link leads to is moved, not the link.
     let path = &fs::canonicalize(path).map_err(failed)?;
     // Of several who move a file, one does.
     let hold = Hold::against_writers(path)?;
     let before = fs::metadata(path).map_err(failed)?;
     if before.nlink() > 1 {
-        return Err(Failure::Linked(path.clone()));
+        return Err(MigrateError::Linked(path.clone()));
     }
     if stripe::has_acl(path) {
-        return Err(Failure::Listed(path.clone()));
+        return Err(MigrateError::Listed(path.clone()));
     }
-    let old = stripe::inspect(path)?;
+    let old = inspect(path)?;
     if old.as_ref().is_some_and(|old| old.copy) {
-        return Err(Failure::Copy(path.clone()));
+        return Err(MigrateError::Copy(path.clone()));
     }
-    let mut alone = old.as_ref().map(|old| stripe::alone(path, &old.descriptor, before.uid())).transpose()?;
+    let mut alone = old.as_ref().map(|old| alone(path, &old.descriptor, before.uid())).transpose()?;
     let head = Plain::open(path).map_err(failed)?;
-    let new = stripe::migration_name(path).expect("a canonical path of a file has a name");
+    let new = migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
     make_empty(&new, &before).map_err(failed)?;
-    let target = make(path, &new, &before, plan, &hold).inspect_err(|_| {
+    let target = make(path, &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped }).inspect_err(|_| {
         // The error that is told is the first.
         let _ = clear(&new);
     })?;
@@ -107,11 +116,11 @@ pub(super) fn migrate(path: &Path, plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Takes away what an earlier attempt left; not what somebody else is making, or has open for writing.
-pub(super) fn clear(new: &Path) -> Result<(), Failure> {
-    match stripe::inspect(new) {
+pub fn clear(new: &Path) -> Result<(), MigrateError> {
+    match inspect(new) {
         Ok(Some(left)) => {
-            let owner = fs::symlink_metadata(new).map_err(|error| Failure::System(new.to_owned(), error))?.uid();
-            let mut alone = match stripe::alone(new, &left.descriptor, owner) {
+            let owner = fs::symlink_metadata(new).map_err(|error| MigrateError::System(new.to_owned(), error))?.uid();
+            let mut alone = match alone(new, &left.descriptor, owner) {
                 // It was being removed.
                 Err(error) if error.errno() == Errno::NOENT => None,
                 other => Some(other?),
@@ -122,7 +131,7 @@ pub(super) fn clear(new: &Path) -> Result<(), Failure> {
         }
         Ok(None) => {
             let _hold = Hold::against_writers(new)?;
-            fs::remove_file(new).map_err(|error| Failure::System(new.to_owned(), error))
+            fs::remove_file(new).map_err(|error| MigrateError::System(new.to_owned(), error))
         }
         Err(error) if error.errno() == Errno::NOENT => Ok(()),
         Err(error) => Err(error.into()),
@@ -144,17 +153,23 @@ fn make_empty(new: &Path, old: &fs::Metadata) -> io::Result<()> {
 
 /// Makes the new file of the empty one, with the times and all bytes of the old one, durably. As long as what is returned lives,
 /// nobody else writes to it.
-fn make(path: &Path, new: &Path, old: &fs::Metadata, plan: &Plan, hold: &Hold) -> Result<File, Failure> {
-    let failed = |error: io::Error| Failure::System(path.to_owned(), error);
+fn make(
+    path: &Path,
+    new: &Path,
+    old: &fs::Metadata,
+    plan: &Plan,
+    watch: &mut Stopping<'_>,
+) -> Result<File, MigrateError> {
+    let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
     stripe::create_called(new, plan, path)?;
     let source = File::open(path)?;
     let target = OpenOptions::new().read(true).write(true).open(new)?;
-    stripe::keep_alone(&target)?;
+    keep_alone(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
     let contents = Contents { source: &source, target: &target, size, start: 0, sparse: Sparse::Auto, pace: None };
     let blocks = blocks_for(&source, Some(&target), BLOCK, DEPTH, MOST_BUFFERS);
-    Copier::new(&io, BLOCK, blocks)?.copy_contents(&contents, &mut Stopping(hold))?;
+    Copier::new(&io, BLOCK, blocks)?.copy_contents(&contents, watch)?;
     let time = |seconds, nanoseconds| Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
     let times = Timestamps {
         last_access: time(old.atime(), old.atime_nsec()),

@@ -1,19 +1,16 @@
 //! Damage to striped files: objects that are old, cut off, made longer, swapped, missing or garbled, and descriptors that are. What is
 //! read is the bytes that were written, or an error that names the object; and nothing that is tried makes it worse.
 
-mod common;
-
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::fill;
-use dio::stripe::{
-    Descriptor, ObjectState, Plan, calls, create, inspect, remove, remove_what_is_there, repair, take_what_is_there,
-};
+use dio::names;
+use dio::stripe::{Descriptor, ObjectState, Plan, create, inspect, remove, remove_what_is_there};
 use dio::{File, FileError, Mode, OpenOptions};
-use dio_test::{DAMAGES, Rng, Soak, file_systems};
+use dio_stripe::{repair, take_what_is_there};
+use dio_test::{DAMAGES, Rng, Soak, file_systems, fill};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 
@@ -72,8 +69,8 @@ impl Place {
             assert_eq!((other.errno(), other.detail()), (error.errno(), error.detail()), "{other}");
         }
         let fd = fs::OpenOptions::new().read(true).write(true).open(&self.path).unwrap();
-        assert_eq!(calls::ftruncate(&fd, 0), Err(error.errno()));
-        calls::parts(&fd).unwrap_err();
+        assert_eq!(names::ftruncate(&fd, 0), Err(error.errno()));
+        names::objects(&fd).unwrap_err();
         assert!(error.to_string().contains(culprit.to_str().unwrap()) && error.cure().is_some(), "{error}");
         let report = inspect(&self.path).unwrap().unwrap();
         let wrong: Vec<_> = report.objects.iter().filter(|object| object.state != ObjectState::Sound).collect();
@@ -157,7 +154,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
             place.refused(&object);
             // Its size is what it was, as far as the stamp is there to tell.
             if len >= 1024 {
-                assert_eq!(calls::stat(&place.path).unwrap().st_size, 3 << 20, "cut to {len}");
+                assert_eq!(names::stat(&place.path).unwrap().st_size, 3 << 20, "cut to {len}");
                 assert_eq!(inspect(&place.path).unwrap().unwrap().size, 3 << 20, "cut to {len}");
             }
             fs::write(&object, &sound).unwrap();
@@ -176,7 +173,7 @@ fn an_object_that_was_cut_off_or_made_longer_is_told() {
         let len = fs::metadata(&end).unwrap().len();
         for other in [len - 50, len + 2000] {
             cut(&end, other);
-            assert_eq!(calls::stat(&odd).unwrap().st_size, 2 * 4096 * 3 + 4096 + 77, "{other} of {len}");
+            assert_eq!(names::stat(&odd).unwrap().st_size, 2 * 4096 * 3 + 4096 + 77, "{other} of {len}");
             assert_eq!(inspect(&odd).unwrap().unwrap().size, 2 * 4096 * 3 + 4096 + 77, "{other} of {len}");
         }
         remove(&odd).unwrap();
@@ -330,8 +327,8 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
         assert!(error.errno() == Errno::NOENT && error.to_string().contains(b.to_str().unwrap()), "{error}");
         assert!(error.cure().unwrap().contains("--force"), "{error}");
         let name = std::ffi::CString::new(place.path.as_os_str().as_encoded_bytes()).unwrap();
-        assert_eq!(calls::unlinkat(CWD, &name), Err(Errno::NOENT));
-        assert_eq!(calls::unlink(&place.path), Err(Errno::NOENT));
+        assert_eq!(names::unlinkat(CWD, &name), Err(Errno::NOENT));
+        assert_eq!(names::unlink(&place.path), Err(Errno::NOENT));
         assert!(before == tree(&place.dir));
         if !whole {
             fs::remove_dir(&b).unwrap();
@@ -345,9 +342,9 @@ fn a_file_is_removed_as_a_whole_or_not_at_all() {
     assert!(!place.path.exists() && fs::read_dir(place.dir.join("c")).unwrap().next().is_none());
     fs::rename(&away, &b).unwrap();
     let found: Vec<_> =
-        ["a", "b"].iter().flat_map(|name| dio::stripe::objects_in(&place.dir.join(name)).unwrap()).collect();
+        ["a", "b"].iter().flat_map(|name| dio_stripe::objects_in(&place.dir.join(name)).unwrap()).collect();
     assert_eq!(found.len(), 2);
-    assert!(dio::stripe::remove_orphans(&found).is_empty());
+    assert!(dio_stripe::remove_orphans(&found).is_empty());
 }
 
 #[test]
@@ -359,7 +356,7 @@ fn a_target_that_is_given_twice_is_refused() {
         let plan = Plan { targets, ..place.plan() };
         let error = create(place.dir.join("new"), &plan).unwrap_err();
         assert!(error.errno() == Errno::INVAL && error.cure().is_some(), "{error}");
-        dio::stripe::set_default(&place.dir, &plan).unwrap_err();
+        dio_stripe::set_default(&place.dir, &plan).unwrap_err();
     }
     create(place.dir.join("new"), &Plan { count: Some(7), ..place.plan() }).unwrap();
 }
@@ -447,8 +444,8 @@ fn look_at(place: &Place, model: &[u8], culprit: &Path, context: &str) {
         Err(error) => named(&error),
     }
     let fd = fs::OpenOptions::new().read(true).write(true).open(&place.path).unwrap();
-    calls::ftruncate(&fd, 0).unwrap_err();
-    calls::parts(&fd).unwrap_err();
+    names::ftruncate(&fd, 0).unwrap_err();
+    names::objects(&fd).unwrap_err();
     assert!(before == tree(&place.dir), "{context}: looking has changed something");
 }
 
@@ -464,7 +461,7 @@ fn what_is_left_of_a_descriptor_is_no_ordinary_file() {
         let error = File::open(&place.path).unwrap_err();
         assert_eq!(error.errno(), Errno::BADMSG, "byte {at}: {error}");
         assert_eq!(inspect(&place.path).unwrap_err().errno(), Errno::BADMSG);
-        assert_eq!(calls::stat(&place.path).unwrap_err(), Errno::BADMSG);
+        assert_eq!(names::stat(&place.path).unwrap_err(), Errno::BADMSG);
     }
     // What another program has added, or made a little longer or shorter, is no ordinary file either.
     let edited = String::from_utf8(sound.clone()).unwrap();
@@ -483,10 +480,10 @@ fn what_is_left_of_a_descriptor_is_no_ordinary_file() {
             assert_eq!(error.cure().is_some_and(|cure| cure.contains("truncate -s 8171")), longer, "{error}");
         }
         assert_eq!(inspect(&place.path).unwrap_err().errno(), Errno::BADMSG);
-        assert_eq!(calls::stat(&place.path).unwrap_err(), Errno::BADMSG);
+        assert_eq!(names::stat(&place.path).unwrap_err(), Errno::BADMSG);
         assert!(fs::read(&place.path).unwrap() == other);
     }
     let fd = fs::OpenOptions::new().read(true).open(&place.path).unwrap();
-    assert_eq!(io::Error::from(calls::is_striped(&fd).unwrap_err()).raw_os_error(), Some(libc::EBADMSG));
+    assert_eq!(io::Error::from(names::is_striped(&fd).unwrap_err()).raw_os_error(), Some(libc::EBADMSG));
     let _unused = fd.read_at(&mut [0; 1], 0);
 }

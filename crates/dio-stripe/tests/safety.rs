@@ -1,21 +1,17 @@
 //! What other programs, other processes and crashes do to striped files, and what must not be lost by it: files that somebody
 //! has open when they are to be striped, copies of descriptors, names that change meanwhile.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::fill;
-use dio::stripe::{
-    Hold, Plan, Removed, adopt, calls, create, inspect, keep_alone, remove, remove_what_is_there, set_default,
-    stripe_by_default,
-};
+use dio::names;
+use dio::stripe::{Hold, Plan, Removed, create, inspect, remove, remove_what_is_there, stripe_by_default};
 use dio::{File, Mode, OpenOptions};
-use dio_test::file_systems;
+use dio_stripe::{adopt, keep_alone, set_default};
+use dio_test::{file_systems, fill, first_difference_of_bytes};
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
@@ -197,19 +193,19 @@ fn a_file_that_is_to_be_new_is_new_and_striped() {
     let mut again = OpenOptions::new();
     assert_eq!(again.write(true).create_new(true).open(&path).unwrap_err().errno(), Errno::EXIST);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
-    assert_eq!(calls::openat(CWD, &path, flags, Permissions::from_raw_mode(0o644)).unwrap_err(), Errno::EXIST);
+    assert_eq!(names::openat(CWD, &path, flags, Permissions::from_raw_mode(0o644)).unwrap_err(), Errno::EXIST);
     drop(file);
     let other = place.path("other");
-    let fd = calls::openat(CWD, &other, flags, Permissions::from_raw_mode(0o644)).unwrap();
-    assert!(calls::is_striped(&fd).unwrap());
+    let fd = names::openat(CWD, &other, flags, Permissions::from_raw_mode(0o644)).unwrap();
+    assert!(names::is_striped(&fd).unwrap());
     // What its owner could not open again stays ordinary.
-    let fd = calls::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
-    assert!(!calls::is_striped(&fd).unwrap());
+    let fd = names::openat(CWD, place.path("closed"), flags, Permissions::from_raw_mode(0o200)).unwrap();
+    assert!(!names::is_striped(&fd).unwrap());
     // And where somebody else has set the default.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(place.path(".dio-stripe"), Some(65_534), None).unwrap();
-        let fd = calls::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644)).unwrap();
-        assert!(!calls::is_striped(&fd).unwrap());
+        let fd = names::openat(CWD, place.path("third"), flags, Permissions::from_raw_mode(0o644)).unwrap();
+        assert!(!names::is_striped(&fd).unwrap());
     }
 }
 
@@ -228,11 +224,11 @@ fn a_copy_of_a_descriptor_is_known_for_one() {
         assert!(error.to_string().contains("copy of the descriptor") && error.cure().is_some(), "{error}");
         assert!(inspect(&copy).unwrap().unwrap().copy && !inspect(&path).unwrap().unwrap().copy);
         let fd = fs::OpenOptions::new().read(true).write(true).open(&copy).unwrap();
-        assert_eq!(calls::ftruncate(&fd, 0), Err(Errno::PERM));
+        assert_eq!(names::ftruncate(&fd, 0), Err(Errno::PERM));
         // Its permissions are its own.
         let before = rustix::fs::fstat(&fd).unwrap();
         fd.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
-        calls::follow(&fd, &before).unwrap();
+        names::pass_on_attributes(&fd, &before).unwrap();
         let object = inspect(&path).unwrap().unwrap().objects[1].path.clone();
         assert_ne!(fs::metadata(&object).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(remove(&copy).unwrap(), Removed::Copy);
@@ -285,7 +281,7 @@ fn a_file_that_is_half_adopted_is_not_removed() {
             // Whoever removes a name as such loses no bytes by it.
             let (kept, lost) = if original_stays { (&path, &copy) } else { (&copy, &path) };
             let name = std::ffi::CString::new(lost.as_os_str().as_encoded_bytes()).unwrap();
-            assert_eq!(calls::unlinkat(CWD, &name), Err(Errno::STALE));
+            assert_eq!(names::unlinkat(CWD, &name), Err(Errno::STALE));
             assert!(contents(kept) == bytes(1, 50_000));
             adopt(kept).unwrap();
             writer(kept).unwrap().write_at(b"anew", 0).unwrap();
@@ -334,8 +330,8 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
         [&paths[1], &paths[2], &new].map(|path| std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap());
     without(libc::SYS_fsync, Errno::IO, || {
         assert_eq!(remove(&paths[0]).unwrap_err().errno(), Errno::IO);
-        assert_eq!(calls::unlinkat(CWD, &unlinked), Err(Errno::IO));
-        calls::renameat(CWD, &new, &replaced).unwrap();
+        assert_eq!(names::unlinkat(CWD, &unlinked), Err(Errno::IO));
+        names::renameat(CWD, &new, &replaced).unwrap();
     });
     assert!(!paths[0].exists() && !paths[1].exists() && fs::read(&paths[2]).unwrap() == b"text");
     assert_eq!(place.objects(), 6);
@@ -344,11 +340,11 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
     create(place.path("below/file"), &place.plan()).unwrap();
     let dir = fs::File::open(&place.dir).unwrap();
     without(libc::SYS_fsync, Errno::IO, || {
-        assert_eq!(calls::unlinkat(&dir, c"below/file"), Err(Errno::IO));
+        assert_eq!(names::unlinkat(&dir, c"below/file"), Err(Errno::IO));
     });
     assert_eq!(place.objects(), 8);
     create(place.path("below/file"), &place.plan()).unwrap();
-    calls::unlinkat(&dir, c"below/file").unwrap();
+    names::unlinkat(&dir, c"below/file").unwrap();
     assert_eq!(place.objects(), 8);
 }
 
@@ -358,7 +354,7 @@ fn the_objects_of_a_name_that_may_come_back_stay() {
 fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
     const PIECE: usize = 4096 + 100;
     let place = first();
-    for mode in common::MODES {
+    for mode in [Mode::Direct, Mode::Concurrent, Mode::Uncached, Mode::Cached] {
         for round in 0..20u64 {
             let path = place.path(&format!("{}-{round}", mode.name()));
             create(&path, &place.plan()).unwrap();
@@ -385,7 +381,7 @@ fn gaps_are_filled_without_harm_where_space_cannot_be_allocated() {
             let found = contents(&path);
             let expected: Vec<u8> = (0..48).flat_map(|piece| bytes(piece, PIECE)).collect();
             assert_eq!(found.len(), expected.len());
-            assert_eq!(common::first_difference(&found, &expected), None, "{mode:?}, round {round}");
+            assert_eq!(first_difference_of_bytes(&found, &expected), None, "{mode:?}, round {round}");
             remove(&path).unwrap();
         }
     }
@@ -549,7 +545,7 @@ fn what_is_written_to_a_file_that_was_striped_a_moment_ago_is_not_lost() {
             assert!(contents(&path) == bytes(round, 10_000), "round {round}: striped {made}");
         }
         (both, back) = (both + usize::from(written), back + usize::from(!made));
-        let _ = calls::unlink(&path);
+        let _ = names::unlink(&path);
         assert_eq!((place.objects(), fs::read_dir(&place.dir).unwrap().count()), (0, 2), "nothing is left behind");
     }
     println!("written in {both} rounds of 60, taken back in {back}");
@@ -595,6 +591,6 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     assert!(error.errno() == Errno::NOENT && path.exists() && place.objects() == 1, "{error}");
     names_it(&error);
     names_it(&remove_what_is_there(&path).unwrap_err());
-    let left = dio::stripe::objects_in(&place.path("a")).unwrap();
+    let left = dio_stripe::objects_in(&place.path("a")).unwrap();
     assert!(!path.exists() && left.len() == 1 && left[0].size == 4096, "{left:?}");
 }
