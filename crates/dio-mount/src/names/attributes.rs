@@ -14,29 +14,46 @@ use rustix::path::DecInt;
 use super::{Caller, Changes, InodeId, Names, Time};
 use crate::set_id;
 
+/// `S_ISGID` (`inode(7)`).
+const SET_GROUP_ID: u32 = 0o2000;
+
 impl Names {
     /// Changes attributes of an inode of any kind, in the order owner, mode, times: a new owner may take set-id bits away
     /// that the mode gives. What a change takes away besides is the business of the file system below.
     ///
+    /// Everything happens as the caller. The kernel has checked who may do it by the attributes that it remembers, and for
+    /// calls on an open descriptor it never asks for newer ones: a program could keep the descriptor of a file that has
+    /// meanwhile become another user's, and give that user's file the set-user-id bit.
+    ///
     /// # Errors
     /// `ESTALE` if it is gone, those of `chown(2)`, `chmod(2)` and `utimensat(2)`.
-    pub fn change(&self, inode: InodeId, changes: &Changes) -> Result<()> {
+    pub fn change(&self, caller: Caller, inode: InodeId, changes: &Changes) -> Result<()> {
         let place = self.descriptor(inode)?;
         let before = fstat(&*place)?;
+        let apply = || self.apply(&place, changes);
+        // Without the caller's further groups the kernel would take the set-group-id bit away instead of refusing it.
+        match changes.mode.is_some_and(|mode| mode & SET_GROUP_ID != 0) {
+            true => self.as_caller_in_full(caller, apply)?,
+            false => self.as_caller(caller, 0, apply)?,
+        }
+        dio::names::pass_on_attributes(&*place, &before)
+    }
+
+    fn apply(&self, place: &OwnedFd, changes: &Changes) -> Result<()> {
         if changes.uid.is_some() || changes.gid.is_some() {
             let (uid, gid) = (changes.uid.map(user).transpose()?, changes.gid.map(group).transpose()?);
-            chownat(&*place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
         if let Some(mode) = changes.mode {
             // A place has no `fchmod`; the link in /proc leads to the inode, also if that is a symbolic link.
-            chmodat(&self.process, DecInt::from_fd(&*place), permissions(mode), AtFlags::empty())?;
+            chmodat(&self.process, DecInt::from_fd(place), permissions(mode), AtFlags::empty())?;
         }
         if changes.accessed.is_some() || changes.modified.is_some() {
             let last_access = timespec(changes.accessed);
             let times = Timestamps { last_access, last_modification: timespec(changes.modified) };
-            utimensat(&*place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            utimensat(place, c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
         }
-        dio::names::pass_on_attributes(&*place, &before)
+        Ok(())
     }
 
     /// Clears the set-id bits of a regular file that somebody changes who could not give them.

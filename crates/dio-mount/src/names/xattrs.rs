@@ -70,7 +70,7 @@ impl Names {
             }
         }
         let place = self.descriptor(inode)?;
-        setxattr(path_of(&place), name, value, flags)
+        self.as_caller(caller, 0, || setxattr(path_of(&place), name, value, flags))
     }
 
     /// The names of all attributes, each with a zero behind it; those called `trusted` only for the superuser.
@@ -87,7 +87,7 @@ impl Names {
         Ok(list)
     }
 
-    /// Removes an attribute; one of the file system's, unless it is an ACL, as the caller.
+    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old.
     ///
     /// # Errors
     /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `removexattr(2)`.
@@ -99,7 +99,7 @@ impl Names {
             return self.as_caller_in_full(caller, || fremovexattr(&file, name));
         }
         let place = self.descriptor(inode)?;
-        removexattr(path_of(&place), name)
+        self.as_caller(caller, 0, || removexattr(path_of(&place), name))
     }
 }
 

@@ -252,7 +252,7 @@ impl Filesystem for Mount {
                 // What is written later would set the time anew, and might clear set-id bits.
                 self.files.settle(inode.0);
             }
-            self.names.change(inode.0, &changes)?;
+            self.names.change(caller(by), inode.0, &changes)?;
             self.stat(inode.0)
         };
         answer!(timer, reply, change(), stat => reply.attr(&self.believed(&stat), &attributes(&stat)));

@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, Command, Stdio};
+use std::time::UNIX_EPOCH;
 
-use rustix::fs::{RenameFlags, XattrFlags};
+use rustix::fs::{RenameFlags, XattrFlags, setxattr};
 
 use super::tree::xattr_of;
 use super::*;
@@ -145,6 +146,40 @@ fn names_change_by_the_rights_of_the_caller() {
         set(source, 0, 0, 0o1777);
         assert_eq!(names.unlink(strangers[0], ROOT, name("file")).unwrap_err(), Errno::PERM, "{place}");
         names.unlink(caller, ROOT, name("file")).unwrap();
+    });
+}
+
+#[test]
+fn whose_file_it_was_changes_nothing_of_it() {
+    as_root(|place, source, names, process| {
+        let file = new_file(names, ROOT, "file");
+        set(&source.join("file"), USER, GROUP, 0o755);
+        let caller = process.caller();
+        let mode = |mode| Changes { mode: Some(mode), ..Changes::default() };
+        let group = |gid| Changes { gid: Some(gid), ..Changes::default() };
+        let at = |time| Changes { modified: Some(Time::At(time)), ..Changes::default() };
+        let now = Changes { accessed: Some(Time::Now), modified: Some(Time::Now), ..Changes::default() };
+        names.change(caller, file, &mode(0o4711)).unwrap();
+        assert_eq!(owner(&source.join("file")), (USER, GROUP, 0o4711), "{place}");
+        names.change(caller, file, &group(OTHER_GROUP)).unwrap();
+        assert_eq!(owner(&source.join("file")), (USER, OTHER_GROUP, 0o711), "{place}: as the kernel does");
+        names.change(caller, file, &mode(0o2775)).unwrap();
+        assert_eq!(owner(&source.join("file")).2, 0o2775, "{place}");
+        names.change(caller, file, &at(UNIX_EPOCH)).unwrap();
+        let strange = names.change(caller, file, &group(GROUP + 100)).unwrap_err();
+        assert_eq!(strange, Errno::PERM, "{place}");
+        // Who may write to it may say that it has just been written, and nothing else.
+        set(&source.join("file"), 0, 0, 0o666);
+        names.change(caller, file, &now).unwrap();
+        for changes in [mode(0o4777), group(GROUP), at(UNIX_EPOCH)] {
+            assert_eq!(names.change(caller, file, &changes).unwrap_err(), Errno::PERM, "{place}: {changes:?}");
+        }
+        let acl = an_acl();
+        if setxattr(source.join("file"), "system.posix_acl_access", &acl, XattrFlags::empty()).is_ok() {
+            let removed = names.remove_xattr(caller, file, name("system.posix_acl_access"));
+            assert_eq!(removed.unwrap_err(), Errno::PERM, "{place}");
+        }
+        assert_eq!(owner(&source.join("file")).0, 0, "{place}");
     });
 }
 

@@ -81,7 +81,7 @@ fn a_symbolic_link_is_itself_and_can_be_linked_to() {
         assert_eq!(second.inode, link, "{place}");
         assert_eq!(names.open(link, OFlags::RDONLY).unwrap_err(), Errno::INVAL, "{place}");
         let times = Changes { modified: Some(Time::At(UNIX_EPOCH + Duration::new(5, 6))), ..Changes::default() };
-        names.change(link, &times).unwrap();
+        names.change(me(), link, &times).unwrap();
         let stat = source.join("link").symlink_metadata().unwrap();
         assert_eq!((stat.mtime(), stat.mtime_nsec()), (5, 6), "{place}");
         assert!(source.join("target").metadata().unwrap().mtime() > 5, "{place}: what it leads to is left alone");
@@ -100,7 +100,7 @@ fn attributes_change_on_files_and_special_files() {
         for (inode, text) in [(file, "file"), (pipe, "pipe")] {
             let accessed = Some(Time::At(UNIX_EPOCH - Duration::new(1, 500)));
             let changes = Changes { mode: Some(0o2751), accessed, modified: Some(Time::Now), ..Changes::default() };
-            names.change(inode, &changes).unwrap();
+            names.change(me(), inode, &changes).unwrap();
             let stat = source.join(text).symlink_metadata().unwrap();
             assert_eq!(stat.mode() & 0o7777, 0o2751, "{place}: {text}");
             assert_eq!((stat.atime(), stat.atime_nsec()), (-2, 999_999_500), "{place}: {text}");
@@ -108,11 +108,11 @@ fn attributes_change_on_files_and_special_files() {
         }
         if is_root() {
             let owner = Changes { uid: Some(1234), gid: Some(2345), ..Changes::default() };
-            names.change(pipe, &owner).unwrap();
+            names.change(me(), pipe, &owner).unwrap();
             let stat = source.join("pipe").symlink_metadata().unwrap();
             assert_eq!((stat.uid(), stat.gid()), (1234, 2345), "{place}");
             let nobody = Changes { uid: Some(u32::MAX), ..Changes::default() };
-            assert_eq!(names.change(pipe, &nobody).unwrap_err(), Errno::INVAL);
+            assert_eq!(names.change(me(), pipe, &nobody).unwrap_err(), Errno::INVAL);
         }
     });
 }
@@ -132,7 +132,7 @@ fn an_unlinked_inode_goes_on_until_it_is_forgotten() {
         }
         File::from(file).write_all(b"content").unwrap();
         for inode in [entry.inode, directory] {
-            names.change(inode, &Changes { mode: Some(0o711), ..Changes::default() }).unwrap();
+            names.change(me(), inode, &Changes { mode: Some(0o711), ..Changes::default() }).unwrap();
             assert_eq!(names.stat(inode).unwrap().st_mode & 0o777, 0o711, "{place}");
         }
         assert_eq!(names.stat(entry.inode).unwrap().st_nlink, 0, "{place}");
