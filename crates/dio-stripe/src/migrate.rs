@@ -9,12 +9,12 @@
 
 use std::fs::{self, File as Plain};
 use std::io;
-use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use dio::file::words;
-use dio::stripe::{self, Hold, Plan, inspect};
+use dio::stripe::{self, Hold, Plan, inspect, inspect_open};
 use dio::transfer::{Contents, Copier, Sparse, TransferError, Watch, blocks_for};
 use dio::{File, FileError, Io, OpenOptions};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, XattrFlags};
@@ -69,34 +69,35 @@ pub fn migrate(path: &Path, plan: &Plan, stopped: &dyn Fn() -> bool) -> Result<(
     let path = &fs::canonicalize(path).map_err(failed)?;
     // Of several who move a file, one does.
     let hold = Hold::against_writers(path)?;
-    let before = fs::metadata(path).map_err(failed)?;
+    // From here on the file is what was taken, whatever has its name: in a directory of somebody else that can change.
+    let file = Plain::from(hold.file().try_clone().map_err(failed)?);
+    let before = file.metadata().map_err(failed)?;
     if before.nlink() > 1 {
         return Err(MigrateError::Linked(path.clone()));
     }
-    if stripe::has_acl(path) {
+    if stripe::has_acl(&file) {
         return Err(MigrateError::Listed(path.clone()));
     }
-    let old = inspect(path)?;
+    let old = inspect_open(&file, path)?;
     if old.as_ref().is_some_and(|old| old.copy) {
         return Err(MigrateError::Copy(path.clone()));
     }
     let mut alone = old.as_ref().map(|old| alone(path, &old.descriptor, before.uid())).transpose()?;
-    let head = Plain::open(path).map_err(failed)?;
     let new = migration_name(path).expect("a canonical path of a file has a name");
     clear(&new)?;
-    make_empty(&new, &before).map_err(failed)?;
-    let target = make(path, &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped }).inspect_err(|_| {
-        // The error that is told is the first.
-        let _ = clear(&new);
-    })?;
+    let target =
+        make((path, &file), &new, &before, plan, &mut Stopping { hold: &hold, asked: stopped }).inspect_err(|_| {
+            // The error that is told is the first.
+            let _ = clear(&new);
+        })?;
     let made = target.descriptor().expect("a striped file is one of the system");
     match hold.give_name_to(&new, made, path) {
         // Under the new file's name there is the old one now.
-        Ok(true) => fs::remove_file(&new).map_err(failed)?,
+        Ok(true) => hold.remove_name(&new, hold.stat()).map_err(|errno| failed(errno.into()))?,
         Ok(false) => {}
         Err(error) => {
             // Who has found it by the name of the old one waits until it is gone.
-            if rustix::fs::fstat(made).is_ok_and(|made| stripe::leads_to(&new, &made)) {
+            if rustix::fs::fstat(made).is_ok_and(|made| hold.leads_to(&new, &made)) {
                 let _ = stripe::remove(&new);
             }
             return Err(error.into());
@@ -109,10 +110,17 @@ pub fn migrate(path: &Path, plan: &Plan, stopped: &dyn Fn() -> bool) -> Result<(
     }
     // What is kept from others cannot be wiped; nobody finds it any more.
     alone.iter_mut().for_each(Alone::leave_devices);
-    // Not to be read, which may not be allowed.
-    let (place, flags) = (path.parent().unwrap_or(Path::new("/")), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
-    let place = rustix::fs::open(place, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-    Ok(stripe::remove_nameless(path, &head, place)?)
+    Ok(stripe::remove_nameless(path, &file, hold.directory())?)
+}
+
+/// The path of an open file, whatever name it has.
+fn own_path(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// The same file, opened once more.
+fn reopened(file: &impl AsRawFd, access: OFlags) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(own_path(file), access | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Takes away what an earlier attempt left; not what somebody else is making, or has open for writing.
@@ -130,40 +138,29 @@ pub fn clear(new: &Path) -> Result<(), MigrateError> {
             Ok(stripe::remove(new).map(drop)?)
         }
         Ok(None) => {
-            let _hold = Hold::against_writers(new)?;
-            fs::remove_file(new).map_err(|error| MigrateError::System(new.to_owned(), error))
+            let hold = Hold::against_writers(new)?;
+            hold.remove_name(new, hold.stat()).map_err(|errno| MigrateError::System(new.to_owned(), errno.into()))
         }
         Err(error) if error.errno() == Errno::NOENT => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Takes the name for the new file, with the owner and the permissions of the old one.
-fn make_empty(new: &Path, old: &fs::Metadata) -> io::Result<()> {
-    let empty = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    let permissions = fs::Permissions::from_mode(old.mode() & 0o7777);
-    let made = std::os::unix::fs::fchown(&empty, Some(old.uid()), Some(old.gid()))
-        .and_then(|()| empty.set_permissions(permissions));
-    if made.is_err() {
-        // The error that is told is the first.
-        let _ = fs::remove_file(new);
-    }
-    made
-}
-
-/// Makes the new file of the empty one, with the times and all bytes of the old one, durably. As long as what is returned lives,
+/// Makes the new file, with the owner, permissions, times and all bytes of the old one, durably. As long as what is returned lives,
 /// nobody else writes to it.
 fn make(
-    path: &Path,
+    (path, file): (&Path, &Plain),
     new: &Path,
     old: &fs::Metadata,
     plan: &Plan,
     watch: &mut Stopping<'_>,
 ) -> Result<File, MigrateError> {
     let failed = |error: io::Error| MigrateError::System(path.to_owned(), error);
-    stripe::create_called(new, plan, path)?;
-    let source = File::open(path)?;
-    let target = OpenOptions::new().read(true).write(true).open(new)?;
+    let (_, head) = stripe::create_like(new, plan, path, old)?;
+    let source = OpenOptions::new().read(true).adopt(reopened(file, OFlags::RDONLY).map_err(failed)?, path)?;
+    // Not by its name, which somebody else may have taken away from it.
+    let head = reopened(&head, OFlags::RDWR).map_err(failed)?;
+    let target = OpenOptions::new().read(true).write(true).adopt(head, new)?;
     keep_alone(&target)?;
     let io = Io::shared().map_err(|error| failed(io::Error::other(error)))?;
     let size = source.size()?;
@@ -176,7 +173,7 @@ fn make(
         last_modification: time(old.mtime(), old.mtime_nsec()),
     };
     if let Some(head) = target.descriptor() {
-        copy_attributes(path, head).map_err(|errno| failed(errno.into()))?;
+        copy_attributes(file, head).map_err(|errno| failed(errno.into()))?;
         rustix::fs::futimens(head, &times).map_err(|errno| failed(errno.into()))?;
         rustix::fs::fsync(head).map_err(|errno| failed(errno.into()))?;
     }
@@ -185,15 +182,15 @@ fn make(
 }
 
 /// Gives the new file the extended attributes of the old one: all that users set; of those of the system, what may be set.
-fn copy_attributes(from: &Path, to: BorrowedFd<'_>) -> Result<(), Errno> {
+fn copy_attributes(from: &Plain, to: BorrowedFd<'_>) -> Result<(), Errno> {
     // The most that the kernel lets a list, or a value, be (xattr(7)).
     let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
-    let length = match rustix::fs::llistxattr(from, &mut list[..]) {
+    let length = match rustix::fs::flistxattr(from, &mut list[..]) {
         Err(Errno::OPNOTSUPP) => 0,
         other => other?,
     };
     for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let copied = rustix::fs::lgetxattr(from, name, &mut value[..])
+        let copied = rustix::fs::fgetxattr(from, name, &mut value[..])
             .and_then(|length| rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty()));
         if name.starts_with(b"user.") {
             copied?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dio::names::FileId;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
@@ -200,7 +201,8 @@ impl FoundObject {
         let identity = |path: &Path| {
             let found = fs::metadata(path).ok()?;
             // A device may have several nodes.
-            Some(if found.file_type().is_block_device() { (found.rdev(), 0) } else { (found.dev(), found.ino()) })
+            let is_device = found.file_type().is_block_device();
+            Some(if is_device { FileId::from_numbers(found.rdev(), 0) } else { FileId::of_metadata(&found) })
         };
         descriptor.id == self.header.id
             && index < descriptor.targets.len()

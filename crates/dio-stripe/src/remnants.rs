@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use dio::names::FileId;
 use rustix::fs::{FlockOperation, flock, fstat};
 use rustix::io::Errno;
 
@@ -98,7 +99,7 @@ fn look(path: &Path, age: Duration) -> Option<(fs::File, Remnant)> {
     }
     // By now it may be ready, and called otherwise.
     let (now, named) = (file.metadata().ok()?, fs::symlink_metadata(path).ok()?);
-    let is_same = (now.dev(), now.ino()) == (named.dev(), named.ino());
+    let is_same = FileId::of_metadata(&now) == FileId::of_metadata(&named);
     let mut bytes = vec![0; now.len().min(most) as usize];
     file.read_exact_at(&mut bytes, 0).ok()?;
     let is_blank = bytes.iter().all(|byte| *byte == 0);

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -149,12 +149,39 @@ pub fn create_called(path: &Path, plan: &Plan, name: &Path) -> Result<Descriptor
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(FileError::new("stripe", path, errno(&error))),
     };
+    make(path, plan, name, old.as_ref(), old.is_some()).map(|(descriptor, _)| descriptor)
+}
+
+/// Makes an empty striped file under a name that is free, with the owner and the permissions of another one. It will soon
+/// be called `name`: its objects are told so. Returns the descriptor, open for writing: in a directory of somebody else,
+/// what has the name a moment later may be another file.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_like(
+    path: &Path,
+    plan: &Plan,
+    name: &Path,
+    like: &fs::Metadata,
+) -> Result<(Descriptor, OwnedFd), FileError> {
+    make(path, plan, name, Some(like), false)
+}
+
+fn make(
+    path: &Path,
+    plan: &Plan,
+    name: &Path,
+    like: Option<&fs::Metadata>,
+    replaces: bool,
+) -> Result<(Descriptor, OwnedFd), FileError> {
     let descriptor = plan.descriptor(path)?;
     let claims = claim(path, &descriptor, plan.force)?;
     let names = Names::of(directory_of(path)).map_err(|errno| FileError::new("stripe", path, errno))?;
-    let mut making = Making { path, descriptor: &descriptor, names, old, claims, head: None, first: None };
+    let mut making = Making { path, descriptor: &descriptor, names, like, replaces, claims, head: None, first: None };
     making.make(&absolute(name)).inspect_err(|_| making.withdraw())?;
-    Ok(descriptor)
+    let head = making.head.take().expect("a descriptor was made");
+    drop(making);
+    Ok((descriptor, head.file.into()))
 }
 
 /// Whether what takes the place of an empty file can be like it.
@@ -163,16 +190,21 @@ fn keepable(path: &Path, old: &fs::Metadata) -> Result<(), FileError> {
     if old.nlink() > 1 {
         return refused(Errno::EXIST, "it has other names, which would stay those of an ordinary file");
     }
-    if has_acl(path) {
+    if is_list(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..])) {
         return refused(Errno::OPNOTSUPP, "it has an access control list, which its objects would not have");
     }
     Ok(())
 }
 
-/// Whether a file has an access control list (`acl(5)`) beside its permissions, of which those of the group are then but a bound.
-pub fn has_acl(path: &Path) -> bool {
-    // Longer than this it is, if it is there.
-    matches!(rustix::fs::lgetxattr(path, ACL, &mut [0u8; 1][..]), Err(Errno::RANGE))
+/// Whether an open file has an access control list (`acl(5)`) beside its permissions, of which those of the group are then
+/// but a bound.
+pub fn has_acl(file: impl AsFd) -> bool {
+    is_list(rustix::fs::fgetxattr(file, ACL, &mut [0u8; 1][..]))
+}
+
+/// What asking for a list with room for one byte has answered: longer than that it is, if it is there.
+fn is_list(answer: Result<usize, Errno>) -> bool {
+    matches!(answer, Err(Errno::RANGE))
 }
 
 /// A name that leads there from everywhere, as far as it can be found out.
@@ -189,8 +221,10 @@ struct Making<'a> {
     descriptor: &'a Descriptor,
     /// The directory of the name.
     names: Names,
-    /// The empty file that has the name.
-    old: Option<fs::Metadata>,
+    /// The file whose owner and permissions it gets.
+    like: Option<&'a fs::Metadata>,
+    /// That one is an empty file that has the name.
+    replaces: bool,
     /// The devices among the targets.
     claims: Vec<Claim>,
     /// The descriptor.
@@ -233,7 +267,7 @@ impl<'a> Making<'a> {
     /// The descriptor, durably; which inode it is, and whose.
     fn make_head(&mut self) -> Result<(Head, u32), FileError> {
         let bytes = self.descriptor.encode().map_err(|error| wrong("stripe", self.path, &error))?;
-        let draft = Draft::begin(&self.unfinished(), self.old.as_ref()).map_err(|error| self.failed(error))?;
+        let draft = Draft::begin(&self.unfinished(), self.like).map_err(|error| self.failed(error))?;
         let mut file = &self.head.insert(draft).file;
         let written = file.write_all(&bytes).and_then(|()| file.sync_all());
         let head = written.and_then(|()| Ok((Head::of(file)?, file.metadata()?.uid())));
@@ -272,7 +306,7 @@ impl<'a> Making<'a> {
         let stamp = Stamp::first(self.descriptor.id, index, layout.start()).encode().map_err(senseless)?;
         let mut header = [header.encode().map_err(senseless)?, stamp].concat();
         header.resize(HEADER_LEN as usize, b'\n');
-        let mut draft = Draft::begin(&path, self.old.as_ref()).map_err(failed)?;
+        let mut draft = Draft::begin(&path, self.like).map_err(failed)?;
         let geometry = Geometry::of(draft.file.as_fd()).map_err(|_| failed(Errno::INVAL.into()))?;
         if layout.stripe() % geometry.offset_align().max(geometry.mem_align()) != 0 {
             let what = format!("demands stripes of a multiple of {} bytes", geometry.offset_align());
@@ -288,7 +322,7 @@ impl<'a> Making<'a> {
         let (path, new) = (self.path, self.unfinished());
         let failed = |error: io::Error| FileError::new("stripe", path, errno(&error));
         let head = self.head.as_mut().expect("a descriptor is made before it is published");
-        if self.old.is_some() {
+        if self.replaces {
             let hold = Hold::against_all(path)?;
             if hold.stat().st_size != 0 {
                 return Err(failed(Errno::EXIST.into()).with_detail("it is no empty file any more"));

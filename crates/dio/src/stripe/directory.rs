@@ -26,6 +26,15 @@ pub fn remove_name_of(path: &Path, looked_at: Identity) -> Result<(), Errno> {
     let name = path.file_name().ok_or(Errno::INVAL)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = openat(CWD, directory_of(path), flags, Permissions::empty())?;
+    remove_name_in(&directory, name, looked_at)
+}
+
+/// As [`remove_name_of`], of a name in an open directory.
+pub(crate) fn remove_name_in(
+    directory: impl AsFd,
+    name: impl rustix::path::Arg + Copy,
+    looked_at: Identity,
+) -> Result<(), Errno> {
     if identity(&statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?) != looked_at {
         return Err(Errno::STALE);
     }

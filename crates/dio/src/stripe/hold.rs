@@ -1,17 +1,18 @@
 //! Taking the name of a file away from it without anybody losing bytes: whoever has it open, or opens it meanwhile, is noticed.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{
-    FileType, FlockOperation, Mode as Permissions, OFlags, RenameFlags, Stat, flock, fstat, lstat, renameat_with,
+    AtFlags, FileType, FlockOperation, Mode as Permissions, OFlags, RenameFlags, Stat, flock, fstat, lstat, openat,
+    renameat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
 use super::create::directory_of;
-use super::directory::Names;
+use super::directory::{Names, identity, remove_name_in};
 use crate::file::FileError;
 use dio_sys::{Lease, has_lease, take_lease};
 
@@ -27,8 +28,11 @@ const ATTEMPTS: u32 = 4;
 ///
 /// Leases against writers do not keep each other out, so a lock (`flock(2)`) goes with them: of several who want to replace a
 /// file, one does.
+/// All names are looked for in the directory that the file was found in, which stays open: whoever may rename directories on
+/// the way there must not have names in another one exchanged.
 #[derive(Debug)]
 pub struct Hold {
+    directory: OwnedFd,
     file: OwnedFd,
     lease: Option<Lease>,
     before: Stat,
@@ -51,7 +55,10 @@ impl Hold {
     fn new(path: &Path, lease: Lease) -> Result<Hold, FileError> {
         let failed = |errno| FileError::new("take", path, errno);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = |access| rustix::fs::open(path, access | flags, Permissions::empty());
+        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(directory_of(path), place, Permissions::empty()).map_err(failed)?;
+        let name = name_of(path).map_err(failed)?;
+        let open = |access| openat(&directory, name, access | flags, Permissions::empty());
         let file = match open(OFlags::RDONLY) {
             // For this the one is as good as the other.
             Err(Errno::ACCESS) if lease == Lease::Everybody => open(OFlags::WRONLY),
@@ -72,10 +79,10 @@ impl Hold {
             return Err(error.with_detail("somebody else is replacing it, or has locked it"));
         }
         match patiently(|| take_lease(file.as_fd(), lease)) {
-            Ok(()) => Ok(Hold { file, lease: Some(lease), before }),
+            Ok(()) => Ok(Hold { directory, file, lease: Some(lease), before }),
             Err(Errno::AGAIN) => Err(busy(path, lease)),
             // There are none here, or not for us.
-            Err(_) => Ok(Hold { file, lease: None, before }),
+            Err(_) => Ok(Hold { directory, file, lease: None, before }),
         }
     }
 
@@ -89,14 +96,38 @@ impl Hold {
         alone && fstat(&self.file).is_ok_and(same)
     }
 
-    /// Whether a name leads to the file.
-    pub(super) fn is_called(&self, path: &Path) -> bool {
-        leads_to(path, &self.before)
+    /// Whether the name, in the directory of the file, leads to it.
+    fn is_called(&self, path: &Path) -> bool {
+        self.leads_to(path, &self.before)
+    }
+
+    /// Whether the name, in the directory of the file, leads to another one.
+    pub fn leads_to(&self, path: &Path, file: &Stat) -> bool {
+        let found = name_of(path).and_then(|name| statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW));
+        found.is_ok_and(|found| identity(&found) == identity(file))
     }
 
     /// What the file was.
-    pub(super) fn stat(&self) -> &Stat {
+    pub fn stat(&self) -> &Stat {
         &self.before
+    }
+
+    /// The file, open for reading where it may be read.
+    pub fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// The directory that the file was found in, as a place.
+    pub fn directory(&self) -> &OwnedFd {
+        &self.directory
+    }
+
+    /// Takes a name in the directory of the file away from a file that was looked at before.
+    ///
+    /// # Errors
+    /// ESTALE when it leads to another file by now; what `unlinkat(2)` answers.
+    pub fn remove_name(&self, path: &Path, looked_at: &Stat) -> Result<(), Errno> {
+        remove_name_in(&self.directory, name_of(path)?, identity(looked_at))
     }
 
     /// Gives the file's name, `path`, to `new`, which leads to the open file `made`, durably. The file itself is called `new` then,
@@ -109,17 +140,17 @@ impl Hold {
     pub fn give_name_to(&self, new: &Path, made: impl AsFd, path: &Path) -> Result<bool, FileError> {
         let failed = |errno| FileError::new("replace", path, errno);
         let stat = fstat(&made).map_err(failed)?;
-        let names = Names::of(directory_of(path)).map_err(failed)?;
-        let ready = leads_to(new, &stat) && self.is_called(path) && self.is_undisturbed();
+        let names = Names::beside(self.directory.as_fd(), c"").map_err(failed)?;
+        let ready = self.leads_to(new, &stat) && self.is_called(path) && self.is_undisturbed();
         if !ready {
             return Err(self.disturbed(path));
         }
-        let here = rustix::fs::CWD;
-        let exchange = || renameat_with(here, new, here, path, RenameFlags::EXCHANGE);
+        let (old_name, new_name) = (name_of(path).map_err(failed)?, name_of(new).map_err(failed)?);
+        let (here, there) = (&self.directory, &self.directory);
+        let exchange = || renameat_with(here, new_name, there, old_name, RenameFlags::EXCHANGE);
         match exchange() {
             Err(Errno::INVAL | Errno::NOSYS) => {
-                let renamed = fs::rename(new, path);
-                renamed.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+                renameat(here, new_name, there, old_name).map_err(failed)?;
                 names.sync(&made).map_err(failed)?;
                 return Ok(false);
             }
@@ -127,7 +158,7 @@ impl Hold {
         }
         // Who had found the file by its name before now, but had not opened it yet, has come to the lease by the end of this.
         let synced = names.sync(&made);
-        let in_place = leads_to(path, &stat) && self.is_called(new);
+        let in_place = self.leads_to(path, &stat) && self.is_called(new);
         if synced.is_ok() && in_place && self.is_undisturbed() {
             return Ok(true);
         }
@@ -145,6 +176,11 @@ impl Hold {
             _ => FileError::new("replace", path, Errno::BUSY).with_detail("somebody else has changed it"),
         }
     }
+}
+
+/// The last part of a path.
+fn name_of(path: &Path) -> Result<&OsStr, Errno> {
+    path.file_name().ok_or(Errno::INVAL)
 }
 
 /// Whether a name leads to a file.

@@ -104,9 +104,18 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Option<Report>, FileError> {
         FileError::new("read the stripes of", path, Errno::from_io_error(&error).unwrap_or(Errno::IO))
     };
     let head = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
-    let stat = rustix::fs::fstat(&head).map_err(|errno| failed(errno.into()))?;
+    inspect_open(&head, path)
+}
+
+/// As [`inspect`], of a file that is open already; `path` is for messages.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_open(head: impl AsFd, path: &Path) -> Result<Option<Report>, FileError> {
+    let failed = |errno| FileError::new("read the stripes of", path, errno);
+    let stat = rustix::fs::fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &stat, path)? else { return Ok(None) };
-    let head = Head::of(&head).map_err(|errno| failed(errno.into()))?;
+    let head = Head::of(&head).map_err(failed)?;
     let mut objects: Vec<ObjectReport> = Vec::new();
     let look = || {
         objects = (0..descriptor.targets.len()).map(|index| look(&descriptor, index, &head, &stat)).collect();

@@ -82,12 +82,12 @@ mod stamp;
 pub(crate) mod trust;
 
 pub use crate::layout::{LEAST_STRIPE, Layout, MOST_OBJECTS, MOST_STRIPE};
-pub use create::{Plan, create, create_called, has_acl};
+pub use create::{Plan, create, create_called, create_like, has_acl};
 pub use defaults::{DEFAULT_NAME, default_of, has_default, is_what_was_made, may_apply, stripe_by_default};
 pub use format::{DESCRIPTOR_LEN, Descriptor, FormatError, HEADER_LEN, Header, Id, Target};
 pub use head::Head;
 pub use hold::{Hold, leads_to};
-pub use inspect::{ObjectReport, ObjectState, Report, inspect};
+pub use inspect::{ObjectReport, ObjectState, Report, inspect, inspect_open};
 pub use open::{descriptor_of, may_be_striped};
 pub use reach::{Answering, Way, answer, reach_through};
 pub use remove::{Removed, check_removable, remove, remove_nameless, remove_objects, remove_what_is_there};

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::create::{directory_of, errno};
 use super::device::free;
-use super::directory::{Identity, Names, identity, remove_name_of};
+use super::directory::{Identity, Names, identity, remove_name_in, remove_name_of};
 use super::format::{Descriptor, HEADER_LEN, Header};
 use super::head::Head;
 use super::open::{descriptor_of, judge_header, judge_owner, of_object, open_judged};
@@ -67,15 +67,18 @@ pub fn check_removable(file: impl AsFd) -> Result<(), FileError> {
 }
 
 fn remove_as(path: &Path, what_is_there: bool) -> Result<Removed, FileError> {
-    let failed = |error: io::Error| FileError::new("remove", path, errno(&error));
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let head = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
-    let look = || fstat(&head).map_err(|errno| failed(errno.into()));
-    let before = look()?;
+    let failed = |errno| FileError::new("remove", path, errno);
+    let name = path.file_name().ok_or_else(|| failed(Errno::INVAL))?;
+    // One directory from here on: whoever may rename directories on the way must not have a file in another one removed.
+    let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = openat(CWD, directory_of(path), place, Permissions::empty()).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let head = openat(&directory, name, flags, Permissions::empty()).map_err(failed)?;
+    let before = fstat(&head).map_err(failed)?;
     let Some(descriptor) = descriptor_of(&head, &before, path)? else {
         return Err(FileError::new("remove", path, Errno::INVAL).with_detail("it is no striped file"));
     };
-    let own = Head::of(&head).map_err(|errno| failed(errno.into()))?;
+    let own = Head::of(&head).map_err(failed)?;
     if before.st_nlink <= 1 {
         // What cannot be removed as a whole keeps its name.
         let found = Found::of(path, &descriptor, before.st_uid, &own)?;
@@ -83,10 +86,10 @@ fn remove_as(path: &Path, what_is_there: bool) -> Result<Removed, FileError> {
             found.check(path, &descriptor)?;
         }
     }
-    let names = Names::of(directory_of(path)).map_err(|errno| failed(errno.into()))?;
-    fs::remove_file(path).map_err(failed)?;
-    names.sync(&head).map_err(|errno| failed(errno.into()))?;
-    if look()?.st_nlink > 0 {
+    let names = Names::beside(directory.as_fd(), c"").map_err(failed)?;
+    remove_name_in(&directory, name, identity(&before)).map_err(failed)?;
+    names.sync(&head).map_err(failed)?;
+    if fstat(&head).map_err(failed)?.st_nlink > 0 {
         return Ok(Removed::Name);
     }
     remove_objects(path, &descriptor, before.st_uid, &own)
