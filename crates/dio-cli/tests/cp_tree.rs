@@ -1,5 +1,7 @@
 //! Trees: links within them, links out of them, what may not be read, other file systems.
 
+use std::os::unix::process::ExitStatusExt;
+
 use crate::support::{Scratch, case, each, is_root, snapshot};
 
 const TREE: &str = "mkdir -p t/a/b t/c out; echo 1 >t/f; echo 2 >t/a/f; echo 3 >t/a/b/f; echo away >out/f
@@ -218,4 +220,42 @@ fn many_files_in_parallel() {
         }
         assert_eq!(gnu.len(), dio.len());
     }
+}
+
+/// Another process that exchanges directories of an existing target for links all the while leads no file elsewhere.
+#[test]
+fn races_do_not_lead_out_of_an_existing_target() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in ["from/d/e", "to/from/d/e", "out"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    for number in 0..400 {
+        std::fs::write(path(&format!("from/d/{number}")), "x").unwrap();
+        std::fs::write(path(&format!("from/d/e/{number}")), "x").unwrap();
+    }
+    std::os::unix::fs::symlink(path("out"), path("to/from/link")).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (d, link) = (path("to/from/d"), path("to/from/link"));
+            while !done.load(Ordering::Relaxed) {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                let _ = rustix::fs::renameat_with(rustix::fs::CWD, &d, rustix::fs::CWD, &link, flags);
+            }
+        });
+        for options in [&["-r"][..], &["-r", "--atomic"], &["-a"]].iter().cycle().take(6) {
+            let mut dio = std::process::Command::new(env!("CARGO_BIN_EXE_dio"));
+            dio.arg("cp").args(*options).args([path("from"), path("to")]);
+            let output = dio.output().unwrap();
+            if output.status.signal().is_some() {
+                done.store(true, Ordering::Relaxed);
+                panic!("{output:?}");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let led_out: Vec<_> = std::fs::read_dir(path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(led_out.is_empty(), "{} files, as {:?}", led_out.len(), led_out[0]);
 }

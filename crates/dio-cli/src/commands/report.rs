@@ -6,10 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dio::names::FileId;
 use dio_bench::page::{self, Page, Section};
 use rustix::fs::{Mode, fchmod};
 
-use super::compress::Target;
+use super::compress::OutputFile;
 use super::words;
 use crate::quote::quoted;
 
@@ -132,7 +133,7 @@ fn section(path: &Path) -> Result<Section, ReportError> {
 
 /// Whether both names lead to the same file.
 fn same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| FileId::of_metadata(&found));
     identity(one).is_some_and(|found| identity(other) == Some(found))
 }
 
@@ -144,18 +145,18 @@ fn write_all(directory: &Path, files: &[(String, String)]) -> Result<(), ReportE
 /// Writes a file that gets its name when it is whole. What has the name is replaced then; what a link points to, not the link.
 fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     let write = || {
-        let special = Target::special(path)?;
+        let special = OutputFile::special(path)?;
         let there = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut target = match special {
             Some(special) => special,
-            None => Target::create(&there, true)?,
+            None => OutputFile::named(&there, true)?,
         };
-        if target.is_file() {
+        if target.is_regular() {
             let mode = std::fs::metadata(&there).map(|found| Mode::from_raw_mode(found.mode() & 0o777));
             fchmod(target.descriptor(), mode.unwrap_or_else(|_| usual()))?;
         }
         File::from(target.descriptor().try_clone()?).write_all(text.as_bytes())?;
-        target.keep(false)
+        target.keep_named(false)
     };
     write().map_err(|source| ReportError::Output { path: path.to_owned(), source })
 }

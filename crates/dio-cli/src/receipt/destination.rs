@@ -11,12 +11,13 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 
 use crate::quote::{quoted, words};
-use crate::tool::successor::{Identity, Successor, Wish, identity};
-use crate::tool::unnamed::directory_of;
+use crate::tool::target::naming::directory_of;
+use crate::tool::target::{OutputFile, Wish};
 
 /// What a receipt begins with, behind the brace and blanks.
 const FIRST_KEY: &[u8] = b"\"command\"";
@@ -30,13 +31,13 @@ pub struct Destination {
     path: PathBuf,
     to: To,
     /// The earlier receipt.
-    before: Option<Identity>,
+    before: Option<FileId>,
 }
 
 #[derive(Debug)]
 enum To {
     Stdout,
-    Successor(Successor),
+    Named(OutputFile),
     /// A file whose temporary name a killed process would leave behind: it is made at the end.
     Later,
 }
@@ -68,12 +69,12 @@ impl Destination {
         let before = match stat(&path) {
             Ok(there) if is_file(&there) => {
                 judge(&path, &there)?;
-                Some(identity(&there))
+                Some(FileId::of(&there))
             }
             _ => None,
         };
         let successor = open(&path).map_err(Refusal::Open)?;
-        let to = if successor.has_temporary_name() { To::Later } else { To::Successor(successor) };
+        let to = if successor.has_temporary_name() { To::Later } else { To::Named(successor) };
         let destination = Destination { path, to, before };
         destination.keep_apart(names).map(|()| destination)
     }
@@ -81,13 +82,13 @@ impl Destination {
     /// Refuses a receipt that is one of the files that a command reads or writes.
     fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), Refusal> {
         // A device or a pipe is written by both.
-        if self.before.is_none() && matches!(&self.to, To::Successor(to) if to.is_in_place()) {
+        if self.before.is_none() && matches!(&self.to, To::Named(to) if to.is_in_place()) {
             return Ok(());
         }
         let own = entry_of(&self.path);
         for name in names {
             let same = match (self.before, stat(name)) {
-                (Some(before), Ok(other)) => identity(&other) == before,
+                (Some(before), Ok(other)) => FileId::of(&other) == before,
                 (None, Err(Errno::NOENT)) => own.is_some() && own == entry_of(Path::new(name)),
                 _ => false,
             };
@@ -105,16 +106,16 @@ impl Destination {
     /// has its name now.
     pub(super) fn write<'p>(self, text: &[u8], paths: impl IntoIterator<Item = &'p Path>) -> io::Result<()> {
         if let Some(before) = self.before
-            && paths.into_iter().any(|path| stat(path).is_ok_and(|other| identity(&other) == before))
+            && paths.into_iter().any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
         {
             return Err(io::Error::other(Refusal::Operand(self.path)));
         }
         let mut successor = match self.to {
             To::Stdout => return io::stdout().write_all(text),
-            To::Successor(successor) => successor,
+            To::Named(successor) => successor,
             To::Later => open(&self.path)?,
         };
-        if stat(&self.path).ok().filter(is_file).map(|there| identity(&there)) != self.before {
+        if stat(&self.path).ok().filter(is_file).map(|there| FileId::of(&there)) != self.before {
             return Err(Errno::EXIST.into());
         }
         successor.begin()?;
@@ -123,14 +124,14 @@ impl Destination {
     }
 }
 
-fn open(path: &Path) -> Result<Successor, Errno> {
-    Successor::open(path, Wish { hidden: true, ..Wish::default() })
+fn open(path: &Path) -> Result<OutputFile, Errno> {
+    OutputFile::open(path, Wish { hidden: true, ..Wish::default() })
 }
 
 /// Whether a file that has the name may be replaced.
 fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
     for (name, fd) in [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))] {
-        if fd.is_ok_and(|fd| identity(&fd) == identity(there)) {
+        if fd.is_ok_and(|fd| FileId::of(&fd) == FileId::of(there)) {
             return Err(Refusal::Standard(name));
         }
     }
@@ -147,8 +148,8 @@ fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
 }
 
 /// The directory and the name in it of a file that may not exist.
-fn entry_of(path: &Path) -> Option<(Identity, std::ffi::OsString)> {
-    Some((identity(&stat(directory_of(path)).ok()?), path.file_name()?.to_owned()))
+fn entry_of(path: &Path) -> Option<(FileId, std::ffi::OsString)> {
+    Some((FileId::of(&stat(directory_of(path)).ok()?), path.file_name()?.to_owned()))
 }
 
 fn is_file(stat: &Stat) -> bool {

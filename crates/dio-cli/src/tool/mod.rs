@@ -14,9 +14,8 @@ pub(crate) mod plain;
 mod progress;
 pub(crate) mod said;
 mod streams;
-pub(crate) mod successor;
 pub(crate) mod synced;
-pub(crate) mod unnamed;
+pub(crate) mod target;
 mod usage;
 mod words;
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dio::names::FileId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -37,7 +38,7 @@ pub(super) struct Listener {
     /// The directory of it, if others make sockets there in turns.
     directory: Option<OwnedFd>,
     /// Device and inode of the socket: another one of that name is left alone.
-    identity: (u64, u64),
+    identity: FileId,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +56,7 @@ impl Listener {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let mut desk = Desk { socket, service, wake: Arc::clone(&wake), clients: Vec::new(), clock: 0 };
         let thread = thread::Builder::new().name("dio-control".to_owned()).spawn(move || desk.run())?;
-        Ok(Listener { path, directory, identity: (metadata.dev(), metadata.ino()), wake, thread: Some(thread) })
+        Ok(Listener { path, directory, identity: FileId::of_metadata(&metadata), wake, thread: Some(thread) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -67,8 +68,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Between looking and removing, the next server must not put its own there.
         let turn = self.directory.as_ref().map(Turn::take);
-        let ours = std::fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
+        let ours =
+            std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| FileId::of_metadata(&metadata) == self.identity);
         if ours {
             // If it cannot be removed, the next server does it.
             let _ = std::fs::remove_file(&self.path);

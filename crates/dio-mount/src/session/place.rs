@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, StatxFlags, fstat, open, openat, statx};
 use rustix::io::Errno;
 
@@ -56,7 +57,7 @@ impl Place {
     /// its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
         let failed = |errno| unsuitable(&self.mountpoint, errno);
-        let same = |a: &Stat, b: &Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+        let same = |a: &Stat, b: &Stat| FileId::of(&a) == FileId::of(&b);
         let source = fstat(&self.source).map_err(failed)?;
         let mut here = fstat(&self.point).map_err(failed)?;
         let mut above = up(&self.point).map_err(failed)?;

@@ -17,6 +17,7 @@
 mod attributes;
 mod contents;
 mod details;
+mod id;
 mod open;
 mod removal;
 mod striped;
@@ -25,6 +26,7 @@ pub use crate::stripe::{DEFAULT_NAME, has_default, take_ignored_defaults};
 pub use attributes::{fstat, look, pass_on_attributes, stat, stat_of_contents, statat};
 pub use contents::{Object, fsync, ftruncate, objects, resident_pages, striped_like};
 pub use details::{details_were_printed, errno_of, take_details};
+pub use id::FileId;
 pub use open::{openat, path_in, striped_by_default};
 pub use removal::{renameat, unlink, unlinkat};
 pub use striped::{end_of_object, is_striped};

@@ -1,19 +1,16 @@
 //! Which files other processes map, from `/proc/PID/maps` (`proc_pid_maps(5)`).
 
+use dio::names::FileId;
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Device and inode number.
-type Identity = (u64, u64);
 
 /// Files mapped by processes other than this one, at the moment of the scan.
 pub(super) struct Mapped {
     /// The first process found to map the file.
-    processes: HashMap<Identity, u32>,
+    processes: HashMap<FileId, u32>,
     /// Processes whose mappings may not be read.
     pub(super) unreadable: u64,
 }
@@ -47,7 +44,7 @@ impl Mapped {
 
     /// The process that maps this file, if one does.
     pub(super) fn process_mapping(&self, metadata: &Metadata) -> Option<u32> {
-        self.processes.get(&(metadata.dev(), metadata.ino())).copied()
+        self.processes.get(&FileId::of_metadata(&metadata)).copied()
     }
 
     fn read(&mut self, maps: &Path, process: u32) -> io::Result<()> {
@@ -59,10 +56,10 @@ impl Mapped {
             let is_new = !self.processes.contains_key(&identity);
             self.processes.entry(identity).or_insert(process);
             // Where the device has no number of its own (btrfs, overlayfs) `stat` tells another one.
-            if is_new && rustix::fs::major(identity.0) == 0 {
+            if is_new && rustix::fs::major(identity.device()) == 0 {
                 let path = Path::new(std::ffi::OsStr::from_bytes(path));
                 if let Ok(metadata) = std::fs::metadata(path) {
-                    let identity = (metadata.dev(), metadata.ino());
+                    let identity = FileId::of_metadata(&metadata);
                     self.processes.entry(identity).or_insert(process);
                 }
             }
@@ -75,9 +72,9 @@ fn has_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// Identity and path of the file in a line `start-end perms offset major:minor inode   path`; `None` for
+/// FileId and path of the file in a line `start-end perms offset major:minor inode   path`; `None` for
 /// memory that is no file's.
-fn parse(line: &[u8]) -> Option<(Identity, &[u8])> {
+fn parse(line: &[u8]) -> Option<(FileId, &[u8])> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let device = std::str::from_utf8(fields.nth(3)?).ok()?;
     let inode = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
@@ -88,7 +85,7 @@ fn parse(line: &[u8]) -> Option<(Identity, &[u8])> {
     let major = u32::from_str_radix(major, 16).ok()?;
     let minor = u32::from_str_radix(minor, 16).ok()?;
     let path = fields.next().unwrap_or_default().trim_ascii_start();
-    Some(((rustix::fs::makedev(major, minor), inode), path))
+    Some((FileId::from_numbers(rustix::fs::makedev(major, minor), inode), path))
 }
 
 #[cfg(test)]
@@ -99,7 +96,7 @@ mod tests {
     fn a_line_has_device_inode_and_a_path_with_blanks() {
         let line = b"7f00-7f01 r-xp 00002000 fe:1f 1234                  /usr/lib/a b.so";
         let (identity, path) = parse(line).unwrap();
-        assert_eq!(identity, (rustix::fs::makedev(0xfe, 0x1f), 1234));
+        assert_eq!(identity, FileId::from_numbers(rustix::fs::makedev(0xfe, 0x1f), 1234));
         assert_eq!(path, b"/usr/lib/a b.so");
     }
 
@@ -122,8 +119,8 @@ mod tests {
         std::fs::create_dir(proc.path().join("self")).unwrap();
         let mapped = Mapped::scan(proc.path());
         let device = rustix::fs::makedev(0xfe, 0);
-        assert_eq!(mapped.processes.get(&(device, 8)), Some(&4_000_000_001));
-        assert_eq!(mapped.processes.get(&(device, 7)), None);
+        assert_eq!(mapped.processes.get(&FileId::from_numbers(device, 8)), Some(&4_000_000_001));
+        assert_eq!(mapped.processes.get(&FileId::from_numbers(device, 7)), None);
         assert_eq!(mapped.unreadable, 0);
     }
 }

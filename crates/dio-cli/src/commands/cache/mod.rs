@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use dio::names::FileId;
 use dio::residency::{self, ResidencyError};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
@@ -122,7 +123,7 @@ struct Session {
     /// Only with `--keep`.
     mapped: Option<Mapped>,
     /// Device and inode of files with several names that were shown.
-    seen: HashSet<(u64, u64)>,
+    seen: HashSet<FileId>,
     output: Output,
     total: Row,
     files: u64,
@@ -168,7 +169,7 @@ impl Session {
     }
 
     fn visit(&mut self, path: &Path, metadata: &Metadata) {
-        if metadata.nlink() > 1 && !self.seen.insert((metadata.dev(), metadata.ino())) {
+        if metadata.nlink() > 1 && !self.seen.insert(FileId::of_metadata(&metadata)) {
             return;
         }
         let file = match open(path) {

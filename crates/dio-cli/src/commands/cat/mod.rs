@@ -15,6 +15,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
+use dio::names::FileId;
 use dio::stream::Chunk;
 use dio_sys::start::was_closed;
 use rustix::fs::{FileType, Stat};
@@ -74,7 +75,7 @@ impl Target {
     /// grows by what is written.
     fn is(&mut self, input: &Source) -> io::Result<bool> {
         let Some(own) = &self.stat else { return Ok(false) };
-        let id = |stat: &Stat| (stat.st_dev, stat.st_ino);
+        let id = |stat: &Stat| FileId::of(&stat);
         let regular = FileType::from_raw_mode(own.st_mode) == FileType::RegularFile;
         if !regular || rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(own) != id(&its)) {
             return Ok(false);

@@ -6,10 +6,10 @@
 
 mod ask;
 mod retire;
-mod target;
 mod watched;
 
+pub(crate) use crate::tool::target::OutputFile;
+pub(crate) use crate::tool::target::attributes::give_usual;
 pub(crate) use ask::{agreed, terminal};
 pub(crate) use retire::{Retire, Trouble};
-pub(crate) use target::{Target, give_attributes};
 pub(crate) use watched::{Watched, WatchedSink, pass};

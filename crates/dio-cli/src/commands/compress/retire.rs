@@ -1,13 +1,17 @@
 //! The removal of sources whose targets are whole.
 
+use std::ffi::CString;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Stat, statat, syncfs, unlinkat};
+use dio::names::{self, FileId};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, syncfs};
 use rustix::io::Errno;
 
-use super::Target;
+use super::OutputFile;
 use crate::tool::free_descriptors;
+use crate::tool::target::naming::directory_of;
 
 /// Sources that wait for their targets to be durable.
 ///
@@ -24,8 +28,8 @@ pub(crate) struct Retire {
 struct Waiting {
     source: PathBuf,
     /// Device and inode: what has got the name meanwhile is left alone.
-    identity: (u64, u64),
-    target: Target,
+    identity: FileId,
+    target: OutputFile,
 }
 
 /// As many wait where descriptors suffice, of which each keeps two, and with so many bytes.
@@ -55,15 +59,15 @@ impl Retire {
     }
 
     /// `source`, which was `stat`, is to go; `target` is whole and has its name.
-    pub(crate) fn add(&mut self, source: PathBuf, stat: &Stat, target: Target) -> Vec<Trouble> {
+    pub(crate) fn add(&mut self, source: PathBuf, stat: &Stat, target: OutputFile) -> Vec<Trouble> {
         self.bytes += stat.st_size as u64;
-        self.waiting.push(Waiting { source, identity: (stat.st_dev, stat.st_ino), target });
+        self.waiting.push(Waiting { source, identity: FileId::of(stat), target });
         if self.waiting.len() as u64 >= self.most || self.bytes >= MOST_BYTES { self.flush() } else { Vec::new() }
     }
 
     /// Whether the file of which this is the `stat` waits to be removed.
     pub(crate) fn holds(&self, stat: &Stat) -> bool {
-        self.waiting.iter().any(|waiting| waiting.identity == (stat.st_dev, stat.st_ino))
+        self.waiting.iter().any(|waiting| waiting.identity == FileId::of(stat))
     }
 
     /// Makes the targets durable and removes the sources.
@@ -80,15 +84,7 @@ impl Retire {
                 troubles.push(Trouble::Sync(target.path().to_owned(), error));
                 continue;
             }
-            let removed = match statat(CWD, &source, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(now) if (now.st_dev, now.st_ino) == identity => dio::names::unlink(&source),
-                // A link was followed, by force: it goes, as with the models, and what it leads to stays.
-                Ok(now) if rustix::fs::FileType::from_raw_mode(now.st_mode) == rustix::fs::FileType::Symlink => {
-                    unlinkat(CWD, &source, AtFlags::empty())
-                }
-                Ok(_) => Ok(()),
-                Err(errno) => Err(errno),
-            };
+            let removed = remove(&source, identity);
             if let Err(errno) = removed {
                 troubles.push(Trouble::Remove(source, errno));
             }
@@ -97,8 +93,24 @@ impl Retire {
     }
 }
 
+/// Removes a source that was looked at before. Its directory is opened once: whoever may rename directories on the way there
+/// must not have a file in another one removed.
+fn remove(source: &Path, looked_at: FileId) -> Result<(), Errno> {
+    let dir = directory_of(source);
+    let dir = openat(CWD, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let name = source.file_name().ok_or(Errno::INVAL)?;
+    let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+    let now = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileId::of(&now) == looked_at {
+        return names::unlinkat(&dir, &name);
+    }
+    // A link was followed, by force: it goes, as with the models, and what it leads to stays.
+    let is_link = FileType::from_raw_mode(now.st_mode) == FileType::Symlink;
+    if is_link { names::unlinkat(&dir, &name) } else { Ok(()) }
+}
+
 /// Syncs the file system of a target, once for each.
-fn sync_all(target: &Target, synced: &mut Vec<(u64, bool)>) -> io::Result<()> {
+fn sync_all(target: &OutputFile, synced: &mut Vec<(u64, bool)>) -> io::Result<()> {
     let device = rustix::fs::fstat(target.descriptor())?.st_dev;
     if let Some((_, well)) = synced.iter().find(|(known, _)| *known == device) {
         return if *well { Ok(()) } else { Err(Errno::IO.into()) };

@@ -18,7 +18,7 @@ use super::open::Contents;
 use super::options::{Dereference, Existing};
 use super::session::{Entry, Session};
 use super::tree::Listed;
-use crate::tool::unnamed::temporary_name;
+use crate::tool::target::naming::temporary_name;
 
 impl Session {
     /// Copies the name `source` in `dir` as `target`; of an operand, which was looked at, `operand` is what it is. What goes

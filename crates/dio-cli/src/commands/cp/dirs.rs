@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use dio::names::FileId;
 use rustix::fs::{CWD, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -46,7 +47,7 @@ pub(crate) struct Operand {
     pub(crate) target: PathBuf,
     /// Device and inode of the first directory made for this operand: met again as a source, the
     /// copy would go round for ever.
-    pub(crate) first_made: OnceLock<(u64, u64)>,
+    pub(crate) first_made: OnceLock<FileId>,
 }
 
 /// What a target directory needs once its contents are there.
@@ -55,7 +56,7 @@ pub(crate) struct Finish {
     pub(crate) name: CString,
     pub(crate) stat: Stat,
     /// Device and inode of the target.
-    pub(crate) identity: (u64, u64),
+    pub(crate) identity: FileId,
     /// It was made by this run, with this mode (and the owner's rwx in any case).
     pub(crate) made: Option<u32>,
     /// Its mode while it is filled.
@@ -81,7 +82,7 @@ pub(crate) struct Dir {
     shown_source: PathBuf,
     shown_target: PathBuf,
     /// Device and inode of the source directory; `None` for the place operands stand in.
-    pub(crate) identity: Option<(u64, u64)>,
+    pub(crate) identity: Option<FileId>,
     /// The target directory was made by this run: nothing in it exists yet.
     pub(crate) fresh: bool,
     /// The target directory has a default ACL, which decides the mode of what is created in it.
@@ -131,7 +132,7 @@ impl Dir {
             name: source.to_owned(),
             shown_source: parent.source_path(source),
             shown_target: parent.target_path(target),
-            identity: Some((finish.stat.st_dev, finish.stat.st_ino)),
+            identity: Some(FileId::of(&finish.stat)),
             fresh,
             default_acl,
             creates_as: OnceLock::new(),
@@ -164,7 +165,7 @@ impl Dir {
         let path = |name: fn(&Dir) -> &CStr| closed.iter().rev().map(|dir| name(dir).to_bytes()).collect::<Vec<_>>();
         let sources = path(|dir| &dir.name).join(&b'/');
         let targets = path(|dir| dir.finish.as_ref().map_or(c".", |finish| &finish.name)).join(&b'/');
-        let identity = (finish.stat.st_dev, finish.stat.st_ino);
+        let identity = FileId::of(&finish.stat);
         let source = reopen(&open.source, &sources, identity).at(Doing::Access, || self.shown_source.clone())?;
         let target = reopen(&open.target, &targets, finish.identity).at(Doing::Access, || self.shown_target.clone())?;
         Ok(Arc::clone(self.lock().insert(Arc::new(Pair { source, target }))))
@@ -206,7 +207,7 @@ impl Dir {
     }
 
     /// Whether a directory of this identity is being copied above.
-    pub(crate) fn is_below(&self, identity: (u64, u64)) -> bool {
+    pub(crate) fn is_below(&self, identity: FileId) -> bool {
         let mut dir = Some(self);
         while let Some(here) = dir {
             if here.identity == Some(identity) {
@@ -219,14 +220,14 @@ impl Dir {
 }
 
 /// Opens a directory of this device and inode again.
-fn reopen(above: &Handle, path: &[u8], identity: (u64, u64)) -> Result<Handle, Errno> {
+fn reopen(above: &Handle, path: &[u8], identity: FileId) -> Result<Handle, Errno> {
     let fd = match open_in_steps(above.as_fd(), path, OFlags::RDONLY) {
         Err(Errno::ACCESS) => open_in_steps(above.as_fd(), path, OFlags::PATH)?,
         opened => opened?,
     };
     let stat = fstat(&fd)?;
     // Something else has its name now.
-    if (stat.st_dev, stat.st_ino) != identity { Err(Errno::NOENT) } else { Ok(Handle::Open(fd)) }
+    if FileId::of(&stat) != identity { Err(Errno::NOENT) } else { Ok(Handle::Open(fd)) }
 }
 
 /// `dir/name` as GNU shows it: one slash between them, whatever `dir` ends in.
@@ -259,7 +260,7 @@ mod tests {
         let finish = Finish {
             name: name.to_owned(),
             stat: fstat(&source).unwrap(),
-            identity: fstat(&target).map(|stat| (stat.st_dev, stat.st_ino)).unwrap(),
+            identity: fstat(&target).map(|stat| FileId::of(&stat)).unwrap(),
             made: None,
             mode: 0o700,
             omitted: 0,
@@ -290,8 +291,8 @@ mod tests {
         assert_eq!([&top, &a, &b, &c].map(|dir| is_open(dir)), [true, false, false, true]);
         let inode = |handle: &Handle| fstat(handle.as_fd()).unwrap().st_ino;
         let again = b.open().unwrap();
-        assert_eq!(inode(&again.source), b.identity.unwrap().1);
-        assert_eq!(inode(&again.target), b.finish.as_ref().unwrap().identity.1);
+        assert_eq!(inode(&again.source), b.identity.unwrap().inode());
+        assert_eq!(inode(&again.target), b.finish.as_ref().unwrap().identity.inode());
         assert!(is_open(&b) && !is_open(&a));
         // Something else has the name.
         for tree in ["t", "s"] {
@@ -302,7 +303,7 @@ mod tests {
             assert!(b.open().is_err());
             std::fs::remove_file(root.join(tree).join("a/b")).unwrap();
             std::os::unix::fs::symlink("x", root.join(tree).join("a/b")).unwrap();
-            assert_eq!(inode(&b.open().unwrap().source), b.identity.unwrap().1);
+            assert_eq!(inode(&b.open().unwrap().source), b.identity.unwrap().inode());
         }
     }
 

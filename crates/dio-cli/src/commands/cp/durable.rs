@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use dio::names::FileId;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, syncfs};
 use rustix::io::Errno;
 
@@ -25,7 +26,7 @@ pub(super) const FEW: usize = 16;
 pub(crate) struct Durable {
     policy: Policy,
     /// File systems by device and 0; directories and block devices by device and inode.
-    places: Mutex<HashMap<(u64, u64), Place>>,
+    places: Mutex<HashMap<FileId, Place>>,
     /// File systems of which nothing could be opened so far that may be synced, and a directory there.
     missing: Mutex<HashMap<u64, PathBuf>>,
     /// There are some of these: files are asked for their descriptors.
@@ -81,7 +82,8 @@ impl Durable {
             Ok(fd) => {
                 let stat = fstat(&fd).at(Doing::Stat, shown)?;
                 let whole = self.policy == Policy::Tree;
-                self.add((stat.st_dev, if whole { 0 } else { stat.st_ino }), Place { fd, shown: shown(), whole });
+                let key = if whole { whole_system(stat.st_dev) } else { FileId::of(&stat) };
+                self.add(key, Place { fd, shown: shown(), whole });
             }
             // A directory that may not be read cannot be synced by itself.
             Err(Errno::ACCESS | Errno::PERM) => {
@@ -97,11 +99,11 @@ impl Durable {
     /// An existing target directory on device `dev` is copied into: it may be on another file system
     /// than the one above it.
     pub(super) fn file_system_of(&self, dir: &impl AsFd, dev: u64, shown: impl FnOnce() -> PathBuf) {
-        if self.policy != Policy::Tree || self.places().contains_key(&(dev, 0)) {
+        if self.policy != Policy::Tree || self.places().contains_key(&whole_system(dev)) {
             return;
         }
         match openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(fd) => self.add((dev, 0), Place { fd, shown: shown(), whole: true }),
+            Ok(fd) => self.add(whole_system(dev), Place { fd, shown: shown(), whole: true }),
             Err(_) => self.file_system_above(dir, shown()),
         }
     }
@@ -112,9 +114,9 @@ impl Durable {
         let wanted = self.any_missing.load(Ordering::Relaxed) || (self.policy == Policy::Tree && !fresh);
         let Some(stat) = wanted.then(|| fstat(target).ok()).flatten() else { return };
         let (key, whole) = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => ((stat.st_dev, 0), true),
+            FileType::RegularFile => (whole_system(stat.st_dev), true),
             // Syncing the file system that its name is on would not reach it.
-            FileType::BlockDevice => ((stat.st_dev, stat.st_ino), false),
+            FileType::BlockDevice => (FileId::of(&stat), false),
             _ => return,
         };
         if self.places().contains_key(&key) {
@@ -128,25 +130,25 @@ impl Durable {
 
     /// Looks for something on the file system of `dir`, which may not be read, that may: the directories above it.
     fn file_system_above(&self, dir: &impl AsFd, shown: PathBuf) {
-        let device = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+        let device = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| FileId::of(&stat));
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(start @ (dev, _)) = device(dir.as_fd()) else { return self.miss(u64::MAX, shown) };
+        let Ok(start) = device(dir.as_fd()) else { return self.miss(u64::MAX, shown) };
         let (mut here, mut identity) = (openat(dir, c"..", path, Mode::empty()), start);
         while let Ok(above) = here {
             let Ok(found) = device(above.as_fd()) else { break };
-            if found.0 != dev || found == identity {
+            if found.device() != start.device() || found == identity {
                 break;
             }
             if let Ok(fd) = openat(&above, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-                return self.add((dev, 0), Place { fd, shown, whole: true });
+                return self.add(whole_system(start.device()), Place { fd, shown, whole: true });
             }
             identity = found;
             here = openat(&above, c"..", path, Mode::empty());
         }
-        self.miss(dev, shown);
+        self.miss(start.device(), shown);
     }
 
-    fn add(&self, key: (u64, u64), place: Place) {
+    fn add(&self, key: FileId, place: Place) {
         self.places().entry(key).or_insert(place);
     }
 
@@ -155,7 +157,7 @@ impl Durable {
         self.any_missing.store(true, Ordering::Relaxed);
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<(u64, u64), Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<FileId, Place>> {
         self.places.lock().expect("nothing panics under this lock")
     }
 
@@ -164,7 +166,7 @@ impl Durable {
         let places = std::mem::take(&mut *self.places());
         let missing = std::mem::take(&mut *self.missing.lock().expect("nothing panics under this lock"));
         let mut outcome = Ok(());
-        for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&(*dev, 0))) {
+        for (_, shown) in missing.into_iter().filter(|(dev, _)| !places.contains_key(&whole_system(*dev))) {
             outcome = outcome.and(Err(Errno::ACCESS).at(Doing::Sync, || shown));
         }
         for Place { fd, shown, whole } in places.into_values() {
@@ -198,6 +200,11 @@ pub(super) fn open_parent(handle: &Handle, name: &std::ffi::CStr) -> Result<Owne
         Handle::Working => openat(CWD, parent_of(name.to_bytes()), flags, Mode::empty()),
         Handle::Open(fd) => openat(fd, parent_of(name.to_bytes()), flags, Mode::empty()),
     }
+}
+
+/// Stands for all of a file system, by the number of its device: no file has the inode 0.
+fn whole_system(device: u64) -> FileId {
+    FileId::from_numbers(device, 0)
 }
 
 #[cfg(test)]

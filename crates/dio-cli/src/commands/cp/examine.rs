@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use dio::names;
+use dio::names::FileId;
 use dio::stripe::{descriptor_of, may_be_striped};
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, accessat, openat, statat};
 use rustix::io::Errno;
@@ -12,7 +13,6 @@ use super::error::{At, CopyError, Doing};
 use super::options::{CpOptions, Dereference, Existing};
 use super::session::{Entry, Session};
 use crate::quote::quoted;
-use crate::tool::successor::identity;
 
 /// A target as it was found, or as it is after an existing one was removed.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +189,7 @@ fn older(target: &Stat, source: &Stat) -> bool {
 /// Whether source and target are a descriptor of a striped file and a copy of it: removing or truncating the one would take the
 /// bytes of the other.
 fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> bool {
-    if !may_be_striped(source) || !may_be_striped(target) || identity(source) == identity(target) {
+    if !may_be_striped(source) || !may_be_striped(target) || FileId::of(source) == FileId::of(target) {
         return false;
     }
     let id = |dir: &Handle, name, stat| {
@@ -202,7 +202,7 @@ fn lead_to_the_same_bytes(entry: Entry<'_>, source: &Stat, target: &Stat) -> boo
 
 /// Whether copying `source` over `target` would destroy it, because they are one file.
 fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
-    let one_inode = identity(source) == identity(target);
+    let one_inode = FileId::of(source) == FileId::of(target);
     if one_inode && options.hard_link {
         return Sameness::Done;
     }
@@ -231,7 +231,7 @@ fn sameness(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat)
 /// The part of [`sameness`] that looks at the names themselves: `source` and `target` may be links.
 fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, target: &Stat) -> Sameness {
     let (source_is_link, target_is_link) = (kind(source) == FileType::Symlink, kind(target) == FileType::Symlink);
-    let one_inode = identity(source) == identity(target);
+    let one_inode = FileId::of(source) == FileId::of(target);
     if options.remove_destination {
         // Removing a link, or one of several names, leaves the source's contents where they are.
         let another_name = one_inode && target.st_nlink > 1 && !same_name(entry);
@@ -252,7 +252,7 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
     let source_end = end(source_is_link, &entry.open.source, entry.source, source);
     let target_end = end(target_is_link, &entry.open.target, entry.target, target);
     match (source_end, target_end) {
-        (Ok(source_end), Ok(target_end)) if identity(&source_end) == identity(&target_end) => {
+        (Ok(source_end), Ok(target_end)) if FileId::of(&source_end) == FileId::of(&target_end) => {
             match (options.hard_link, target_is_link) {
                 (true, false) => Sameness::Done,
                 (true, true) => Sameness::Different,
@@ -265,14 +265,14 @@ fn same_through_links(options: &CpOptions, entry: Entry<'_>, source: &Stat, targ
 
 /// Whether source and target are one directory entry.
 fn same_name(entry: Entry<'_>) -> bool {
-    fn parts(dir: &Handle, name: &std::ffi::CStr) -> Option<((u64, u64), Vec<u8>)> {
+    fn parts(dir: &Handle, name: &std::ffi::CStr) -> Option<(FileId, Vec<u8>)> {
         let bytes = name.to_bytes();
         let end = bytes.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
         let (parent, last) = match bytes[..end].iter().rposition(|&b| b == b'/') {
             Some(slash) => (&bytes[..=slash], &bytes[slash + 1..end]),
             None => (&b"."[..], &bytes[..end]),
         };
-        statat(dir, parent, AtFlags::empty()).ok().map(|stat| (identity(&stat), last.to_vec()))
+        statat(dir, parent, AtFlags::empty()).ok().map(|stat| (FileId::of(&stat), last.to_vec()))
     }
     let Pair { source, target } = entry.open;
     matches!((parts(source, entry.source), parts(target, entry.target)), (Some(a), Some(b)) if a == b)

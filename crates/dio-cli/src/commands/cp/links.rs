@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use dio::names::FileId;
 use rustix::fs::Stat;
 
 use super::dirs::{Dir, Pair};
@@ -52,13 +53,13 @@ enum Slot {
 /// map holds only files whose other links are still to come (or lie outside the copy).
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    slots: Mutex<HashMap<(u64, u64), Slot>>,
+    slots: Mutex<HashMap<FileId, Slot>>,
 }
 
 impl Links {
     /// Claims the inode of `stat` for `entry`.
     pub(super) fn claim(&self, entry: Entry<'_>, stat: &Stat, found: &Target) -> Claim {
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::of(&stat);
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let claim = match slots.get_mut(&key) {
             None => {
@@ -92,7 +93,7 @@ impl Links {
     /// The first name is there, as `name`; returns those to link to it now. `names` is how many times
     /// the inode can be met in all.
     pub(super) fn copied(&self, stat: &Stat, name: PathBuf, names: u64) -> Vec<Waiting> {
-        let key = (stat.st_dev, stat.st_ino);
+        let key = FileId::of(&stat);
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let waiting = match slots.remove(&key) {
             Some(Slot::Copying(waiting)) => waiting,
@@ -108,7 +109,7 @@ impl Links {
     /// The first name could not be copied; returns those to try in its stead.
     pub(super) fn failed(&self, stat: &Stat) -> Vec<Waiting> {
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
-        match slots.remove(&(stat.st_dev, stat.st_ino)) {
+        match slots.remove(&FileId::of(&stat)) {
             Some(Slot::Copying(waiting)) => waiting,
             _ => Vec::new(),
         }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use dio::names;
+use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat, readlinkat_raw};
 use rustix::io::Errno;
 
@@ -71,7 +72,7 @@ impl Contents<'_> {
         let (dir, name) = self.source_dir();
         let fd = openat(dir, name, flags, Mode::empty()).at(Doing::OpenSource, || self.source_path())?;
         let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
-        if (opened.st_dev, opened.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
+        if FileId::of(&opened) != FileId::of(&self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
         }
         Ok(fd)

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 
 use super::data::Lane;
@@ -18,7 +19,7 @@ use super::options::{Operands, Target};
 use super::parents::Parents;
 use super::queue::Work;
 use super::session::{Entry, Job, Session};
-use crate::tool::unnamed::directory_of;
+use crate::tool::target::naming::directory_of;
 
 /// Where the operands go.
 pub(crate) enum Place {
@@ -68,7 +69,7 @@ pub(crate) struct Walk<'a> {
     /// Names handed to workers. A second operand of the same name waits for the first.
     started: HashSet<PathBuf>,
     /// Operands seen, by device and inode.
-    seen: HashMap<(u64, u64), Vec<(PathBuf, PathBuf)>>,
+    seen: HashMap<FileId, Vec<(PathBuf, PathBuf)>>,
     several: bool,
     /// The target directory will be synced at the end.
     synced: bool,
@@ -167,7 +168,7 @@ impl<'a> Walk<'a> {
             return true;
         }
         let directory = kind(stat) == FileType::Directory;
-        let before = self.seen.entry((stat.st_dev, stat.st_ino)).or_default();
+        let before = self.seen.entry(FileId::of(&stat)).or_default();
         let again = before.iter().any(|(name, made)| if directory { made == target } else { same_entry(name, source) });
         before.push((source.to_owned(), target.to_owned()));
         if again {
@@ -181,7 +182,7 @@ impl<'a> Walk<'a> {
 
 /// Whether two names lead to one entry of one directory.
 fn same_entry(a: &Path, b: &Path) -> bool {
-    let parent = |path: &Path| statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| (stat.st_dev, stat.st_ino));
+    let parent = |path: &Path| statat(CWD, directory_of(path), AtFlags::empty()).map(|stat| FileId::of(&stat));
     a == b || (a.file_name() == b.file_name() && matches!((parent(a), parent(b)), (Ok(a), Ok(b)) if a == b))
 }
 
@@ -193,9 +194,9 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
     let Ok(mut above) = open_parent(handle, target) else { return Ok(()) };
     loop {
         let Ok(here) = statat(&above, c".", AtFlags::empty()) else { return Ok(()) };
-        if (here.st_dev, here.st_ino) == (stat.st_dev, stat.st_ino) {
+        if FileId::of(&here) == FileId::of(&stat) {
             let onto = statat(handle, target, AtFlags::SYMLINK_NOFOLLOW);
-            if onto.is_ok_and(|onto| (onto.st_dev, onto.st_ino) == (stat.st_dev, stat.st_ino)) {
+            if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(&stat)) {
                 return Ok(());
             }
             return Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()));
@@ -203,7 +204,7 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(parent) = openat(&above, c"..", flags, Mode::empty()) else { return Ok(()) };
         let Ok(next) = statat(&parent, c".", AtFlags::empty()) else { return Ok(()) };
-        if (next.st_dev, next.st_ino) == (here.st_dev, here.st_ino) {
+        if FileId::of(&next) == FileId::of(&here) {
             return Ok(());
         }
         above = parent;

@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
@@ -114,7 +115,7 @@ impl Parent {
     fn open(&self) -> Result<(OwnedFd, OwnedFd), CopyError> {
         let same = |fd: OwnedFd, then: &Stat| {
             let now = fstat(&fd)?;
-            if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) { Ok(fd) } else { Err(Errno::NOENT) }
+            if FileId::of(&now) == FileId::of(&then) { Ok(fd) } else { Err(Errno::NOENT) }
         };
         let shown = || PathBuf::from(OsStr::from_bytes(self.name.to_bytes()));
         let source = open_to_read(&self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;

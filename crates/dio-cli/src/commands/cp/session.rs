@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use dio::names::FileId;
 use rustix::fs::{Mode, Stat};
 
 use super::data::{DataPath, Lane};
@@ -78,7 +79,7 @@ pub(crate) struct Session {
     pub(super) created: Option<Mutex<HashSet<PathBuf>>>,
     /// Directories named as operands and the first one made for each, by device and inode, with the
     /// target's name: met again while walking, a copy would go into itself.
-    pub(super) roots: Mutex<HashMap<(u64, u64), PathBuf>>,
+    pub(super) roots: Mutex<HashMap<FileId, PathBuf>>,
     queue: Queue<Job>,
     /// Levels of a tree that are open, counted from one that is worked in.
     pub(super) levels: usize,

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, chmodat, fcntl_getfl, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
@@ -42,7 +43,7 @@ impl Session {
         let (source, listed) = match source {
             Ok(fd) => {
                 let elsewhere =
-                    self.options.one_file_system && entry.dir.identity.is_some_and(|(dev, _)| dev != stat.st_dev);
+                    self.options.one_file_system && entry.dir.identity.is_some_and(|dir| dir.device() != stat.st_dev);
                 let names = if elsewhere { Ok(Vec::new()) } else { list(&fd) };
                 (fd, names.at(Doing::ReadDirectory, || entry.source_path()))
             }
@@ -66,7 +67,7 @@ impl Session {
 
     /// Refuses directories that would be copied for ever.
     fn refuse_loop(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
-        let identity = (stat.st_dev, stat.st_ino);
+        let identity = FileId::of(&stat);
         if entry.operand {
             return Ok(());
         }
@@ -113,11 +114,15 @@ impl Session {
         };
         let fd = fd.at(Doing::Stat, shown)?;
         let now = fstat(&fd).at(Doing::Stat, shown)?;
+        // Whoever may rename there must not lead the copy elsewhere.
+        if found.stat.is_some_and(|before| !fresh && FileId::of(&before) != FileId::of(&now)) {
+            return Err(CopyError::Replaced(shown()));
+        }
         if fresh {
             entry.dir.operand.first_made.get_or_init(|| {
                 let mut roots = self.roots.lock().expect("nothing panics under this lock");
-                roots.insert((now.st_dev, now.st_ino), shown());
-                (now.st_dev, now.st_ino)
+                roots.insert(FileId::of(&now), shown());
+                FileId::of(&now)
             });
             self.report.copying(|| entry.source_path(), shown);
         } else {
@@ -129,7 +134,7 @@ impl Session {
         let finish = Finish {
             name: name.to_owned(),
             stat: *stat,
-            identity: (now.st_dev, now.st_ino),
+            identity: FileId::of(&now),
             made: fresh.then_some(created.unwrap_or(now.st_mode & 0o7777)),
             mode: now.st_mode & 0o7777,
             omitted: if fresh { omitted } else { 0 },

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use dio::names::FileId;
 use dio_sys::start::was_closed;
 use rustix::fs::{CWD, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -72,7 +73,7 @@ impl End {
     pub(super) fn is(&self, other: &End) -> bool {
         let (a, b) = (&self.stat, &other.stat);
         let devices = self.kind() == FileType::BlockDevice && other.kind() == FileType::BlockDevice;
-        (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) || (devices && a.st_rdev == b.st_rdev)
+        FileId::of(&a) == FileId::of(&b) || (devices && a.st_rdev == b.st_rdev)
     }
 }
 

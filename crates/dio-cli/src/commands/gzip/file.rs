@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::work::{Done, Work};
 use super::{Fatal, Run, names};
-use crate::commands::compress::{Target, agreed, give_attributes, terminal};
+use crate::commands::compress::{OutputFile, agreed, give_usual, terminal};
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
 
@@ -265,12 +265,12 @@ impl Run {
     }
 
     /// Begins the target, after asking where something has its name.
-    fn begin(&mut self, path: &Path) -> Option<Target> {
+    fn begin(&mut self, path: &Path) -> Option<OutputFile> {
         // From here on a signal has to wait for files to be tidied up.
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force > 0;
         loop {
-            match Target::create(path, replace) {
+            match OutputFile::named(path, replace) {
                 Ok(target) => return Some(target),
                 Err(error) if matches!(errno_of(&error), Errno::EXIST | Errno::ISDIR) && !replace => {
                     let shown = path.as_os_str().as_bytes();
@@ -298,7 +298,7 @@ impl Run {
         &mut self,
         path: &Path,
         stat: &Stat,
-        mut target: Target,
+        mut target: OutputFile,
         done: &super::work::Account,
         well: bool,
     ) -> Result<(), Fatal> {
@@ -307,10 +307,10 @@ impl Run {
         if restored.is_some_and(|time| time != stat.st_mtime || stat.st_mtime_nsec != 0) && self.args.verbose > 1 {
             self.say(&[&shown, b": timestamp restored\n"]);
         }
-        if let Err(errno) = give_attributes(target.descriptor(), stat, restored) {
+        if let Err(errno) = give_usual(target.descriptor(), stat, restored) {
             self.warn(&[&shown, b": ", crate::quote::words(errno).as_bytes()]);
         }
-        if let Err(error) = target.keep(self.args.synchronous) {
+        if let Err(error) = target.keep_named(self.args.synchronous) {
             self.contents(&shown, &crate::quote::words(errno_of(&error)));
             return Ok(());
         }

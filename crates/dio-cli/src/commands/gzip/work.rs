@@ -8,7 +8,7 @@ use super::list::{Listed, ratio};
 use super::member::{First, Unsupported, first};
 use super::{Fatal, Run};
 use crate::codec::{Damage, DecodeError, EncodeError, Moved, gzip};
-use crate::commands::compress::{Target, Watched, WatchedSink, pass};
+use crate::commands::compress::{OutputFile, Watched, WatchedSink, pass};
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::held::Broken;
@@ -88,12 +88,12 @@ impl Run {
         &mut self,
         work: &Work<'_>,
         source: &mut Source,
-        target: Option<&Target>,
+        target: Option<&OutputFile>,
     ) -> Result<Done, Fatal> {
         let mut own = match target.map(|target| target.sink(&self.tool)).transpose() {
             Ok(own) => own,
             Err(error) => {
-                self.failed(target.map_or(work.shown, Target::path), errno_of(&error));
+                self.failed(target.map_or(work.shown, OutputFile::path), errno_of(&error));
                 return Ok(Done::Badly);
             }
         };
@@ -134,7 +134,7 @@ impl Run {
         }
     }
 
-    fn write_failed(&self, target: Option<&Target>, errno: rustix::io::Errno) -> Result<Done, Fatal> {
+    fn write_failed(&self, target: Option<&OutputFile>, errno: rustix::io::Errno) -> Result<Done, Fatal> {
         match target {
             Some(target) => {
                 self.contents(target.path().as_os_str().as_bytes(), &words(errno));

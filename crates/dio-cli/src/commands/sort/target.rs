@@ -4,11 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 
+use dio::names::FileId;
 use dio::stream::StreamOptions;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::Errno;
 
-use crate::tool::successor::{Guard, Identity, Successor, Wish, identity};
+use crate::tool::target::{Guard, OutputFile, Wish};
 use crate::tool::{Sink, Tool, errno_of};
 
 /// The output, not yet touched.
@@ -17,13 +18,13 @@ pub(super) struct Target {
     /// None for standard output.
     file: Option<Named>,
     /// A regular file that is overwritten while inputs are merged.
-    overwritten: Option<Identity>,
+    overwritten: Option<FileId>,
 }
 
 #[derive(Debug)]
 struct Named {
     name: OsString,
-    successor: Successor,
+    successor: OutputFile,
     guard: Guard,
 }
 
@@ -35,9 +36,9 @@ impl Target {
     pub(super) fn new(name: Option<&OsStr>, in_place: bool) -> Result<Target, Errno> {
         let Some(name) = name else {
             let stat = fstat(io::stdout()).ok().filter(is_file);
-            return Ok(Target { file: None, overwritten: stat.as_ref().map(identity) });
+            return Ok(Target { file: None, overwritten: stat.as_ref().map(FileId::of) });
         };
-        let successor = Successor::open(Path::new(name), Wish { in_place, ..Wish::default() })?;
+        let successor = OutputFile::open(Path::new(name), Wish { in_place, ..Wish::default() })?;
         let overwritten = successor.before().filter(|_| successor.is_in_place());
         let guard = Guard::of(&successor, true);
         Ok(Target { file: Some(Named { name: name.to_owned(), successor, guard }), overwritten })
@@ -51,7 +52,7 @@ impl Target {
     /// Whether writing to it overwrites an input.
     pub(super) fn overwrites(&self, input: &OsStr) -> bool {
         let other = if input == "-" { fstat(io::stdin()) } else { rustix::fs::stat(input) };
-        self.overwritten.is_some_and(|own| other.is_ok_and(|other| is_file(&other) && own == identity(&other)))
+        self.overwritten.is_some_and(|own| other.is_ok_and(|other| is_file(&other) && own == FileId::of(&other)))
     }
 
     /// Opens it for the first byte: what is overwritten is gone.
@@ -68,7 +69,7 @@ impl Target {
     /// Everything was written: the file becomes the output.
     ///
     /// # Errors
-    /// As [`Successor::keep`].
+    /// As [`OutputFile::keep`].
     pub(super) fn keep(&mut self) -> io::Result<()> {
         match &mut self.file {
             Some(Named { successor, guard, .. }) => guard.finally(|| successor.keep()),

@@ -5,11 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
 use rustix::fs::Stat;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::quote::{named, quoted, words};
-use crate::tool::successor::{Successor, Wish};
+use crate::tool::target::{OutputFile, Wish};
 use crate::tool::{Tool, allow_descriptors, own_path};
 
 use super::failure::{Failure, Run};
@@ -41,7 +42,7 @@ pub(super) struct MadeFile {
     /// A regular file; else a device, a pipe or the like.
     pub(super) regular: bool,
     /// The file whose place it takes when it is complete.
-    pub(super) replaces: Option<Box<Successor>>,
+    pub(super) replaces: Option<Box<OutputFile>>,
 }
 
 impl MadeFile {
@@ -52,7 +53,7 @@ impl MadeFile {
 }
 
 /// A file is complete and closed: it takes the place of the one that had its name.
-pub(super) fn keep(name: &OsStr, replaces: Option<Box<Successor>>) -> Run<()> {
+pub(super) fn keep(name: &OsStr, replaces: Option<Box<OutputFile>>) -> Run<()> {
     let kept = replaces.map_or(Ok(()), |mut successor| successor.keep());
     kept.map_err(|error| Failure::written(name, &error))
 }
@@ -66,7 +67,7 @@ pub(super) struct Maker {
     /// What was said and not yet written; none if nothing is to be said.
     said: Option<Vec<u8>>,
     /// Device and inode of the input, which is not to be overwritten.
-    input: (u64, u64),
+    input: FileId,
     /// Files that exist are emptied at once: there are not enough descriptors for their successors.
     in_place: bool,
 }
@@ -74,7 +75,7 @@ pub(super) struct Maker {
 impl Maker {
     pub(super) fn new(tool: &Tool, names: Names, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
         let said = verbose.then(Vec::new);
-        Maker { tool: tool.clone(), names, filter, said, input: (input.st_dev, input.st_ino), in_place: false }
+        Maker { tool: tool.clone(), names, filter, said, input: FileId::of(&input), in_place: false }
     }
 
     /// So many outputs will be open at a time.
@@ -103,7 +104,7 @@ impl Maker {
         self.say(format_args!("creating file {}\n", quoted(&name)))?;
         let wish = Wish { in_place: self.in_place, ..Wish::default() };
         let opened = || {
-            let successor = Successor::open(Path::new(&name), wish)?;
+            let successor = OutputFile::open(Path::new(&name), wish)?;
             let kept = successor.keeps_the_old().then(|| fcntl_dupfd_cloexec(successor.descriptor(), 3));
             Ok((successor, kept.transpose()?))
         };
@@ -124,7 +125,7 @@ impl Maker {
     }
 
     /// Refuses the input as an output, and empties what is written in place.
-    fn examine(&self, name: &OsStr, successor: &Successor) -> Run<()> {
+    fn examine(&self, name: &OsStr, successor: &OutputFile) -> Run<()> {
         if successor.before() == Some(self.input) {
             return Err(Failure::Message(format!("{} would overwrite input; aborting", quoted(name))));
         }

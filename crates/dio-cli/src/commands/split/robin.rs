@@ -9,7 +9,7 @@ use dio::{File, Mode, OpenOptions};
 use rustix::io::Errno;
 
 use crate::tool::Tool;
-use crate::tool::successor::Successor;
+use crate::tool::target::OutputFile;
 
 use super::cut::Cut;
 use super::failure::{Failure, Run};
@@ -35,7 +35,7 @@ enum Place {
         /// The path by which it is opened again.
         path: PathBuf,
         /// The file whose place it takes at the end, and the descriptor behind the path.
-        replaces: Option<(Box<Successor>, OwnedFd)>,
+        replaces: Option<(Box<OutputFile>, OwnedFd)>,
     },
     /// A device, a pipe or the like.
     Plain(OwnedFd),

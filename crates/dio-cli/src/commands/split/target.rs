@@ -13,7 +13,7 @@ use rustix::io::{Errno, pwritev2};
 
 use crate::receipt::{FileLine, Role, main_way};
 use crate::tool::evict::drop_written;
-use crate::tool::successor::Successor;
+use crate::tool::target::OutputFile;
 use crate::tool::{DontCache, Sink, Tool};
 
 use super::failure::{Failure, Run};
@@ -46,7 +46,7 @@ pub(super) enum Target {
     /// for each file where the kernel gathers many.
     Small(Small),
     /// A stream, past the page cache.
-    Sink(Box<Sink>, OsString, Option<Box<Successor>>),
+    Sink(Box<Sink>, OsString, Option<Box<OutputFile>>),
     /// A command.
     Filter(Filter),
 }

@@ -68,7 +68,7 @@ impl Digests {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
-        crate::tool::unnamed::replace_by(path, Path::new(&part), self.text().as_bytes(), 0o666)
+        crate::tool::target::own_file::replace_by(path, Path::new(&part), self.text().as_bytes(), 0o666)
     }
 
     /// Notes the digests of a file's objects.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dio::names;
+use dio::names::FileId;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -196,7 +197,7 @@ fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> 
 }
 
 fn is_same(own: &OwnedFd, path: &Path) -> bool {
-    let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+    let identity = |stat: Stat| FileId::of(&stat);
     let own = fstat(own).map(identity);
     own.is_ok() && rustix::fs::stat(path).map(identity) == own
 }

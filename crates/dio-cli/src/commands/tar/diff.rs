@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use dio::names::FileId;
 use dio::names::statat;
 use dio::stream::Input;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, makedev, openat, readlinkat};
@@ -269,7 +270,7 @@ impl Comparison<'_> {
         let Ok(path) = CString::new(link.as_slice()) else { return Ok(()) };
         let Some(one) = self.stat(pair, &pair.name, &pair.path) else { return Ok(()) };
         let Some(two) = self.stat(pair, &link, &path) else { return Ok(()) };
-        match (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino) {
+        match FileId::of(&one) == FileId::of(&two) {
             true => Ok(()),
             false => self.differs(pair, &format!("Not linked to {}", escaped(&link))),
         }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, FromArgMatches};
+use dio::names::FileId;
 use rustix::fs::{Mode, OFlags, open, stat};
 
 use super::options::{Omit, Operation, Refusal, Tag};
@@ -166,7 +167,7 @@ struct Reading {
     /// The lists that are being read, the innermost last.
     lists: Vec<OsString>,
     /// Lists that were read, by device and inode, and which list named them; none is the command line.
-    known: HashMap<(u64, u64), Option<OsString>>,
+    known: HashMap<FileId, Option<OsString>>,
     /// Standard input is a list.
     stdin: bool,
 }
@@ -338,7 +339,7 @@ impl Reading {
         } else {
             let stat = stat(&list).map_err(|errno| failed(words(errno).to_string()))?;
             let from = self.lists.last();
-            if let Some(before) = self.known.get(&(stat.st_dev, stat.st_ino)) {
+            if let Some(before) = self.known.get(&FileId::of(&stat)) {
                 let shown = |from: Option<&OsString>| {
                     from.map_or("command line".into(), |from| from.to_string_lossy().into_owned())
                 };
@@ -348,7 +349,7 @@ impl Reading {
                 self.pending.clear();
                 return Ok(());
             }
-            self.known.insert((stat.st_dev, stat.st_ino), from.cloned());
+            self.known.insert(FileId::of(&stat), from.cloned());
         }
         let text = read(&list).map_err(failed)?;
         // What the list itself sets concerns the lists after it.

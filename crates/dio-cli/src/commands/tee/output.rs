@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use dio::file::{Class, Counters};
+use dio::names::FileId;
 use dio::names::resident_pages;
 use dio::stream::{Chunk, StreamOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,17 +16,14 @@ use rustix::io::Errno;
 use crate::receipt::{FileLine, Role};
 use crate::tool::{Sink, Tool, plain};
 
-/// Device and inode.
-pub(super) type Identity = (u64, u64);
-
 /// What a descriptor leads to; `None` where several of them do not disturb each other, as with pipes and terminals.
-pub(super) fn identity(fd: impl AsFd) -> Option<Identity> {
+pub(super) fn identity(fd: impl AsFd) -> Option<FileId> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let id = match kind {
-        FileType::RegularFile => (stat.st_dev, stat.st_ino),
+        FileType::RegularFile => FileId::of(&stat),
         // A device has many names.
-        FileType::BlockDevice => (u64::MAX, stat.st_rdev),
+        FileType::BlockDevice => FileId::from_numbers(u64::MAX, stat.st_rdev),
         _ => return None,
     };
     Some(id)

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use dio::names::FileId;
 use dio::names::openat;
 use dio::stream::{Chunk, Input};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
@@ -14,7 +15,7 @@ use super::filter::{Filter, NoMemory};
 use super::options::Options;
 use crate::quote::{named, quoted, words};
 use crate::tool::held::{Broken, Held};
-use crate::tool::successor::{Guard, Successor, Wish, identity};
+use crate::tool::target::{Guard, OutputFile, Wish};
 use crate::tool::{Sink, Source, Tool, errno_of};
 
 /// How much is filtered at a time, in bytes: what comes of it stays in the processor's cache.
@@ -58,8 +59,8 @@ pub(super) fn run(tool: &Tool, options: &Options) {
     let to = (options.output != "-").then(|| {
         // As with GNU uniq, an output that is the input is made empty before it is read.
         let own = from.as_ref().map_or_else(|| rustix::fs::fstat(io::stdin()), rustix::fs::fstat);
-        let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| identity(&own) == identity(&its)));
-        let to = Successor::open(output, Wish { in_place: options.in_place || same, ..Wish::default() })?;
+        let same = own.is_ok_and(|own| rustix::fs::stat(output).is_ok_and(|its| FileId::of(&own) == FileId::of(&its)));
+        let to = OutputFile::open(output, Wish { in_place: options.in_place || same, ..Wish::default() })?;
         to.begin().map(|()| to)
     });
     let mut to = match to.transpose() {
@@ -121,12 +122,12 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(tool: &'a Tool, to: Option<&Successor>, input: &Source) -> io::Result<Target<'a>> {
+    fn new(tool: &'a Tool, to: Option<&OutputFile>, input: &Source) -> io::Result<Target<'a>> {
         let own = to.map_or_else(|| rustix::fs::fstat(io::stdout()), |to| rustix::fs::fstat(to.descriptor()));
         let regular = own.is_ok_and(|own| FileType::from_raw_mode(own.st_mode) == FileType::RegularFile);
         let is_input = regular
             && own.is_ok_and(|own| {
-                rustix::fs::fstat(input.descriptor()).is_ok_and(|its| identity(&own) == identity(&its))
+                rustix::fs::fstat(input.descriptor()).is_ok_and(|its| FileId::of(&own) == FileId::of(&its))
             });
         let sink = to.map(|to| tool.output(to.descriptor().try_clone()?, to.path())).transpose()?;
         Ok(Target { tool, sink, is_input })

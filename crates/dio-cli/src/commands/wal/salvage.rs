@@ -8,7 +8,7 @@ use dio_wal::{BadHeader, Gap, Log, Lsn, Options, Record, Salvage, Unreadable, Wa
 use serde_json::{Value, json};
 
 use super::{CommandError, DAMAGED, SOUND, Source};
-use crate::tool::unnamed::directory_of;
+use crate::tool::target::naming::directory_of;
 
 /// Appended records are committed every so many bytes.
 const COMMIT: u64 = 64 << 20;

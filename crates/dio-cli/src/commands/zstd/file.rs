@@ -7,13 +7,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use dio::names;
+use dio::names::FileId;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::work::Done;
 use super::{Fatal, Run};
 use crate::codec::Moved;
-use crate::commands::compress::{Target, agreed, give_attributes, terminal};
+use crate::commands::compress::{OutputFile, agreed, give_usual, terminal};
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Source, errno_of};
@@ -159,12 +160,12 @@ impl Run {
             self.error(&[shown, why]);
             return Ok(());
         }
-        if !self.decompress() && self.plan.dictionary_file == Some((stat.st_dev, stat.st_ino)) {
+        if !self.decompress() && self.plan.dictionary_file == Some(FileId::of(&stat)) {
             self.error(&[b"cannot use ", shown, b" as an input file and dictionary"]);
             return Ok(());
         }
         let own_output = self.args.output.as_deref().and_then(|output| rustix::fs::stat(output).ok());
-        if own_output.is_some_and(|own| (own.st_dev, own.st_ino) == (stat.st_dev, stat.st_ino)) {
+        if own_output.is_some_and(|own| FileId::of(&own) == FileId::of(&stat)) {
             self.error(&[b"Refusing to open an output file which will overwrite the input file"]);
             return Ok(());
         }
@@ -201,11 +202,11 @@ impl Run {
                 // Of several that became one, none is removed: they could not be made again.
                 let whole = sink.close().and_then(|()| {
                     self.give(&target, stat);
-                    target.keep(self.args.sync)
+                    target.keep_named(self.args.sync)
                 });
                 match whole {
                     Err(error) => self.output_failed(Some(&target), errno_of(&error)),
-                    Ok(()) if target.is_file() && self.args.rm => {
+                    Ok(()) if target.is_regular() && self.args.rm => {
                         let troubles = self.retire.add(path.to_owned(), stat, target);
                         self.troubles(troubles);
                     }
@@ -236,14 +237,14 @@ impl Run {
             Done::Badly => return Ok(()),
         };
         self.give(&target, stat);
-        if let Err(error) = target.keep(self.args.sync) {
+        if let Err(error) = target.keep_named(self.args.sync) {
             self.output_failed(Some(&target), errno_of(&error));
             return Ok(());
         }
         if well {
             self.count(path, name.as_os_str().as_bytes(), &moved, 2);
             // What went into a device or a pipe is not kept there.
-            if self.args.rm && target.is_file() {
+            if self.args.rm && target.is_regular() {
                 let troubles = self.retire.add(path.to_owned(), stat, target);
                 self.troubles(troubles);
             }
@@ -252,10 +253,10 @@ impl Run {
     }
 
     /// Gives a target the attributes of its source, as far as its file system has them.
-    fn give(&self, target: &Target, stat: &Stat) {
-        if target.is_file()
+    fn give(&self, target: &OutputFile, stat: &Stat) {
+        if target.is_regular()
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && let Err(errno) = give_attributes(target.descriptor(), stat, None)
+            && let Err(errno) = give_usual(target.descriptor(), stat, None)
         {
             let (shown, why) = (target.path().as_os_str().as_bytes(), words(errno));
             self.tell(2, &[b"Warning : ", shown, b": attributes not kept: ", why.as_bytes()]);
@@ -280,8 +281,8 @@ impl Run {
     }
 
     /// Begins the target, after asking where something has its name.
-    fn begin(&mut self, path: &Path) -> Option<Target> {
-        match Target::special(path) {
+    fn begin(&mut self, path: &Path) -> Option<OutputFile> {
+        match OutputFile::special(path) {
             Ok(Some(special)) => return Some(special),
             Ok(None) => {}
             Err(error) => {
@@ -293,7 +294,7 @@ impl Run {
         self.stop = Some(Stop::on_signals());
         let mut replace = self.args.force;
         loop {
-            match Target::create(path, replace) {
+            match OutputFile::named(path, replace) {
                 Ok(target) => return Some(target),
                 Err(error) if errno_of(&error) == Errno::EXIST && !replace => {
                     let shown = path.as_os_str().as_bytes();

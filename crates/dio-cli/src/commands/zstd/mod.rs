@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::compress::{Retire, Target, Trouble};
+use super::compress::{OutputFile, Retire, Trouble};
 use crate::codec::zstd::Encode;
 use crate::quote::words;
 use crate::stop::Stop;
@@ -97,7 +97,7 @@ struct Run {
     args: ZstdArgs,
     plan: plan::Plan,
     /// Where everything goes together: standard output or the file of `-o`, with the stream to it.
-    joined: Option<(Option<Target>, Sink)>,
+    joined: Option<(Option<OutputFile>, Sink)>,
     retire: Retire,
     /// Watched from the first file that is made.
     stop: Option<&'static Stop>,
@@ -194,20 +194,20 @@ impl Run {
         status
     }
 
-    fn close_joined(&self, target: Option<Target>, mut sink: Sink) {
+    fn close_joined(&self, target: Option<OutputFile>, mut sink: Sink) {
         let synced = if self.args.sync && target.is_none() { sink.sync(false) } else { Ok(()) };
         if let Err(error) = synced.and(sink.close()) {
             return self.output_failed(target.as_ref(), errno_of(&error));
         }
         // What could not be made whole gets no name.
         if let Some(mut target) = target
-            .filter(|target| !target.is_file() || ((self.total.done > 0 || self.total.salvaged) && !self.stopped()))
+            .filter(|target| !target.is_regular() || ((self.total.done > 0 || self.total.salvaged) && !self.stopped()))
         {
             let umask = rustix::process::umask(rustix::fs::Mode::empty());
             rustix::process::umask(umask);
             let mode = rustix::fs::Mode::from_bits_retain(0o666) - umask;
-            let moded = if target.is_file() { give_mode(target.descriptor(), mode) } else { Ok(()) };
-            if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep(self.args.sync)) {
+            let moded = if target.is_regular() { give_mode(target.descriptor(), mode) } else { Ok(()) };
+            if let Err(error) = moded.map_err(io::Error::from).and_then(|()| target.keep_named(self.args.sync)) {
                 self.output_failed(Some(&target), errno_of(&error));
             }
         }
@@ -248,11 +248,14 @@ impl Run {
     }
 
     /// An error of writing.
-    fn output_failed(&self, target: Option<&Target>, errno: Errno) {
+    fn output_failed(&self, target: Option<&OutputFile>, errno: Errno) {
         if target.is_none() {
             die_of_a_closed_pipe(errno);
         }
-        self.failed(target.map_or(Path::new("/*stdout*\\"), Target::path), &format!("write error : {}", words(errno)));
+        self.failed(
+            target.map_or(Path::new("/*stdout*\\"), OutputFile::path),
+            &format!("write error : {}", words(errno)),
+        );
     }
 
     fn print(&self, text: &[u8]) {

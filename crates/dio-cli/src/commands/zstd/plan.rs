@@ -1,6 +1,5 @@
 //! What the flags mean together.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use ::zstd::zstd_safe::{CParameter, Strategy};
 use super::ZstdArgs;
 use crate::codec::zstd::{Decode, Encode};
 use crate::quote::{named, words};
-use crate::tool::successor::Identity;
 use crate::tool::{Tool, errno_of};
+use dio::names::FileId;
 
 /// How to compress and to decompress.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(super) struct Plan {
     pub(super) decode: Decode,
     /// What is not compressed is passed on; if nothing is said of it, with `-f` to standard output.
     pub(super) pass_through: Option<bool>,
-    pub(super) dictionary_file: Option<Identity>,
+    pub(super) dictionary_file: Option<FileId>,
 }
 
 /// The levels that need no `--ultra`, and those that do.
@@ -93,7 +92,7 @@ const LARGEST_DICTIONARY: u64 = 32 << 20;
 
 /// The contents of a dictionary, and which file it is. What is no regular file has no end that is known, and may be
 /// the input: it is refused, as by the command.
-fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, Identity), String> {
+fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, FileId), String> {
     let failed = |error: std::io::Error| format!("dictionary {}: {}", named(path), words(errno_of(&error)));
     let meta = std::fs::metadata(path).map_err(failed)?;
     if !meta.is_file() {
@@ -102,7 +101,7 @@ fn dictionary(path: &Path) -> Result<(Arc<Vec<u8>>, Identity), String> {
     if meta.len() > LARGEST_DICTIONARY {
         return Err(format!("dictionary {}: larger than 32 MiB", named(path)));
     }
-    Ok((Arc::new(std::fs::read(path).map_err(failed)?), (meta.dev(), meta.ino())))
+    Ok((Arc::new(std::fs::read(path).map_err(failed)?), FileId::of_metadata(&meta)))
 }
 
 /// One of `--zstd=`.

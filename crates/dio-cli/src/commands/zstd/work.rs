@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Fatal, Run};
 use crate::codec::{Damage, DecodeError, EncodeError, Moved, zstd};
-use crate::commands::compress::{Target, Watched, WatchedSink, pass};
+use crate::commands::compress::{OutputFile, Watched, WatchedSink, pass};
 use crate::quote::words;
 use crate::tool::held::Broken;
 use crate::tool::{Sink, Source, errno_of};
@@ -33,7 +33,7 @@ impl Run {
         }
         self.open_joined()?;
         let Some((target, mut sink)) = self.joined.take() else { return Err(Fatal) };
-        let file = target.as_ref().is_some_and(Target::is_file);
+        let file = target.as_ref().is_some_and(OutputFile::is_regular);
         let sparse = (file && self.decompress() && !self.args.no_sparse) || (self.args.sparse && sink.file().is_some());
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         // Without a word about it, what cannot be decompressed is passed on to standard output only.
@@ -59,10 +59,10 @@ impl Run {
         shown: &Path,
         size: Option<u64>,
         source: &mut Source,
-        to: Option<(Sink, &Target)>,
+        to: Option<(Sink, &OutputFile)>,
     ) -> Done {
         let Some((mut sink, target)) = to else { return Done::Badly };
-        let sparse = self.decompress() && !self.args.no_sparse && target.is_file();
+        let sparse = self.decompress() && !self.args.no_sparse && target.is_regular();
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         let passes = self.plan.pass_through.unwrap_or(false);
         let done = self.work(shown, size, source, &mut watched, passes);

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use dio::names;
 use rustix::fs::{
-    Gid, IFlags, Mode, Stat, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat,
-    ioctl_getflags, ioctl_setflags,
+    Gid, IFlags, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags, fchmod, fchown, fgetxattr, flistxattr,
+    fremovexattr, fsetxattr, fstat, futimens, ioctl_getflags, ioctl_setflags,
 };
 use rustix::io::Errno;
 
@@ -20,7 +20,7 @@ const FLAGS: IFlags = IFlags::NOATIME.union(IFlags::NOCOW).union(IFlags::NODUMP)
 ///
 /// # Errors
 /// One of them cannot be set.
-pub(super) fn give(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn give_all(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), Errno> {
     let before = fstat(new)?;
     if (before.st_uid, before.st_gid) != (stat.st_uid, stat.st_gid) {
         fchown(new, Some(Uid::from_raw(stat.st_uid)), Some(Gid::from_raw(stat.st_gid)))?;
@@ -30,7 +30,7 @@ pub(super) fn give(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), Errn
     {
         ioctl_setflags(new, (has - FLAGS) | (wanted & FLAGS))?;
     }
-    give_extended(old, new)?;
+    give_all_extended(old, new)?;
     let mut mode = stat.st_mode & 0o7777;
     if !rustix::process::geteuid().is_root() {
         // A write by others than the superuser takes these rights away.
@@ -40,8 +40,8 @@ pub(super) fn give(old: &OwnedFd, stat: &Stat, new: &OwnedFd) -> Result<(), Errn
     names::pass_on_attributes(new, &before)
 }
 
-fn give_extended(old: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
-    let (wanted, mut has) = (names(old)?, names(new)?);
+fn give_all_extended(old: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
+    let (wanted, mut has) = (extended_of(old)?, extended_of(new)?);
     let mut value = vec![0u8; ATTRIBUTE_BYTES_MAX];
     for name in &wanted {
         let length = fgetxattr(old, name.as_slice(), &mut value[..])?;
@@ -54,7 +54,7 @@ fn give_extended(old: &OwnedFd, new: &OwnedFd) -> Result<(), Errno> {
 
 /// The extended attributes of a file. Those of security modules are the kernel's to set:
 /// capabilities end with a write, and a label is given by the policy.
-fn names(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+fn extended_of(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     let mut list = vec![0u8; ATTRIBUTE_BYTES_MAX];
     let length = match flistxattr(fd, &mut list[..]) {
         Err(Errno::OPNOTSUPP) => 0,
@@ -62,4 +62,33 @@ fn names(fd: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
     };
     let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
     Ok(names.filter(|name| !name.starts_with(b"security.")).map(<[u8]>::to_vec).collect())
+}
+
+/// Gives a file the owner, permissions and times of another, `mtime` instead of its time of modification. Owner and group
+/// as far as they may be given; with another owner nobody gets the right to run it as that owner.
+///
+/// # Errors
+/// What setting the times or the permissions answers.
+pub(crate) fn give_usual(fd: &OwnedFd, stat: &Stat, mtime: Option<i64>) -> Result<(), Errno> {
+    let modified = Timespec { tv_sec: stat.st_mtime as _, tv_nsec: stat.st_mtime_nsec as _ };
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: stat.st_atime as _, tv_nsec: stat.st_atime_nsec as _ },
+        last_modification: mtime.map_or(modified, |seconds| Timespec { tv_sec: seconds, tv_nsec: 0 }),
+    };
+    let before = fstat(fd)?;
+    let _ = fchown(fd, None, Some(Gid::from_raw(stat.st_gid)));
+    let permitted = fchmod(fd, Mode::from_bits_retain(stat.st_mode & 0o777));
+    let _ = fchown(fd, Some(Uid::from_raw(stat.st_uid)), None);
+    futimens(fd, &times).and(permitted).and_then(|()| names::pass_on_attributes(fd, &before))
+}
+
+/// Gives a file the extended attributes, ACLs among them, of another, as far as they may be set.
+pub(crate) fn give_extended(from: &OwnedFd, to: &OwnedFd) {
+    let (mut list, mut value) = (vec![0u8; ATTRIBUTE_BYTES_MAX], vec![0u8; ATTRIBUTE_BYTES_MAX]);
+    let length = flistxattr(from, &mut list[..]).unwrap_or(0);
+    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if let Ok(length) = fgetxattr(from, name, &mut value[..]) {
+            let _ = fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
+    }
 }

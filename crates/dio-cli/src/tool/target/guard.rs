@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use dio::names;
+use dio::names::FileId;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
-use super::{How, Identity, Successor, remove_if};
+use super::{How, OutputFile, remove_if};
 use crate::stop;
 
 /// Takes a file away that is not whole when a signal ends the process, and lets a signal wait while
@@ -24,17 +25,17 @@ pub(crate) struct Guard {
 #[derive(Debug)]
 enum Partial {
     /// The name of a new file.
-    New(PathBuf, Identity),
+    New(PathBuf, FileId),
     /// A temporary name.
     Temporary(PathBuf),
 }
 
 impl Guard {
     /// From now on. A file that was not there before is removed too, if `new` says so.
-    pub(crate) fn of(successor: &Successor, new: bool) -> Guard {
-        let partial = match &successor.how {
-            How::New(made) if new => Some(Partial::New(successor.path.clone(), *made)),
-            How::Beside(beside) | How::NewAtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
+    pub(crate) fn of(target: &OutputFile, new: bool) -> Guard {
+        let partial = match &target.how {
+            How::New(made) if new => Some(Partial::New(target.path.clone(), *made)),
+            How::AtEnd(beside) => beside.naming.hidden_path().map(Partial::Temporary),
             _ => None,
         };
         // Without a name to remove there is nothing to do before the end: no descriptors are spent

@@ -1,10 +1,11 @@
-//! The successor of a file: written beside it, and given its name when it is whole and durable.
+//! The file that a tool writes. Where it replaces another it is written beside that one, and given its name when it is
+//! whole and durable.
 //!
 //! An existing regular file keeps its name and its contents until the new contents are complete and
 //! synced; an error, a signal or a full disk before that changes nothing. Three invariants:
 //!
 //! 1. The old file is only opened. It is neither truncated nor written before
-//!    [`Successor::keep`].
+//!    [`OutputFile::keep`].
 //! 2. What replaces it has its owner, permissions, ACLs, extended attributes and inode flags.
 //!    Where the file system refuses one of these, the file is not replaced.
 //! 3. A file that must stay the same inode, because it has other names or is mounted over, or
@@ -15,8 +16,10 @@
 //! in a directory in which nothing can be made; a file that a descriptor of the process leads to;
 //! everything under `--in-place`. What did not exist before is made under its own name at once.
 
-mod attributes;
+pub(crate) mod attributes;
 mod guard;
+pub(crate) mod naming;
+pub(crate) mod own_file;
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -26,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use dio::names;
+use dio::names::FileId;
 use dio::stream::StreamOptions;
 use dio_sys::uninterrupted;
 use rustix::fs::{
@@ -34,38 +38,28 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::unnamed::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
-use super::{Sink, Tool, own_path};
+use super::{Sink, Tool, own_path, synced};
 pub(crate) use guard::Guard;
+use naming::{Naming, open_parent, temporary_name, unnamed, unnamed_plain};
 
-/// Device and inode.
-pub(crate) type Identity = (u64, u64);
-
-/// The identity of a file.
-pub(crate) fn identity(stat: &Stat) -> Identity {
-    (stat.st_dev, stat.st_ino)
-}
-
-/// A file that is being written. Dropped without [`Successor::keep`] it leaves the old file as it
+/// A file that is being written. Dropped without [`OutputFile::keep`] it leaves the old file as it
 /// was.
 #[derive(Debug)]
-pub(crate) struct Successor {
+pub(crate) struct OutputFile {
     /// What is written.
     fd: OwnedFd,
     path: PathBuf,
     how: How,
     /// The file that had the name before.
-    before: Option<Identity>,
+    before: Option<FileId>,
 }
 
 #[derive(Debug)]
 enum How {
     /// Nothing had the name; the file has it from the start.
-    New(Identity),
-    /// Nothing had the name; the file gets it at the end.
-    NewAtEnd(Beside),
-    /// It replaces the file of that name.
-    Beside(Beside),
+    New(FileId),
+    /// The file gets its name at the end.
+    AtEnd(Beside),
     /// It is copied into this file at the end.
     Into(OwnedFd),
     /// It is the file itself. The flag says that it has contents to cut off.
@@ -77,9 +71,11 @@ enum How {
 struct Beside {
     name: CString,
     naming: Naming<OwnedFd>,
+    /// What has the name then is replaced; otherwise the name must still be free.
+    replace: bool,
 }
 
-/// How a [`Successor`] is made.
+/// How a [`OutputFile`] is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wish {
     /// The old contents go before the new ones come (`--in-place`).
@@ -88,51 +84,86 @@ pub(crate) struct Wish {
     pub(crate) hidden: bool,
 }
 
-impl Successor {
-    /// Begins the successor of what `path` leads to. What is there has the bytes it had until
-    /// [`Successor::keep`], unless it has to be written in place: then until [`Successor::sink`].
+impl OutputFile {
+    /// Begins the target of what `path` leads to. What is there has the bytes it had until
+    /// [`OutputFile::keep`], unless it has to be written in place: then until [`OutputFile::sink`].
     ///
     /// # Errors
     /// What `open(2)` answers for writing to the file itself.
-    pub(crate) fn open(path: &Path, wish: Wish) -> Result<Successor, Errno> {
+    pub(crate) fn open(path: &Path, wish: Wish) -> Result<OutputFile, Errno> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         let mode = Mode::from_raw_mode(0o666);
         let path = path.to_owned();
         let old = match uninterrupted(|| openat(CWD, &path, flags, Mode::empty())) {
-            Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return Successor::hidden(path, mode),
+            Err(Errno::NOENT) if wish.hidden && !is_link(&path) => return OutputFile::hidden(path, mode),
             Err(Errno::NOENT) => {
                 match uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode)) {
                     // A link to nowhere, or another process made the file meanwhile.
                     Err(Errno::EXIST) => uninterrupted(|| names::openat(CWD, &path, flags | OFlags::CREATE, mode))?,
                     Err(errno) => return Err(errno),
                     Ok(fd) => {
-                        let made = identity(&fstat(&fd)?);
-                        return Ok(Successor { fd, path, how: How::New(made), before: None });
+                        let made = FileId::of(&fstat(&fd)?);
+                        return Ok(OutputFile { fd, path, how: How::New(made), before: None });
                     }
                 }
             }
             old => old?,
         };
         let stat = fstat(&old)?;
-        let before = Some(identity(&stat));
+        let before = Some(FileId::of(&stat));
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let may_move = regular && !wish.in_place && !is_written_already(&old, &stat);
         let apart = if may_move { apart(&old, &stat)? } else { None };
         let (fd, how) = match apart {
             Some((fd, None)) => (fd, How::Into(old)),
-            Some((fd, Some(beside))) => (fd, How::Beside(beside)),
+            Some((fd, Some(beside))) => (fd, How::AtEnd(beside)),
             None => (old, How::InPlace { regular }),
         };
-        Ok(Successor { fd, path, how, before })
+        Ok(OutputFile { fd, path, how, before })
+    }
+
+    /// Begins a file that will be called `path` itself, even if that is a link: what has the name is not changed before
+    /// [`OutputFile::keep_named`]. Until its attributes are given, the file is for its owner alone.
+    ///
+    /// # Errors
+    /// EEXIST when something has the name and is not to be replaced, EISDIR when that is a directory; what `open(2)`
+    /// answers.
+    pub(crate) fn named(path: &Path, replace: bool) -> io::Result<OutputFile> {
+        let name = CString::new(path.file_name().ok_or(Errno::ISDIR)?.as_bytes())?;
+        let dir = open_parent(path)?;
+        let before = match statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => return Err(Errno::ISDIR.into()),
+            Ok(_) if !replace => return Err(Errno::EXIST.into()),
+            Ok(stat) => Some(FileId::of(&stat)),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno.into()),
+        };
+        let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+        let how = How::AtEnd(Beside { name, naming: Naming::new(dir, temporary), replace });
+        Ok(OutputFile { fd, path: path.to_owned(), how, before })
+    }
+
+    /// Opens what is there and is no regular file, to be written as it is; `None` for a regular file, or none.
+    ///
+    /// # Errors
+    /// What `open(2)` answers.
+    pub(crate) fn special(path: &Path) -> io::Result<Option<OutputFile>> {
+        match rustix::fs::stat(path) {
+            Ok(stat)
+                if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) => {}
+            _ => return Ok(None),
+        }
+        let fd = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?;
+        Ok(Some(OutputFile { fd, path: path.to_owned(), how: How::InPlace { regular: false }, before: None }))
     }
 
     /// A file that has no name before it is kept.
-    fn hidden(path: PathBuf, mode: Mode) -> Result<Successor, Errno> {
+    fn hidden(path: PathBuf, mode: Mode) -> Result<OutputFile, Errno> {
         let name = base_name(path.as_os_str().as_bytes()).ok_or(Errno::ISDIR)?;
         let dir = open_parent(&path)?;
         let (fd, temporary) = unnamed(&dir, OFlags::RDWR | OFlags::CLOEXEC, mode)?;
-        let how = How::NewAtEnd(Beside { name, naming: Naming::new(dir, temporary) });
-        Ok(Successor { fd, path, how, before: None })
+        let how = How::AtEnd(Beside { name, naming: Naming::new(dir, temporary), replace: false });
+        Ok(OutputFile { fd, path, how, before: None })
     }
 
     /// Its name, as it was given.
@@ -156,13 +187,13 @@ impl Successor {
     }
 
     /// The file that had the name before, if there was one.
-    pub(crate) fn before(&self) -> Option<Identity> {
+    pub(crate) fn before(&self) -> Option<FileId> {
         self.before
     }
 
     /// Whether the old contents are whole until the new ones are.
     pub(crate) fn keeps_the_old(&self) -> bool {
-        matches!(self.how, How::Beside(_) | How::Into(_))
+        matches!(self.how, How::AtEnd(Beside { replace: true, .. }) | How::Into(_))
     }
 
     /// Whether the old contents go as soon as new ones come.
@@ -172,7 +203,7 @@ impl Successor {
 
     /// Whether a process that is killed leaves a temporary name behind.
     pub(crate) fn has_temporary_name(&self) -> bool {
-        matches!(&self.how, How::Beside(beside) | How::NewAtEnd(beside) if beside.naming.is_hidden())
+        matches!(&self.how, How::AtEnd(beside) if beside.naming.is_hidden())
     }
 
     /// What can be done where `errno` says that there is no room for two copies.
@@ -196,7 +227,7 @@ impl Successor {
     /// A stream into it. The contents of a file that is written in place are gone.
     ///
     /// # Errors
-    /// As [`Successor::begin`] and [`Tool::output`].
+    /// As [`OutputFile::begin`] and [`Tool::output`].
     pub(crate) fn sink(&self, tool: &Tool) -> io::Result<Sink> {
         self.sink_with(tool, tool.stream_options())
     }
@@ -204,10 +235,18 @@ impl Successor {
     /// The same, with options of its own.
     ///
     /// # Errors
-    /// As [`Successor::sink`].
+    /// As [`OutputFile::sink`].
     pub(crate) fn sink_with(&self, tool: &Tool, how: &StreamOptions) -> io::Result<Sink> {
         self.begin()?;
         tool.output_with(self.fd.try_clone()?, &self.path, how)
+    }
+
+    /// Makes the contents durable, as far as the file can be synced.
+    ///
+    /// # Errors
+    /// What `fsync(2)` answers.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(if self.is_regular() { names::fsync(&self.fd) } else { synced::fsync(&self.fd) }?)
     }
 
     /// The contents are complete: they become those of the file, for good before the old ones go.
@@ -218,15 +257,40 @@ impl Successor {
     pub(crate) fn keep(&mut self) -> io::Result<()> {
         match &mut self.how {
             How::New(_) | How::InPlace { .. } => {}
-            How::NewAtEnd(Beside { name, naming }) => naming.claim(&self.fd, name)?,
-            How::Beside(Beside { name, naming }) => {
-                names::fsync(&self.fd)?;
-                naming.replace(&self.fd, name)?;
-                naming.sync(&self.fd)?;
+            How::AtEnd(beside) => {
+                beside.give_name(&self.fd)?;
+                if beside.replace {
+                    beside.naming.sync(&self.fd)?;
+                }
             }
             How::Into(old) => copy_into(&self.fd, old)?,
         }
         Ok(())
+    }
+
+    /// As [`OutputFile::keep`], for a file that gets its name at the end; for good, contents and name, if it is to be `durable`.
+    ///
+    /// # Errors
+    /// As [`OutputFile::keep`].
+    pub(crate) fn keep_named(&mut self, durable: bool) -> io::Result<()> {
+        if durable {
+            self.sync()?;
+        }
+        if let How::AtEnd(beside) = &mut self.how {
+            beside.give_name(&self.fd)?;
+        }
+        if durable { self.sync_name() } else { Ok(()) }
+    }
+
+    /// Makes the name durable that it got at the end.
+    ///
+    /// # Errors
+    /// What `fsync(2)` answers.
+    pub(crate) fn sync_name(&self) -> io::Result<()> {
+        match &self.how {
+            How::AtEnd(beside) => Ok(beside.naming.sync(&self.fd)?),
+            _ => Ok(()),
+        }
     }
 
     /// Takes away a file that was made here and is not whole.
@@ -234,6 +298,17 @@ impl Successor {
         if let How::New(made) = &self.how {
             remove_if(&self.path, *made);
         }
+    }
+}
+
+impl Beside {
+    /// Gives the complete file its name. What is replaced is so for good only when the new contents are durable.
+    fn give_name(&mut self, fd: &OwnedFd) -> io::Result<()> {
+        if self.replace || names::is_striped(fd)? {
+            names::fsync(fd)?;
+        }
+        let Beside { name, naming, replace } = self;
+        Ok(if *replace { naming.replace(fd, name) } else { naming.claim(fd, name) }?)
     }
 }
 
@@ -264,7 +339,7 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
     // A file that was removed, or that a mount of another name space hides, has no name to be taken
     // over.
     let there = statat(&dir, &*name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let named = identity(&there) == identity(stat);
+    let named = FileId::of(&there) == FileId::of(stat);
     let striped = names::is_striped(old)?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     if named && stat.st_nlink == 1 && !is_mount(old) {
@@ -276,9 +351,9 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
             false => unnamed_plain(&dir, flags, Mode::RUSR | Mode::WUSR)?,
         };
         let same_device = fstat(&fd).is_ok_and(|new| new.st_dev == stat.st_dev);
-        if same_device && attributes::give(old, stat, &fd).is_ok() {
+        if same_device && attributes::give_all(old, stat, &fd).is_ok() {
             let naming = Naming::new(dir, temporary);
-            return Ok(Some((fd, Some(Beside { name, naming }))));
+            return Ok(Some((fd, Some(Beside { name, naming, replace: true }))));
         }
         drop(Naming::new(&dir, temporary));
     }
@@ -297,17 +372,17 @@ fn made_apart(old: &OwnedFd, stat: &Stat) -> Result<Option<Apart>, Errno> {
 /// are looked at once, when the first file is opened.
 fn is_written_already(fd: &OwnedFd, stat: &Stat) -> bool {
     const WRITES: u32 = 0o200;
-    static WRITTEN: OnceLock<Vec<Identity>> = OnceLock::new();
+    static WRITTEN: OnceLock<Vec<FileId>> = OnceLock::new();
     let own = own_path(fd);
     let written = WRITTEN.get_or_init(|| {
         let Ok(all) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
         let others = all.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| *path != own);
         others
             .filter(|path| rustix::fs::lstat(path).is_ok_and(|link| link.st_mode & WRITES != 0))
-            .filter_map(|path| Some(identity(&rustix::fs::stat(&path).ok()?)))
+            .filter_map(|path| Some(FileId::of(&rustix::fs::stat(&path).ok()?)))
             .collect()
     });
-    written.contains(&identity(stat))
+    written.contains(&FileId::of(stat))
 }
 
 /// Whether something is mounted at the name by which the file was opened (`statx(2)`).
@@ -339,8 +414,8 @@ fn copy_into(from: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
 }
 
 /// Removes a name if it is still that of the file.
-fn remove_if(path: &Path, made: Identity) {
-    if rustix::fs::lstat(path).is_ok_and(|stat| identity(&stat) == made) {
+fn remove_if(path: &Path, made: FileId) {
+    if rustix::fs::lstat(path).is_ok_and(|stat| FileId::of(&stat) == made) {
         // It cannot be helped.
         let _ = names::unlink(path);
     }

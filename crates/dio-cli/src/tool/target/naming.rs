@@ -1,20 +1,17 @@
 //! Files that nobody sees before they are complete.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::File;
-use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dio::names::{self, path_in};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, linkat, openat, renameat_with, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, linkat, openat, renameat_with, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{own_path, synced};
+use crate::tool::{own_path, synced};
 
 /// How a file that was made by [`unnamed`] gets its name once it is complete. Dropped before that, it
 /// takes the hidden name away, and with it the file.
@@ -101,7 +98,7 @@ impl<D: AsFd> Drop for Naming<D> {
 }
 
 /// Syncs the names in a directory, one of which is that of `file`.
-fn sync_names(dir: impl AsFd, file: impl AsFd) -> Result<(), Errno> {
+pub(super) fn sync_names(dir: impl AsFd, file: impl AsFd) -> Result<(), Errno> {
     match synced::fsync(dir) {
         // A directory that may only be searched cannot be synced by itself.
         Err(Errno::BADF) => rustix::fs::syncfs(file),
@@ -128,44 +125,6 @@ pub(crate) fn open_parent(path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Puts a small file of the program's own in the place of what has the name, durably: that stays whole until then. Until it is
-/// complete it is called `temporary`, a name beside it that can be foreseen, so that the next run removes what a killed one left.
-/// Nothing is written into, or found through, what somebody else may have put there.
-///
-/// # Errors
-/// What making, writing, syncing and renaming answer.
-pub(crate) fn replace_by(path: &Path, temporary: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let removed = std::fs::remove_file(temporary);
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })?;
-    let mut file = File::options().write(true).create_new(true).mode(mode).open(temporary)?;
-    let mut replace = || -> io::Result<()> {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(temporary, path)?;
-        Ok(sync_names(open_parent(path)?, &file)?)
-    };
-    replace().inspect_err(|_| {
-        // The error that is told is the first.
-        let _ = std::fs::remove_file(temporary);
-    })
-}
-
-/// The contents of a file that [`replace_by`] has left, if it is the program's own: a regular file of at most `most` bytes that
-/// belongs to this user or root, and that nobody else may write. `None` for anything else.
-pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
-    // To open what is there may wait, or do something.
-    let place = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let found = fstat(&place).ok()?;
-    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
-    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&found.st_uid) && found.st_mode & 0o022 == 0;
-    if !is_file || !is_own || found.st_size as u64 > most {
-        return None;
-    }
-    let file = openat(CWD, own_path(&place), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut bytes = Vec::new();
-    File::from(file).take(most).read_to_end(&mut bytes).ok().map(|_| bytes)
-}
-
 /// Makes a file without a name in the directory `dir` (`O_TMPFILE`). Where the file system, or the kernel, has none such, or the
 /// directory gives its files stripes, it is hidden by a name that is returned as well.
 ///
@@ -173,7 +132,7 @@ pub(crate) fn read_own(path: &Path, most: u64) -> Option<Vec<u8>> {
 /// What `open(2)` answers.
 pub(crate) fn unnamed(dir: impl AsFd, flags: OFlags, mode: Mode) -> Result<(OwnedFd, Option<CString>), Errno> {
     let dir = dir.as_fd();
-    if dio::names::has_default(path_in(dir, OsStr::new("."))) {
+    if names::has_default(path_in(dir, OsStr::new("."))) {
         return hidden(dir, flags, mode, true);
     }
     unnamed_plain(dir, flags, mode)

@@ -4,15 +4,16 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use dio::names;
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, unlinkat};
+use dio::names::{self, FileId};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, fstat, fstatvfs, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::super::durable::parent_of;
 use super::super::error::{At, CopyError, Doing};
 use super::super::open::{Contents, OpenTarget, is_link};
 use super::{DataPath, Task};
-use crate::tool::unnamed::{Naming, temporary_name, unnamed};
+use crate::tool::target::attributes::give_extended;
+use crate::tool::target::naming::{Naming, temporary_name, unnamed};
 use crate::tool::{When, own_path};
 
 /// Where the contents go.
@@ -56,9 +57,19 @@ impl DataPath {
                 mode = stat.st_mode & 0o7777;
                 // What is replaced is what the name leads to, not a link.
                 elsewhere = is_link(dir, name);
-                let real = rustix::fs::readlink(own_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
+                let (there, last) = if elsewhere {
+                    let real = rustix::fs::readlink(own_path(&fd), Vec::new()).at(Doing::ReadLink, shown)?;
+                    (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()))
+                } else {
+                    (open_dir(dir, name.to_bytes()).at(Doing::Create, shown)?, base_name(name.to_bytes()))
+                };
+                // Whoever may rename on the way must not have a file in another directory replaced.
+                let found = statat(&there, &*last, AtFlags::SYMLINK_NOFOLLOW).at(Doing::Stat, shown)?;
+                if FileId::of(&found) != FileId::of(&stat) {
+                    return Err(CopyError::Replaced(shown()));
+                }
                 replaced = Some((fd, stat.st_uid, stat.st_gid));
-                (open_dir(CWD, real.to_bytes()).at(Doing::Create, shown)?, base_name(real.to_bytes()), false)
+                (there, last, false)
             }
         };
         let permissions = Mode::from_bits_retain(mode & 0o777 | 0o600);
@@ -79,7 +90,7 @@ impl DataPath {
             if rustix::fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).is_err() {
                 mode &= 0o777;
             }
-            copy_attributes(&existing, &fd);
+            give_extended(&existing, &fd);
             rustix::fs::fchmod(&fd, Mode::from_bits_retain(mode)).at(Doing::SetPermissions, shown)?;
         } else {
             let umask = contents.umask;
@@ -183,20 +194,6 @@ fn existing(contents: &Contents<'_>) -> Result<Existing, CopyError> {
 
 fn open_dir(dir: impl std::os::fd::AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(dir, parent_of(name), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// Gives a file the extended attributes, ACLs among them, of the one it replaces; as far as they may be set, for nothing
-/// else would have changed them.
-fn copy_attributes(from: &OwnedFd, to: &OwnedFd) {
-    use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
-    // The most that the kernel lets a list, or a value, be (xattr(7)).
-    let (mut list, mut value) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
-    let length = flistxattr(from, &mut list[..]).unwrap_or(0);
-    for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        if let Ok(length) = fgetxattr(from, name, &mut value[..]) {
-            let _ = fsetxattr(to, name, &value[..length], XattrFlags::empty());
-        }
-    }
 }
 
 fn base_name(name: &[u8]) -> CString {

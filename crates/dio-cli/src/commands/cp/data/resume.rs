@@ -13,7 +13,7 @@ use super::super::open::OpenTarget;
 use super::verify::Digests;
 use super::{DataPath, Task};
 use crate::tool::errno_of;
-use crate::tool::unnamed::{read_own, replace_by};
+use crate::tool::target::own_file::{read_own, replace_by};
 
 /// Most bytes between two notes, which is what a crash may cost: each note waits for what is in flight and flushes the
 /// device.

@@ -6,6 +6,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use dio::names::FileId;
 use rustix::fs::{OFlags, Stat, fstat};
 use rustix::io::Errno;
 
@@ -83,7 +84,7 @@ impl Dir {
         let path = bare(&self.path);
         let opened = Arc::new(open_in_steps(top.open()?.as_fd(), path, OFlags::PATH)?);
         let stat = fstat(&opened)?;
-        if (stat.st_dev, stat.st_ino) != (self.stat.st_dev, self.stat.st_ino) {
+        if FileId::of(&stat) != FileId::of(&self.stat) {
             return Err(Errno::NOENT);
         }
         fd.shared = Arc::downgrade(&opened);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dio::names;
+use dio::names::FileId;
 use dio::stream::Chunk;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -192,7 +193,7 @@ impl<'a> Preparing<'a> {
             FileType::Socket => {
                 return Err(Note::Warn(Warning::FileIgnored, format!("{}: socket ignored", shown())));
             }
-            FileType::RegularFile if self.archive.contains(&(stat.st_dev, stat.st_ino)) => {
+            FileType::RegularFile if self.archive.contains(&FileId::of(&stat)) => {
                 let what = format!("{}: file is the archive; not dumped", shown());
                 return Err(Note::Warn(Warning::IgnoreArchive, what));
             }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use dio::names;
+use dio::names::FileId;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -90,7 +91,7 @@ impl Removal {
         let given = run.options.names.directories.get(self.root.root).ok_or(Errno::INVAL)?;
         let Some(name) = given.file_name() else { return Err(Errno::INVAL) };
         // The path may lead through a directory that has been removed; the one above is still there.
-        let is_root = |stat: Stat| (stat.st_dev, stat.st_ino) == (self.root.stat.st_dev, self.root.stat.st_ino);
+        let is_root = |stat: Stat| FileId::of(&stat) == FileId::of(&self.root.stat);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let above = openat(&*self.root.open()?, c"..", flags, Mode::empty())?;
         if statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_root) {

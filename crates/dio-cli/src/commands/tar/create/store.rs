@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dio::file::{Class, Counters, Reason};
+use dio::names::FileId;
 use rustix::fs::{FileType, Stat, fstat};
 use rustix::io::Errno;
 
@@ -47,7 +48,7 @@ pub(super) struct Store<'a> {
     encoder: Encoder,
     lines: Lines,
     owners: Owners,
-    links: HashMap<(u64, u64), Linked>,
+    links: HashMap<FileId, Linked>,
     /// Files with more names than this may come again.
     trivial: u64,
     /// A directory that the format has no place for: what is in it is not archived either, until it is left.
@@ -156,7 +157,7 @@ impl<'a> Store<'a> {
         if !may_be || is_directory(stat) {
             return None;
         }
-        let linked = self.links.get_mut(&(stat.st_dev, stat.st_ino))?;
+        let linked = self.links.get_mut(&FileId::of(&stat))?;
         linked.missing = linked.missing.saturating_sub(1);
         Some(linked.name.clone())
     }
@@ -211,7 +212,7 @@ impl<'a> Store<'a> {
         }
         let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
-        self.links.insert((stat.st_dev, stat.st_ino), Linked { name, missing });
+        self.links.insert(FileId::of(&stat), Linked { name, missing });
     }
 
     /// Writes the headers of an entry and lists it; false if the format has no place for it, which is told.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use dio::names::FileId;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 
 use super::super::archive::workers;
@@ -14,7 +15,7 @@ use super::super::program::Compressing;
 use super::super::run::{Ended, Run};
 use crate::codec::pipe::Compressor;
 use crate::codec::{EncodeError, Moved, gzip, zstd};
-use crate::tool::successor::{Successor, Wish};
+use crate::tool::target::{OutputFile, Wish};
 use crate::tool::{Sink, device, die_of_a_closed_pipe, errno_of, synced};
 
 /// The archive.
@@ -26,7 +27,7 @@ pub(in super::super) struct Target {
     /// Device and inode of the archive and of the file that it replaces, if they are regular files.
     identities: Identities,
     /// None for standard output and for an archive that is written on.
-    successor: Option<Successor>,
+    successor: Option<OutputFile>,
     /// Bytes of the archive, before compression.
     position: u64,
     /// Where it began.
@@ -49,7 +50,7 @@ enum Way {
 }
 
 /// Device and inode of files that do not go into the archive.
-pub(super) type Identities = Vec<(u64, u64)>;
+pub(super) type Identities = Vec<FileId>;
 
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
@@ -70,11 +71,11 @@ impl Target {
             (run.tool.stdout().map_err(failed)?, None)
         } else {
             let wish = Wish { in_place: run.options.in_place, ..Wish::default() };
-            let successor = Successor::open(&path, wish).map_err(|errno| failed(errno.into()))?;
+            let successor = OutputFile::open(&path, wish).map_err(|errno| failed(errno.into()))?;
             (successor.sink(&run.tool).map_err(failed)?, Some(successor))
         };
         let mut target = Target::over(run, sink, name, 0)?;
-        target.identities.extend(successor.as_ref().and_then(Successor::before));
+        target.identities.extend(successor.as_ref().and_then(OutputFile::before));
         target.successor = successor;
         Ok(target)
     }
@@ -188,7 +189,7 @@ impl Target {
             }
             sink.close()
         });
-        let closed = closed.and_then(|()| self.successor.as_mut().map_or(Ok(()), Successor::keep));
+        let closed = closed.and_then(|()| self.successor.as_mut().map_or(Ok(()), OutputFile::keep));
         closed.map_err(|error| self.failed(&error))
     }
 
@@ -241,10 +242,10 @@ fn write_records(sink: &mut Sink, size: usize, gathered: &mut Vec<u8>, mut bytes
     Ok(())
 }
 
-fn identity_of(sink: &Sink) -> Option<(u64, u64)> {
+fn identity_of(sink: &Sink) -> Option<FileId> {
     let stat = fstat(sink.descriptor()).ok()?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    regular.then_some((stat.st_dev, stat.st_ino))
+    regular.then_some(FileId::of(&stat))
 }
 
 /// Makes the name of a new file durable.

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
@@ -212,7 +213,7 @@ impl<'a> Walk<'a> {
     fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
         let mut above = Some(within).filter(|_| self.options.dereference);
         while let Some(dir) = above {
-            if dir.within.is_some() && (dir.stat.st_dev, dir.stat.st_ino) == (stat.st_dev, stat.st_ino) {
+            if dir.within.is_some() && FileId::of(&dir.stat) == FileId::of(&stat) {
                 return true;
             }
             above = dir.within.as_ref();

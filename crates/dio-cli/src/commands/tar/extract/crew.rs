@@ -10,6 +10,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use super::file::{Context, Job};
 use super::root::Dir;
+use dio::names::FileId;
 
 /// Files and bytes that wait to be written or are being written.
 const MOST_JOBS: usize = 256;
@@ -22,7 +23,7 @@ const DESCRIPTORS: u64 = MOST_JOBS as u64 * 3 / 2;
 const MOST_THREADS: usize = 4;
 
 /// A file: the directory it is in, and its name there.
-type Key = ((u64, u64), CString);
+type Key = (FileId, CString);
 
 #[derive(Debug, Default)]
 struct State {

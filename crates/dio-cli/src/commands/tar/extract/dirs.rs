@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use dio::names::FileId;
 use rustix::fs::{OFlags, Timespec, fstat};
 use rustix::io::Errno;
 
@@ -30,14 +31,14 @@ struct Delayed {
 /// The directories that wait for their attributes, by device and inode.
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
-    waiting: HashMap<(u64, u64), Delayed>,
+    waiting: HashMap<FileId, Delayed>,
 }
 
 impl Dirs {
     /// A directory of the archive, by its name in messages, its path, and whether that may end in a link. Of several members
     /// that are one directory, reached through links, the one counts that GNU tar is done with last: the one that the others
     /// are in, or else the last.
-    pub(super) fn delay(&mut self, id: (u64, u64), root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
+    pub(super) fn delay(&mut self, id: FileId, root: &Arc<Root>, names: (&[u8], &Clean, bool), meta: Meta) {
         let (shown, path, follow) = (names.0.to_vec(), names.1.clone(), names.2);
         if self.waiting.get(&id).is_some_and(|before| Arc::ptr_eq(&before.root, root) && path.is_within(&before.path)) {
             return;
@@ -46,7 +47,7 @@ impl Dirs {
     }
 
     /// Changes the time that a waiting directory gets; false if it does not wait.
-    pub(super) fn set_time(&mut self, id: (u64, u64), mtime: Option<Timespec>) -> bool {
+    pub(super) fn set_time(&mut self, id: FileId, mtime: Option<Timespec>) -> bool {
         self.waiting.get_mut(&id).map(|delayed| delayed.meta.mtime = mtime).is_some()
     }
 
@@ -73,7 +74,7 @@ impl Dirs {
 }
 
 impl Delayed {
-    fn apply(&self, id: (u64, u64), storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
+    fn apply(&self, id: FileId, storage: &Storage, words: &Words<'_>) -> Result<(), Errno> {
         let flags = OFlags::DIRECTORY | if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let (fd, place) = match self.root.find(&self.path.0, flags | OFlags::RDONLY) {
             // One of ours that we may not read, being no superuser.
@@ -86,12 +87,12 @@ impl Delayed {
             other => other?,
         };
         let stat = fstat(&fd)?;
-        if (stat.st_dev, stat.st_ino) != id {
+        if FileId::of(&stat) != id {
             return renamed(words);
         }
         let object = if place { Object::Place(fd.as_fd()) } else { Object::Open(fd.as_fd()) };
         if !place {
-            storage.note(id.0, fd.as_fd(), &self.root, &self.path);
+            storage.note(id.device(), fd.as_fd(), &self.root, &self.path);
         }
         self.meta.apply(object, true, words);
         Ok(())

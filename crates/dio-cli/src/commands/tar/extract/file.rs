@@ -202,7 +202,7 @@ impl Job {
                 if context.how.follows {
                     self.sync_now(context, fd.as_fd(), words);
                 } else {
-                    context.storage.note(self.dir.id.0, fd.as_fd(), &self.root, &self.path);
+                    context.storage.note(self.dir.id.device(), fd.as_fd(), &self.root, &self.path);
                 }
                 if let Some(counters) = counters {
                     self.forget(context, fd.as_fd(), counters);

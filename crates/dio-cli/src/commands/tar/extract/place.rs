@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dio::names;
+use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, Timespec, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::root::{Dir, Root};
-use crate::tool::unnamed::{Naming, unnamed, unnamed_plain};
+use crate::tool::target::naming::{Naming, unnamed, unnamed_plain};
 
 /// Bytes of directory entries that are read at once.
 const LISTING_BYTES: usize = 32 << 10;
@@ -72,23 +73,23 @@ pub(super) struct Place<'a> {
 
 /// Directories, by device and inode.
 #[derive(Debug, Default)]
-pub(super) struct DirectorySet(Mutex<HashSet<(u64, u64)>>);
+pub(super) struct DirectorySet(Mutex<HashSet<FileId>>);
 
 impl DirectorySet {
-    fn all(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+    fn all(&self) -> MutexGuard<'_, HashSet<FileId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if it was not among them.
-    pub(super) fn add(&self, id: (u64, u64)) -> bool {
+    pub(super) fn add(&self, id: FileId) -> bool {
         self.all().insert(id)
     }
 
-    pub(super) fn remove(&self, id: (u64, u64)) {
+    pub(super) fn remove(&self, id: FileId) {
         self.all().remove(&id);
     }
 
-    pub(super) fn has(&self, id: (u64, u64)) -> bool {
+    pub(super) fn has(&self, id: FileId) -> bool {
         self.all().contains(&id)
     }
 }
@@ -275,7 +276,7 @@ fn remove(dir: &Dir, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
 /// Removes an empty directory.
 fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<(), Errno> {
     let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
-    let id = (stat.st_dev, stat.st_ino);
+    let id = FileId::of(&stat);
     // Noted before: as soon as it is removed, another thread may make a directory with its inode.
     let fresh = gone.add(id);
     let removed = unlinkat(dir, name, AtFlags::REMOVEDIR);
@@ -288,7 +289,7 @@ fn remove_directory(dir: impl AsFd, name: &CStr, gone: &DirectorySet) -> Result<
 /// A directory that is emptied.
 struct Level {
     name: CString,
-    id: (u64, u64),
+    id: FileId,
     /// What is left in it.
     names: Vec<CString>,
 }
@@ -342,6 +343,6 @@ fn enter(dir: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, Level), Errno> {
     Ok((fd, level))
 }
 
-fn identity(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
-    fstat(fd).map(|stat| (stat.st_dev, stat.st_ino))
+fn identity(fd: &OwnedFd) -> Result<FileId, Errno> {
+    fstat(fd).map(|stat| FileId::of(&stat))
 }

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use dio::names::FileId;
 use dio::names::{self, path_in};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, readlinkat, stat};
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ const ATTEMPTS: u32 = 64;
 pub(crate) struct Dir {
     fd: OwnedFd,
     /// Device and inode: the same directory whatever it was called.
-    pub(crate) id: (u64, u64),
+    pub(crate) id: FileId,
     /// Files made in it are striped; looked at before the first one.
     stripes: OnceLock<bool>,
 }
@@ -44,7 +45,7 @@ impl Dir {
     /// An open directory.
     pub(super) fn of(fd: OwnedFd) -> Result<Arc<Dir>, Errno> {
         let stat = fstat(&fd)?;
-        Ok(Arc::new(Dir { id: (stat.st_dev, stat.st_ino), fd, stripes: OnceLock::new() }))
+        Ok(Arc::new(Dir { id: FileId::of(&stat), fd, stripes: OnceLock::new() }))
     }
 
     /// Whether it gives stripes to new files.
@@ -73,7 +74,7 @@ impl Root {
         let fd = openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let dir = Dir::of(fd)?;
         // Nothing leads out of the root directory.
-        let top = stat(c"/").is_ok_and(|top| (top.st_dev, top.st_ino) == dir.id);
+        let top = stat(c"/").is_ok_and(|top| FileId::of(&top) == dir.id);
         Ok(Root { dir, anywhere: anywhere || top, by_hand: AtomicBool::new(false) })
     }
 

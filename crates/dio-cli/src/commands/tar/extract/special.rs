@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, makedev, mknodat, openat, statat, symlinkat};
 use rustix::io::Errno;
 
@@ -105,7 +106,7 @@ impl Tree<'_> {
         }
         let same = || {
             let stat = |dir: &Dir, name: &CStr| statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-            let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+            let identity = |stat: Stat| FileId::of(&stat);
             stat(&from, &target).is_ok_and(|one| stat(dir, name).is_ok_and(|two| identity(one) == identity(two)))
         };
         if same() {

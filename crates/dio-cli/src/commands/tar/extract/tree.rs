@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use dio::names::FileId;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
@@ -290,7 +291,7 @@ impl<'s> Tree<'s> {
         self.delay_as(dir.id, member, meta, follow);
     }
 
-    fn delay_as(&mut self, id: (u64, u64), member: &Member, meta: Meta, follow: bool) {
+    fn delay_as(&mut self, id: FileId, member: &Member, meta: Meta, follow: bool) {
         // A new directory may have the inode of one that is gone.
         self.context.gone.remove(id);
         self.dirs.delay(id, &member.root, (&member.shown, &member.path, follow), meta);
