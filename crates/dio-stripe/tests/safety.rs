@@ -6,12 +6,11 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use dio::names;
 use dio::stripe::{Hold, Plan, Removed, create, inspect, remove, remove_what_is_there, stripe_by_default};
 use dio::{File, Mode, OpenOptions};
-use dio_stripe::{adopt, keep_alone, migrate, set_default};
+use dio_stripe::{adopt, keep_alone, set_default};
 use dio_test::{file_systems, fill, first_difference_of_bytes};
 use rustix::fs::{CWD, Mode as Permissions, OFlags};
 use rustix::io::Errno;
@@ -466,29 +465,6 @@ fn a_file_that_cannot_be_replaced_by_its_like_is_not_striped() {
     );
 }
 
-/// Of several who want to replace a file one can, and what he has made must be what he puts there.
-#[test]
-fn one_takes_the_name_of_a_file_and_gives_it_to_what_he_has_made() {
-    for fs in file_systems() {
-        let place = Place::on(&fs);
-        let [path, new] = ["file", "new"].map(|name| place.path(name));
-        fs::write(&path, "old").unwrap();
-        fs::write(&new, "new").unwrap();
-        let made = fs::File::open(&new).unwrap();
-        let hold = Hold::against_writers(&path).unwrap();
-        let error = Hold::against_writers(&path).unwrap_err();
-        assert!(error.errno() == Errno::BUSY && error.to_string().contains("somebody else is replacing it"), "{error}");
-        // Somebody else has put his own under the name meanwhile.
-        fs::remove_file(&new).unwrap();
-        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
-        fs::write(&new, "another").unwrap();
-        assert_eq!(hold.give_name_to(&new, &made, &path).unwrap_err().errno(), Errno::BUSY);
-        assert_eq!((fs::read(&path).unwrap(), fs::read(&new).unwrap()), (b"old".to_vec(), b"another".to_vec()));
-        drop(hold);
-        Hold::against_writers(&path).unwrap();
-    }
-}
-
 /// Until it is certain that a new striped file stays, who has found it waits; if it does not stay, he is told.
 #[test]
 fn nobody_writes_to_a_file_that_may_be_taken_back() {
@@ -601,60 +577,4 @@ fn a_target_that_fails_is_named_and_the_rest_is_intact() {
     names_it(&remove_what_is_there(&path).unwrap_err());
     let left = dio_stripe::objects_in(&place.path("a")).unwrap();
     assert!(!path.exists() && left.len() == 1 && left[0].size == 4096, "{left:?}");
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-/// Whoever may write to the directory of a file that is moved puts links in the place of the new one: neither is what they
-/// lead to written to, nor does the file become one that he has made.
-#[test]
-fn what_is_put_in_the_place_of_a_migrated_file_is_not_written_to() {
-    let dir = file_systems()[0].dir();
-    let targets: Vec<PathBuf> = ["a", "b"].map(|name| dir.path().join(name)).into();
-    targets.iter().for_each(|target| fs::create_dir(target).unwrap());
-    let plan = Plan { targets, stripe: Some(4096), ..Plan::default() };
-    let (path, victim) = (dir.path().join("file"), dir.path().join("victim"));
-    let (bytes, precious) = (vec![b'x'; 20_000], b"precious".to_vec());
-    fs::write(&victim, &precious).unwrap();
-    let new = dio_stripe::migration_name(&path).unwrap();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let draft = dir.path().join("draft");
-            for round in 0.. {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                if round % 2 == 0 {
-                    let _ = std::os::unix::fs::symlink(&victim, &draft);
-                } else {
-                    let _ = fs::write(&draft, b"");
-                }
-                let _ = fs::rename(&draft, &new);
-                let _ = fs::remove_file(&new);
-            }
-        });
-        let _over = OnDrop(|| over.store(true, Ordering::Relaxed));
-        let mut moved = 0;
-        for _ in 0..60 {
-            fs::write(&path, &bytes).unwrap();
-            let outcome = migrate(&path, &plan, &|| false);
-            let is_striped = inspect(&path).unwrap().is_some();
-            // What was taken away under the new file's name may be told after the file was moved.
-            assert!(is_striped || outcome.is_err());
-            assert!(contents(&path) == bytes, "{outcome:?}");
-            if is_striped {
-                moved += 1;
-                remove(&path).unwrap();
-            }
-            assert!(fs::read(&victim).unwrap() == precious);
-        }
-        println!("{moved} of 60 were moved");
-    });
 }
