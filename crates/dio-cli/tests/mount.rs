@@ -145,6 +145,27 @@ fn a_busy_mount_stays_at_the_first_signal_and_is_detached_at_the_second() {
 }
 
 #[test]
+fn one_more_signal_ends_a_server_whose_mount_is_detached_and_in_use() {
+    let Some(scene) = Scene::new() else { return };
+    let mut server = scene.foreground(&mut scene.mount("-f"));
+    let mut file = File::options().append(true).open(scene.at.join("file")).unwrap();
+    server.signal(Signal::TERM);
+    // Both may be caught before the first is answered.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    server.signal(Signal::TERM);
+    until("it is detached", || !is_mounted(&scene.at));
+    assert!(!server.is_over(), "a file is open");
+    server.signal(Signal::TERM);
+    let output = server.take();
+    assert!(output.stderr.contains("with one more signal at once"), "{output:?}");
+    assert!(output.stderr.contains("what was not synced may be lost"), "{output:?}");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(15), "{output:?}");
+    // ENOTCONN, or what the kernel makes of a request whose server is just going (docs/mount.md).
+    let error = file.write(b"x").unwrap_err().raw_os_error();
+    assert!([Some(107), Some(103), Some(125)].contains(&error), "{error:?}");
+}
+
+#[test]
 fn umount_detaches_what_is_in_use_if_told_to() {
     let Some(scene) = Scene::new() else { return };
     good(&mut scene.mount("-o cio"));

@@ -18,7 +18,7 @@ mod process;
 mod seccomp;
 pub mod start;
 
-pub use byte_lock::{lock_byte, try_lock_byte, unlock_byte};
+pub use byte_lock::{try_lock_byte, unlock_byte};
 pub use device::{block_device_size, file_system_uuid};
 pub use inode::{
     EXTENDED_FLAGS_BYTES, FileHandle, LONGEST_HANDLE, access_of, extended_flags, handle_of, open_by_handle,

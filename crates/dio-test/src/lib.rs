@@ -7,6 +7,7 @@
 //! - [`damage`]: what other programs do to files that belong together;
 //! - [`MemoryGroup`]: processes that have little memory;
 //! - [`undisturbed`]: what stays in the page cache, unless the kernel itself takes it away;
+//! - [`until`]: waiting for what comes sooner or later;
 //! - [`random_file`], [`same_bytes`], [`resident_pages`], [`run`]: files and outside judges;
 //! - [`Mounted`], [`judge`], [`judged`]: directories mounted by dio, and the programs that judge them.
 //!
@@ -31,6 +32,7 @@ mod fs;
 mod judge;
 mod memory;
 mod mounted;
+mod patience;
 mod reclaim;
 mod seed;
 mod skip;
@@ -44,6 +46,7 @@ pub use fs::{TestFs, file_systems};
 pub use judge::{MODES, as_user, is_root, judge, judge_fully, judged, way};
 pub use memory::MemoryGroup;
 pub use mounted::{Mounted, mount_type};
+pub use patience::{PATIENCE, until};
 pub use reclaim::undisturbed;
 pub use seed::{Rng, Seed};
 #[doc(hidden)]

@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use dio_test::{Output, file_systems, run, skip};
+pub use dio_test::{PATIENCE, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
-
-/// What is waited for comes at once, or never.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source with a file, and a mount point beside it. Whatever is mounted there at the end is detached.
 pub struct Scene {
@@ -156,15 +154,6 @@ pub fn server_of(at: &Path) -> Pid {
 pub fn has_ended(process: &Path) -> bool {
     let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
-}
-
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[track_caller]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-pub use dio_test::{Output, TestFs, file_systems, random_file, resident_pages, same_bytes, skip};
+pub use dio_test::{Output, PATIENCE, TestFs, file_systems, random_file, resident_pages, same_bytes, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -183,21 +183,6 @@ pub fn signal_of(output: &Output) -> Option<i32> {
     output.status.signal()
 }
 
-/// Long enough for a machine that does everything a hundred times slower for a while: what is waited for never comes
-/// otherwise.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until something is so, at most a minute, and returns how long it took.
-#[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    start.elapsed()
-}
-
 /// A mask of signals of a process, a bit each from signal 1 on (proc_pid_status(5)).
 fn signals(pid: Pid, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
@@ -305,10 +290,13 @@ impl Mounted {
         if output.status.success() { Ok(()) } else { Err(output.stderr) }
     }
 
+    /// EBUSY passes: a child that another test is just starting has copies of this process's descriptors until it
+    /// executes its program, and one of them may be open for writing here.
     #[track_caller]
     pub fn remount_read_only(&self) {
-        let output = dio_test::run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path));
-        assert!(output.status.success(), "{output:?}");
+        until("it can be remounted", || {
+            dio_test::run(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).status.success()
+        });
     }
 
     /// Stops the file system at once, without writing its log, as a power cut does, and mounts it again.

@@ -57,7 +57,7 @@ impl Place {
     /// its own answer.
     fn check_for_loop(&self) -> Result<(), MountError> {
         let failed = |errno| unsuitable(&self.mountpoint, errno);
-        let same = |a: &Stat, b: &Stat| FileId::of(&a) == FileId::of(&b);
+        let same = |a: &Stat, b: &Stat| FileId::of(a) == FileId::of(b);
         let source = fstat(&self.source).map_err(failed)?;
         let mut here = fstat(&self.point).map_err(failed)?;
         let mut above = up(&self.point).map_err(failed)?;

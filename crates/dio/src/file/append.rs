@@ -12,13 +12,14 @@ use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 use super::body::Single;
+use super::byte_lock::{ByteLock, PATIENCE};
 use super::counters::{Class, Reason};
 use super::size::before_zeroing;
 use super::{File, FileError};
 use crate::engine::{Kind, Medium, OsMedium, Route};
 use crate::geometry::{Directness, FileSystem};
 use crate::lock::LockClass;
-use dio_sys::{RWF_DONTCACHE, lock_byte, uninterrupted, unlock_byte};
+use dio_sys::RWF_DONTCACHE;
 
 /// Buffers of one call (`IOV_MAX`, `writev(2)`).
 const BUFFERS_MAX: usize = 1024;
@@ -26,22 +27,15 @@ const BUFFERS_MAX: usize = 1024;
 /// The byte that is locked: one of the header, which nobody writes while the file is open.
 const BYTE: i64 = 0;
 
+const CURE_LOCKED: &str = "another program keeps the lock of its end; end that program (see 'lslocks')";
+
 /// The right to append to a striped file. It ends when this is dropped.
 #[derive(Debug)]
 pub struct EndLock<'a> {
     /// Locked against other opens of the file, in whatever process; `None` where there are no such locks.
-    locked: Option<BorrowedFd<'a>>,
+    _locked: Option<ByteLock<'a>>,
     /// Against other threads with the same one.
     _alone: MutexGuard<'a, ()>,
-}
-
-impl Drop for EndLock<'_> {
-    fn drop(&mut self) {
-        if let Some(fd) = self.locked {
-            // It was locked, so it can be unlocked.
-            let _ = unlock_byte(fd, BYTE);
-        }
-    }
 }
 
 /// What appending needs of a file.
@@ -157,11 +151,10 @@ pub(super) fn lock_end(file: &File) -> Result<Option<EndLock<'_>>, FileError> {
     let alone = file.appending.turn.lock().unwrap_or_else(PoisonError::into_inner);
     // Not the first: over NFS its flock(2), which every writer shares, is a lock of all of its bytes.
     let last = objects.last().and_then(File::descriptor);
-    let locked = match last.map(|fd| uninterrupted(|| lock_byte(fd, BYTE))) {
-        Some(Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOLCK)) => None,
-        Some(Err(errno)) => return Err(file.failed("lock the end of", errno)),
-        Some(Ok(())) => last,
-        None => None,
-    };
-    Ok(Some(EndLock { locked, _alone: alone }))
+    let lock = |fd| ByteLock::take(fd, BYTE, PATIENCE);
+    let locked = last.map(lock).transpose().map_err(|errno| {
+        let error = file.failed("lock the end of", errno);
+        if errno == Errno::AGAIN { error.with_cure(CURE_LOCKED) } else { error }
+    })?;
+    Ok(Some(EndLock { _locked: locked.flatten(), _alone: alone }))
 }

@@ -16,6 +16,7 @@
 mod append;
 mod blocks;
 mod body;
+pub(crate) mod byte_lock;
 mod counters;
 mod error;
 mod flow;

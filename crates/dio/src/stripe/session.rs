@@ -28,14 +28,16 @@ use super::open::damaged;
 use super::stamp::{Fault, Phase, STAMP_AT, STAMP_LEN, Seen, Stamp, Standing, judge};
 use crate::drive::Spread;
 use crate::engine::{Medium, Route};
+use crate::file::byte_lock::{ByteLock, PATIENCE};
 use crate::file::{File, FileError, Objects};
-use dio_sys::{lock_byte, try_lock_byte, unlock_byte};
 
 /// The byte that is locked while stamps change. That before it is the lock of those who append.
 const BYTE: i64 = 1;
 
 /// How long the lock is waited for on file systems where a writer's other locks may stand in its way (NFS).
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_FAR: Duration = Duration::from_secs(2);
+
+const CURE_LOCKED: &str = "another program keeps the lock of its stamps; end that program (see 'lslocks')";
 
 /// How often the durable lengths are noted at syncs, at most.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
@@ -66,17 +68,8 @@ impl Session {
 /// The right to change stamps.
 pub(super) struct StampLock<'a> {
     noted: MutexGuard<'a, Instant>,
-    /// Unlocked at the end; `None` where there are no such locks.
-    locked: Option<BorrowedFd<'a>>,
-}
-
-impl Drop for StampLock<'_> {
-    fn drop(&mut self) {
-        if let Some(fd) = self.locked {
-            // It was locked, so it can be unlocked.
-            let _ = unlock_byte(fd, BYTE);
-        }
-    }
+    /// `None` where there are no such locks.
+    _locked: Option<ByteLock<'a>>,
 }
 
 /// The stamp of an object whose header says that it has one; read again where a write of it may be under way.
@@ -170,21 +163,16 @@ impl Striped {
     fn lock_stamps<'a>(&'a self, session: &'a Session) -> Result<StampLock<'a>, FileError> {
         let noted = session.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.objects().last().expect("a striped file has an object");
-        let Some(fd) = last.descriptor() else { return Ok(StampLock { noted, locked: None }) };
-        let (start, is_local) = (Instant::now(), is_local(fd));
-        let locked = loop {
-            match if is_local { lock_byte(fd, BYTE) } else { try_lock_byte(fd, BYTE) } {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN | Errno::ACCESS) if start.elapsed() < PATIENCE => {
-                    std::thread::sleep(PATIENCE / 200);
-                }
-                Ok(()) => break Some(fd),
-                Err(Errno::BADF) => return Err(of(last, "lock", Errno::BADF)),
-                // There are no such locks, or (NFS) the one that all writers share stands in the way of this one.
-                Err(_) => break None,
-            }
+        let Some(fd) = last.descriptor() else { return Ok(StampLock { noted, _locked: None }) };
+        let is_local = is_local(fd);
+        let locked = match ByteLock::take(fd, BYTE, if is_local { PATIENCE } else { PATIENCE_FAR }) {
+            Ok(locked) => locked,
+            Err(Errno::AGAIN) if is_local => return Err(of(last, "lock", Errno::AGAIN).with_cure(CURE_LOCKED)),
+            Err(Errno::BADF) => return Err(of(last, "lock", Errno::BADF)),
+            // The lock that all writers share (NFS) stands in the way of this one.
+            Err(_) => None,
         };
-        Ok(StampLock { noted, locked })
+        Ok(StampLock { noted, _locked: locked })
     }
 
     /// Changes the stamps of all objects, several at once.

@@ -12,7 +12,8 @@ use dio_mount::session::{Place, Unmount, Unmounter};
 use dio_mount::stats::Stats;
 use dio_mount::{MountError, Mounted, Options};
 use rustix::fs::Mode;
-use signal_hook::low_level::pipe;
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::{self, pipe};
 
 use super::notice::{Notices, service_manager};
 use super::options::{parse_change, text_of};
@@ -121,19 +122,32 @@ fn signals() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends with its last user.
+/// Unmounts at a signal. A mount that is busy goes on; the next signal detaches it, and it ends with its last user. One more ends
+/// the server at once, whatever it waits for: its users are told so (`ENOTCONN`), and what they did not sync may be lost.
 fn unmount_on(mut signals: UnixStream, unmounter: Unmounter, notices: Notices) -> Result<(), Failure> {
+    let tell = move |message: &str| {
+        service_manager(&format!("STATUS={message}"));
+        notices.tell(message);
+    };
     let wait = move || {
-        let mut how = Unmount::Idle;
+        let (mut how, mut is_detached) = (Unmount::Idle, false);
         let mut byte = [0];
         while signals.read_exact(&mut byte).is_ok() {
+            if is_detached {
+                tell("ended by a signal while it was used: what was not synced may be lost");
+                let _ = low_level::emulate_default_handler(SIGTERM);
+            }
             match unmounter.unmount(how) {
-                Ok(()) => how = Unmount::Lazy,
+                Ok(()) => {
+                    is_detached = how == Unmount::Lazy;
+                    if is_detached {
+                        tell("detached: it ends with its last user, or with one more signal at once");
+                    }
+                    how = Unmount::Lazy;
+                }
                 Err(error @ MountError::Busy { .. }) => {
                     how = Unmount::Lazy;
-                    let message = format!("{error}: it stays mounted; a second signal detaches it");
-                    service_manager(&format!("STATUS={message}"));
-                    notices.tell(&message);
+                    tell(&format!("{error}: it stays mounted; a second signal detaches it"));
                 }
                 Err(error) => notices.tell(&error.with_cure()),
             }
