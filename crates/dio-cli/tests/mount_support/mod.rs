@@ -1,13 +1,12 @@
 //! What the tests of `dio mount` share: a source and a mount point, servers, and what the table of mounts says.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+#![allow(dead_code, unused_imports, unreachable_pub, reason = "each test uses its part")]
 
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use dio_test::{Output, file_systems, run, skip};
 pub use dio_test::{PATIENCE, until};

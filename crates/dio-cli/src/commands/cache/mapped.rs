@@ -44,7 +44,7 @@ impl Mapped {
 
     /// The process that maps this file, if one does.
     pub(super) fn process_mapping(&self, metadata: &Metadata) -> Option<u32> {
-        self.processes.get(&FileId::of_metadata(&metadata)).copied()
+        self.processes.get(&FileId::of_metadata(metadata)).copied()
     }
 
     fn read(&mut self, maps: &Path, process: u32) -> io::Result<()> {

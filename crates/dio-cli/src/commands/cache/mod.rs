@@ -169,7 +169,7 @@ impl Session {
     }
 
     fn visit(&mut self, path: &Path, metadata: &Metadata) {
-        if metadata.nlink() > 1 && !self.seen.insert(FileId::of_metadata(&metadata)) {
+        if metadata.nlink() > 1 && !self.seen.insert(FileId::of_metadata(metadata)) {
             return;
         }
         let file = match open(path) {

@@ -75,7 +75,7 @@ impl Target {
     /// grows by what is written.
     fn is(&mut self, input: &Source) -> io::Result<bool> {
         let Some(own) = &self.stat else { return Ok(false) };
-        let id = |stat: &Stat| FileId::of(&stat);
+        let id = |stat: &Stat| FileId::of(stat);
         let regular = FileType::from_raw_mode(own.st_mode) == FileType::RegularFile;
         if !regular || rustix::fs::fstat(input.descriptor()).is_ok_and(|its| id(own) != id(&its)) {
             return Ok(false);

@@ -59,7 +59,7 @@ pub(super) struct Links {
 impl Links {
     /// Claims the inode of `stat` for `entry`.
     pub(super) fn claim(&self, entry: Entry<'_>, stat: &Stat, found: &Target) -> Claim {
-        let key = FileId::of(&stat);
+        let key = FileId::of(stat);
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let claim = match slots.get_mut(&key) {
             None => {
@@ -93,7 +93,7 @@ impl Links {
     /// The first name is there, as `name`; returns those to link to it now. `names` is how many times
     /// the inode can be met in all.
     pub(super) fn copied(&self, stat: &Stat, name: PathBuf, names: u64) -> Vec<Waiting> {
-        let key = FileId::of(&stat);
+        let key = FileId::of(stat);
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
         let waiting = match slots.remove(&key) {
             Some(Slot::Copying(waiting)) => waiting,
@@ -109,7 +109,7 @@ impl Links {
     /// The first name could not be copied; returns those to try in its stead.
     pub(super) fn failed(&self, stat: &Stat) -> Vec<Waiting> {
         let mut slots = self.slots.lock().expect("nothing panics under this lock");
-        match slots.remove(&FileId::of(&stat)) {
+        match slots.remove(&FileId::of(stat)) {
             Some(Slot::Copying(waiting)) => waiting,
             _ => Vec::new(),
         }

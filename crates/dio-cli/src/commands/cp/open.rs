@@ -72,7 +72,7 @@ impl Contents<'_> {
         let (dir, name) = self.source_dir();
         let fd = openat(dir, name, flags, Mode::empty()).at(Doing::OpenSource, || self.source_path())?;
         let opened = fstat(&fd).at(Doing::Stat, || self.source_path())?;
-        if FileId::of(&opened) != FileId::of(&self.stat) {
+        if FileId::of(&opened) != FileId::of(self.stat) {
             return Err(CopyError::Replaced(self.source_path()));
         }
         Ok(fd)

@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
             return true;
         }
         let directory = kind(stat) == FileType::Directory;
-        let before = self.seen.entry(FileId::of(&stat)).or_default();
+        let before = self.seen.entry(FileId::of(stat)).or_default();
         let again = before.iter().any(|(name, made)| if directory { made == target } else { same_entry(name, source) });
         before.push((source.to_owned(), target.to_owned()));
         if again {
@@ -194,9 +194,9 @@ fn refuse_into_itself(dir: &Arc<Dir>, target: &CStr, stat: &Stat) -> Result<(), 
     let Ok(mut above) = open_parent(handle, target) else { return Ok(()) };
     loop {
         let Ok(here) = statat(&above, c".", AtFlags::empty()) else { return Ok(()) };
-        if FileId::of(&here) == FileId::of(&stat) {
+        if FileId::of(&here) == FileId::of(stat) {
             let onto = statat(handle, target, AtFlags::SYMLINK_NOFOLLOW);
-            if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(&stat)) {
+            if onto.is_ok_and(|onto| FileId::of(&onto) == FileId::of(stat)) {
                 return Ok(());
             }
             return Err(CopyError::IntoItself(dir.operand.source.clone(), dir.operand.target.clone()));

@@ -115,7 +115,7 @@ impl Parent {
     fn open(&self) -> Result<(OwnedFd, OwnedFd), CopyError> {
         let same = |fd: OwnedFd, then: &Stat| {
             let now = fstat(&fd)?;
-            if FileId::of(&now) == FileId::of(&then) { Ok(fd) } else { Err(Errno::NOENT) }
+            if FileId::of(&now) == FileId::of(then) { Ok(fd) } else { Err(Errno::NOENT) }
         };
         let shown = || PathBuf::from(OsStr::from_bytes(self.name.to_bytes()));
         let source = open_to_read(&self.name).and_then(|fd| same(fd, &self.stat)).at(Doing::ParentAttributes, shown)?;

@@ -67,7 +67,7 @@ impl Session {
 
     /// Refuses directories that would be copied for ever.
     fn refuse_loop(&self, entry: Entry<'_>, stat: &Stat) -> Result<(), CopyError> {
-        let identity = FileId::of(&stat);
+        let identity = FileId::of(stat);
         if entry.operand {
             return Ok(());
         }

@@ -73,7 +73,7 @@ impl End {
     pub(super) fn is(&self, other: &End) -> bool {
         let (a, b) = (&self.stat, &other.stat);
         let devices = self.kind() == FileType::BlockDevice && other.kind() == FileType::BlockDevice;
-        FileId::of(&a) == FileId::of(&b) || (devices && a.st_rdev == b.st_rdev)
+        FileId::of(a) == FileId::of(b) || (devices && a.st_rdev == b.st_rdev)
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Maker {
 impl Maker {
     pub(super) fn new(tool: &Tool, names: Names, filter: Option<OsString>, verbose: bool, input: &Stat) -> Maker {
         let said = verbose.then(Vec::new);
-        Maker { tool: tool.clone(), names, filter, said, input: FileId::of(&input), in_place: false }
+        Maker { tool: tool.clone(), names, filter, said, input: FileId::of(input), in_place: false }
     }
 
     /// So many outputs will be open at a time.

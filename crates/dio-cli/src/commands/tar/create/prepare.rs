@@ -193,7 +193,7 @@ impl<'a> Preparing<'a> {
             FileType::Socket => {
                 return Err(Note::Warn(Warning::FileIgnored, format!("{}: socket ignored", shown())));
             }
-            FileType::RegularFile if self.archive.contains(&FileId::of(&stat)) => {
+            FileType::RegularFile if self.archive.contains(&FileId::of(stat)) => {
                 let what = format!("{}: file is the archive; not dumped", shown());
                 return Err(Note::Warn(Warning::IgnoreArchive, what));
             }

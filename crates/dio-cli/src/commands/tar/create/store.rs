@@ -157,7 +157,7 @@ impl<'a> Store<'a> {
         if !may_be || is_directory(stat) {
             return None;
         }
-        let linked = self.links.get_mut(&FileId::of(&stat))?;
+        let linked = self.links.get_mut(&FileId::of(stat))?;
         linked.missing = linked.missing.saturating_sub(1);
         Some(linked.name.clone())
     }
@@ -212,7 +212,7 @@ impl<'a> Store<'a> {
         }
         let name = self.transformed(self.run.safe_name(path, true), Of::HardLink);
         let missing = stat.st_nlink.saturating_sub(1);
-        self.links.insert(FileId::of(&stat), Linked { name, missing });
+        self.links.insert(FileId::of(stat), Linked { name, missing });
     }
 
     /// Writes the headers of an entry and lists it; false if the format has no place for it, which is told.

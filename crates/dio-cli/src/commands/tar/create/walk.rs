@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
     fn loops(&self, within: &Arc<Dir>, stat: &Stat) -> bool {
         let mut above = Some(within).filter(|_| self.options.dereference);
         while let Some(dir) = above {
-            if dir.within.is_some() && FileId::of(&dir.stat) == FileId::of(&stat) {
+            if dir.within.is_some() && FileId::of(&dir.stat) == FileId::of(stat) {
                 return true;
             }
             above = dir.within.as_ref();
