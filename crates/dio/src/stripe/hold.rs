@@ -78,12 +78,15 @@ impl Hold {
             let error = FileError::new("replace", path, Errno::BUSY);
             return Err(error.with_detail("somebody else is replacing it, or has locked it"));
         }
-        match patiently(|| take_lease(file.as_fd(), lease)) {
-            Ok(()) => Ok(Hold { directory, file, lease: Some(lease), before }),
-            Err(Errno::AGAIN) => Err(busy(path, lease)),
+        let lease = match patiently(|| take_lease(file.as_fd(), lease)) {
+            Ok(()) => Some(lease),
+            Err(Errno::AGAIN) => return Err(busy(path, lease)),
             // There are none here, or not for us.
-            Err(_) => Ok(Hold { directory, file, lease: None, before }),
-        }
+            Err(_) => None,
+        };
+        let hold = Hold { directory, file, lease, before };
+        // Whoever had the lock before may have replaced the file and removed its objects.
+        if hold.is_called(path) { Ok(hold) } else { Err(hold.disturbed(path)) }
     }
 
     /// Whether the file is as it was, and nobody has come, or waits.
