@@ -18,6 +18,7 @@ mod mount_beside;
 mod mount_faults;
 mod mount_faults_eio;
 mod mount_faults_postgres;
+mod mount_forbidden;
 mod mount_native;
 mod mount_set_id;
 mod run;

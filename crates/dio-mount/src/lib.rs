@@ -17,6 +17,7 @@ mod serve;
 pub mod session;
 mod set_id;
 pub mod stats;
+mod users;
 
 pub use mount::{Mounted, mount, serve};
 pub use options::{Mode, Options, Rings, Rules, Settings};

@@ -12,14 +12,15 @@ use rustix::thread::CapabilitySet;
 
 use crate::control;
 use crate::file::Files;
-use crate::names::{How, Names};
+use crate::names::{Forbidden, How, Names};
 use crate::options::{Live, Options, Rings};
 use crate::run::{Owner, Request};
 use crate::serve::Mount;
 use crate::serve::rings;
-use crate::session::table;
 use crate::session::{MountError, Place, Serving, Session};
+use crate::session::{flags, table};
 use crate::stats::{Gauge, Stats};
+use crate::users::Users;
 
 /// A mount that is served, and what is known of it. `S` is [`Serving`] where another process has mounted it.
 #[derive(Debug)]
@@ -52,7 +53,8 @@ pub fn mount(place: &Place, options: &Options) -> Result<Mounted, MountError> {
         rings::switch_on();
     }
     let session = Session::start(place, options, rooms.filesystem(options), |notifier| rooms.connect(notifier))?;
-    rooms.names.served_by(session.device());
+    let device = session.device();
+    rooms.names.served_by(device, move || Forbidden::by(flags::forbidden_by_all(device)));
     widen_read_ahead(session.device());
     rooms.watch_queue(session.device());
     Ok(Mounted { session, stats: rooms.stats, live: rooms.live, objects })
@@ -126,9 +128,10 @@ impl Rooms {
         let (live, stats) = (Live::new(options.settings.clone()), Stats::new());
         stats.describe(IDENTITY, identity);
         let privileged = is_privileged();
-        let how = How { act_as_callers: privileged, settings: live.clone() };
+        let descriptors = Arc::<Users>::default();
+        let how = How { act_as_callers: privileged, settings: live.clone(), descriptors: Arc::clone(&descriptors) };
         let names = Arc::new(Names::new(source, how)?);
-        let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged));
+        let files = Arc::new(Files::new(live.clone(), options.lock, Arc::clone(&stats), privileged, descriptors));
         let open = Arc::downgrade(&files);
         names.keep_objects_through(move |inode, objects| match open.upgrade() {
             Some(files) => files.keep_until_closed(inode, objects),

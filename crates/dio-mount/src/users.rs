@@ -4,15 +4,24 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustix::io::{Errno, Result};
+use rustix::process::{Resource, getrlimit};
+
 /// What users hold, in whatever unit.
 #[derive(Debug, Default)]
-pub(super) struct Users {
+pub(crate) struct Users {
     held: Mutex<HashMap<u32, u64>>,
+}
+
+/// Descriptors that this process may have for open files and directories, and for files without a name; the last quarter
+/// is for the names that were looked up.
+fn descriptors_for_users() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 * 3
 }
 
 /// What one user holds of it, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     user: u32,
     amount: u64,
     users: Arc<Users>,
@@ -23,10 +32,18 @@ impl Users {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives a user so many more of the descriptors of this process.
+    ///
+    /// # Errors
+    /// `ENFILE` where that would be more than the user's share.
+    pub(crate) fn take_descriptors(self: &Arc<Self>, user: u32, count: u64) -> Result<Share> {
+        self.take(user, count, descriptors_for_users()).ok_or(Errno::NFILE)
+    }
+
     /// Gives a user so much more, of `all` that there is. `None` where the user would have more than
     /// half of what the others leave: so there is always something left for one who comes new. The
     /// superuser and the server's own user, who could stop the server anyway, take what they need.
-    pub(super) fn take(self: &Arc<Self>, user: u32, amount: u64, all: u64) -> Option<Share> {
+    pub(crate) fn take(self: &Arc<Self>, user: u32, amount: u64, all: u64) -> Option<Share> {
         let mut held = self.held();
         let own = held.get(&user).copied().unwrap_or(0);
         if !is_trusted(user) {

@@ -16,10 +16,9 @@ use dio::{Class, Counters, File, Mode, OpenOptions, SyncMethod};
 use dio_sys::RWF_DONTCACHE;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, Result, pwritev2};
-use rustix::process::{Resource, getrlimit};
 
-use super::users::Share;
 use crate::stats::{Attached, FileStats, Source, Wait};
+use crate::users::Share;
 
 /// A way of doing I/O on an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,14 +103,14 @@ impl Descriptors {
     pub(super) fn new(
         base: OwnedFd,
         about: About,
-        share: impl FnOnce(u64) -> Option<Share>,
+        share: impl FnOnce(u64) -> Result<Share>,
     ) -> Result<Arc<Descriptors>> {
         let flags = rustix::fs::fcntl_getfl(&base)?;
         let (access, append_only) = (flags & OFlags::RWMODE, flags.contains(OFlags::APPEND));
         let (readable, writable) = (access != OFlags::WRONLY, access != OFlags::RDONLY);
         let objects = Objects::of(base.as_fd())?;
         let files = 1 + objects.as_ref().map_or(0, |objects| objects.files.len() as u64);
-        let share = share(3 * files).ok_or(Errno::NFILE)?;
+        let share = share(3 * files)?;
         let (slots, given_up) = (Default::default(), false.into());
         Ok(Arc::new(Descriptors {
             base,
@@ -301,11 +300,6 @@ impl Descriptors {
         let lost = self.lost();
         outcome.and(lost)
     }
-}
-
-/// Those that this process may have for files; names have up to a quarter.
-pub(super) fn descriptors_for_files() -> u64 {
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4 * 3
 }
 
 fn write_all(fd: BorrowedFd<'_>, bytes: &[IoSlice<'_>], mut offset: u64, flags: ReadWriteFlags) -> Result<()> {

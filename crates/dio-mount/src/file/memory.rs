@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
 
-use super::users::{Share, Users};
 use crate::options::Live;
+use crate::users::{Share, Users};
 
 /// Sizes of blocks in bytes, small and large. A large one is the longest request of the kernel.
 pub(super) const SIZES: [usize; 2] = [128 << 10, 1 << 20];

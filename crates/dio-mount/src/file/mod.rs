@@ -11,7 +11,6 @@
 //! | `freshness` | whether the source is changed beside the mount |
 //! | `turns` | writers of a file that is locked as a whole |
 //! | `habits` | hybrid I/O: the choice for one request |
-//! | `users` | what each user of a shared mount may hold |
 //! | `memory`, `crew`, `janitor` | blocks within the limit, threads of the background, what lies idle |
 
 mod ahead;
@@ -34,7 +33,6 @@ mod shared;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod users;
 
 use std::io;
 use std::ops::Range;
@@ -51,6 +49,7 @@ use rustix::io::Result;
 use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::{Gauge, Stats};
+use crate::users::Users;
 use behind::Writer;
 use crew::Crew;
 use freshness::Signature;
@@ -95,12 +94,17 @@ pub struct Files(Arc<Inner>);
 
 impl Files {
     /// No file is open. `passthrough` says that the kernel may be given files to use by itself.
-    pub fn new(live: Live, policy: LockPolicy, stats: Arc<Stats>, passthrough: bool) -> Files {
+    pub(crate) fn new(
+        live: Live,
+        policy: LockPolicy,
+        stats: Arc<Stats>,
+        passthrough: bool,
+        descriptors: Arc<Users>,
+    ) -> Files {
         let memory = Memory::new(live.clone());
         let (crew, kernel, janitor) = (Crew::new(crew::TRANSFERS), Kernel::default(), Janitor::default());
         let (writer, epoch) = (Writer::default(), AtomicU64::new(0));
         let dropper = Crew::new(1);
-        let descriptors = Arc::default();
         let common = Common { live, memory, descriptors, crew, writer, dropper, kernel, janitor, epoch };
         let inner = Arc::new(Inner::new(policy, passthrough, Arc::clone(&stats), Arc::new(common)));
         janitor::employ(&inner);

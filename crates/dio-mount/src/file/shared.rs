@@ -16,7 +16,7 @@ use super::behind::{Appended, Ordered, Scattered, Writer};
 use super::changes::Changes;
 use super::commits::Commits;
 use super::crew::Crew;
-use super::descriptors::{About, Descriptors, Manner, descriptors_for_files};
+use super::descriptors::{About, Descriptors, Manner};
 use super::errors::{Errors, Told};
 use super::freshness::{Found, Freshness, Signature};
 use super::habits::Habits;
@@ -24,11 +24,11 @@ use super::janitor::Janitor;
 use super::memory::Memory;
 use super::modes::{Way, Wish};
 use super::turns::Turns;
-use super::users::Users;
 use crate::errno::errno_of;
 use crate::names::{InodeId, Objects};
 use crate::options::{Live, Mode};
 use crate::stats::Event;
+use crate::users::Users;
 
 /// Bytes of the kernel's cache that are dropped at a time behind a reader, and that are left to it.
 const DROPPED: u64 = 8 << 20;
@@ -330,7 +330,7 @@ impl Shared {
 
     /// Takes over an open of the inode by a user, where it allows more than those that are there.
     pub(super) fn offer(&self, user: u32, fd: OwnedFd) -> Result<()> {
-        let share = |count| self.common.descriptors.take(user, count, descriptors_for_files());
+        let share = |count| self.common.descriptors.take_descriptors(user, count);
         let new = Descriptors::new(fd, self.about.clone(), share)?;
         let better = |old: &Option<Arc<Descriptors>>, may: bool, worth: fn(&Descriptors) -> (bool, bool)| {
             may && old.as_ref().is_none_or(|old| worth(old) < worth(&new))

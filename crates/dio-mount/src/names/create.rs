@@ -117,7 +117,7 @@ impl Names {
     /// Creates a regular file without a name and opens it (`O_TMPFILE`); with `O_EXCL` it can never have one.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the file system knows no such files, those of `open(2)`.
+    /// `EOPNOTSUPP` where the file system knows no such files, `ENFILE` beyond the caller's share of the descriptors, those of `open(2)`.
     pub fn create_unnamed(
         &self,
         caller: Caller,
@@ -126,6 +126,7 @@ impl Names {
         umask: u32,
         flags: OFlags,
     ) -> Result<(Entry, OwnedFd)> {
+        let share = self.users.take_descriptors(caller.uid, 1)?;
         let directory = self.descriptor(parent)?;
         let left_out = OFlags::DIRECT | OFlags::TRUNC | OFlags::APPEND | OFlags::CREATE | OFlags::PATH;
         let how = flags.difference(left_out) | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -133,7 +134,7 @@ impl Names {
             let open = || openat(&*directory, c".", how, permissions);
             self.as_caller(caller, mode, || self.or_with_fewer_descriptors(open))
         })?;
-        Ok((self.enter_unnamed(self.created(parent, &file)?), file))
+        Ok((self.enter_unnamed(self.created(parent, &file)?, share), file))
     }
 
     /// What was just created, and opened with `how`: a striped file, where its directory has that by default. The caller must be

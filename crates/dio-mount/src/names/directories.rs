@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{OFlags, RawDir, SeekFrom, Stat, fdatasync, fstat, fstatfs, fsync, seek};
@@ -21,6 +21,7 @@ use rustix::io::{Errno, Result};
 
 use super::resolve::{TMPFS, shown};
 use super::{InodeId, Name, Names, ROOT};
+use crate::users::Share;
 
 /// Bytes of names read at a time.
 const BUFFER: usize = 32 << 10;
@@ -30,6 +31,12 @@ const COARSEST: Duration = Duration::from_secs(2);
 
 /// Directories of which is known when the kernel began to read them; past this it reads all anew.
 const MOST_READ: usize = 1 << 14;
+
+/// No place in a directory: offsets of the kernel are not negative (`loff_t`).
+const NOWHERE: u64 = u64::MAX;
+
+/// Directories of which names are kept that were read and not yet given: up to 32 KiB of them, some 130 KiB in memory, each.
+const MOST_AHEAD: usize = 64;
 
 /// What the kernel may do with its copy of the names of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +75,8 @@ impl Stamp {
 pub(super) struct Directories {
     open: Mutex<HashMap<u64, Arc<Open>>>,
     last: AtomicU64,
+    /// Those with names that were read and not yet given, the last read last.
+    ahead: Mutex<VecDeque<Weak<Open>>>,
     /// What directories were like, and when, as the kernel was last told to make a copy of their names.
     read: Mutex<HashMap<InodeId, (Stamp, Instant)>>,
 }
@@ -83,6 +92,7 @@ struct Open {
     /// Index of its file system.
     device: u32,
     state: Mutex<Ahead>,
+    _share: Share,
 }
 
 /// Names that were read and not yet given.
@@ -100,6 +110,29 @@ impl Directories {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Names of this directory are kept for the next request. Of others, read long ago, they are given up: there are at most
+    /// [`MOST_AHEAD`] of them, however many directories somebody has open.
+    fn keeps_names(&self, open: &Arc<Open>) {
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = ahead.iter().position(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(open))) {
+            ahead.remove(at);
+        }
+        ahead.push_back(Arc::downgrade(open));
+        let oldest = if ahead.len() > MOST_AHEAD { ahead.pop_front() } else { None };
+        drop(ahead);
+        // One that is just being read keeps a few until it is read again or closed.
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade())
+            && let Ok(mut names) = oldest.state.try_lock()
+        {
+            *names = Ahead { at: NOWHERE, ..Ahead::default() };
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_names(&self) -> usize {
+        self.lock().values().filter(|open| !open.state.lock().unwrap().names.is_empty()).count()
+    }
+
     fn get(&self, handle: u64) -> Result<Arc<Open>> {
         self.lock().get(&handle).cloned().ok_or(Errno::BADF)
     }
@@ -109,14 +142,23 @@ impl Names {
     /// Opens a directory for reading; the handle is never that of another.
     ///
     /// # Errors
-    /// `ENOTDIR`, `ESTALE` if it is gone, those of `open(2)`.
-    pub fn open_directory(&self, inode: InodeId) -> Result<u64> {
+    /// `ENOTDIR`, `ENFILE` beyond the user's share of the descriptors, `ESTALE` if it is gone, those of `open(2)`.
+    pub fn open_directory(&self, user: u32, inode: InodeId) -> Result<u64> {
+        let share = self.users.take_descriptors(user, 1)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let file =
             self.open(inode, flags).map_err(|errno| if errno == Errno::INVAL { Errno::NOTDIR } else { errno })?;
         let stat = fstat(&file)?;
         let device = self.shared.lock().mounts.device(stat.st_dev);
-        let open = Open { inode, file, stamp: Stamp::of(&stat), root: inode == ROOT, device, state: Mutex::default() };
+        let open = Open {
+            inode,
+            file,
+            stamp: Stamp::of(&stat),
+            root: inode == ROOT,
+            device,
+            state: Mutex::default(),
+            _share: share,
+        };
         let handle = self.directories.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.directories.lock().insert(handle, Arc::new(open));
         Ok(handle)
@@ -166,6 +208,8 @@ impl Names {
             while let Some(name) = ahead.names.front() {
                 let next = name.next;
                 if give(name.clone()) {
+                    drop(ahead);
+                    self.directories.keeps_names(&open);
                     return Ok(());
                 }
                 ahead.names.pop_front();

@@ -1,6 +1,6 @@
 //! What the threads of a tree share, and the thread that keeps it small.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::inodes::{Leaf, Table};
 use super::resolve::Mounts;
 use super::{InodeId, SHARE};
 use crate::options::Live;
+use crate::users::Share;
 
 /// Places that were not used for one to two of these are closed where handles do as well: they would keep deleted files
 /// and unused mounts.
@@ -35,8 +36,9 @@ pub(super) struct State {
     pub(super) table: Table,
     pub(super) descriptors: Descriptors,
     pub(super) mounts: Mounts,
-    /// Inodes whose last known name is gone: pinned, since they could not be found again.
-    nameless: HashSet<InodeId>,
+    /// Inodes whose last known name is gone: pinned, since they could not be found again, with whose share of the
+    /// descriptors. One that nobody had a share for is found as long as it is open.
+    nameless: HashMap<InodeId, Option<Share>>,
     ended: bool,
 }
 
@@ -75,20 +77,23 @@ impl State {
     }
 
     /// The last known name of an inode is gone.
-    pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place) {
-        if self.table.get(inode).is_ok() && self.nameless.insert(inode) {
-            self.descriptors.pin(inode, place);
+    pub(super) fn is_nameless(&mut self, inode: InodeId, place: &Place, share: Option<Share>) {
+        if self.table.get(inode).is_ok() && !self.nameless.contains_key(&inode) {
+            if share.is_some() {
+                self.descriptors.pin(inode, place);
+            }
+            self.nameless.insert(inode, share);
         }
     }
 
     /// Whether the last known name of an inode went, or never was, by a request.
     pub(super) fn has_lost_its_name(&self, inode: InodeId) -> bool {
-        self.nameless.contains(&inode)
+        self.nameless.contains_key(&inode)
     }
 
     /// The inode was found by a name.
     pub(super) fn named_again(&mut self, inode: InodeId) {
-        if self.nameless.remove(&inode) {
+        if let Some(Some(_)) = self.nameless.remove(&inode) {
             // Another place of it is open, so closing this one takes no time.
             drop(self.descriptors.unpin(inode));
         }
@@ -98,7 +103,7 @@ impl State {
 impl Shared {
     pub(super) fn new(table: Table, descriptors: usize, mounts: Mounts, settings: Live) -> Arc<Shared> {
         let descriptors = Descriptors::new(descriptors);
-        let state = State { table, descriptors, mounts, nameless: HashSet::new(), ended: false };
+        let state = State { table, descriptors, mounts, nameless: HashMap::new(), ended: false };
         Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), settings, ask: OnceLock::new() })
     }
 

@@ -118,7 +118,7 @@ impl Names {
             refused => refused,
         };
         if let Some(watched) = watched {
-            self.unwatch(watched, removed.is_ok().then_some((parent, name)));
+            self.unwatch(caller, watched, removed.is_ok().then_some((parent, name)));
         }
         removed
     }
@@ -160,11 +160,11 @@ impl Names {
             }
         }
         if let Some(moved) = moved {
-            self.unwatch(moved, None);
+            self.unwatch(caller, moved, None);
         }
         let replaced = renamed.is_ok() && !same && !flags.contains(RenameFlags::EXCHANGE);
         if let Some(other) = other {
-            self.unwatch(other, replaced.then_some((new_parent, new_name)));
+            self.unwatch(caller, other, replaced.then_some((new_parent, new_name)));
         }
         renamed
     }
@@ -196,7 +196,7 @@ impl Names {
 
     /// Ends a watch; the name may have been taken away. An inode that has lost the last name, or that by which alone it
     /// could be found, stays pinned until the kernel forgets it.
-    fn unwatch(&self, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
+    fn unwatch(&self, caller: Caller, watched: Watched, lost: Option<(InodeId, &OsStr)>) {
         let Watched { inode, place, striped } = watched;
         let links = fstat(&*place).map_or(0, |stat: Stat| stat.st_nlink);
         if striped
@@ -213,7 +213,9 @@ impl Names {
             let by_handle = record.is_some_and(|record| state.mounts.opens_handles(record.identity.mount));
             let is_directory = record.is_some_and(|record| record.identity.kind == rustix::fs::FileType::Directory);
             if is_directory || links == 0 || (last_known && !by_handle) {
-                state.is_nameless(inode, &place);
+                // Whoever has no share left may lose it, unless it is open.
+                let share = self.users.take_descriptors(caller.uid, 1).ok();
+                state.is_nameless(inode, &place, share);
             }
         }
         let unused = state.descriptors.unpin(inode);

@@ -11,6 +11,7 @@ mod credentials;
 mod descriptors;
 mod directories;
 mod flags;
+mod forbidden;
 mod forgetting;
 mod inodes;
 mod links;
@@ -23,8 +24,8 @@ mod tests;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use dio::names::stat_of_contents;
@@ -34,6 +35,7 @@ use rustix::io::{Errno, Result};
 use self::credentials::Callers;
 pub use self::directories::Copied;
 use self::directories::Directories;
+pub use self::forbidden::Forbidden;
 use self::forgetting::Shared;
 pub use self::inodes::Leaf;
 use self::inodes::{Identity, Table};
@@ -41,6 +43,7 @@ use self::links::Keeper;
 pub use self::links::Objects;
 use self::resolve::{Mount, Mounts, raise_descriptor_limit};
 use crate::options::Live;
+use crate::users::{Share, Users};
 
 /// The number by which the kernel knows an inode of a mount; 1 is the root. No number is ever given to a second inode.
 pub type InodeId = u64;
@@ -124,6 +127,8 @@ pub struct How {
     pub act_as_callers: bool,
     /// `limit`, of which inodes take up to [`SHARE`]; it may change.
     pub settings: Live,
+    /// What users hold of the server's descriptors: open directories, and files that have lost their last name.
+    pub(crate) descriptors: Arc<Users>,
 }
 
 /// Inodes take up to this part of [`crate::Settings::limit`].
@@ -139,12 +144,24 @@ pub struct Names {
     process: OwnedFd,
     callers: Option<Callers>,
     directories: Directories,
+    users: Arc<Users>,
     keeper: Keeper,
     /// `st_dev` of the mount that this tree is served by; 0 while nobody said.
     own_device: AtomicU64,
+    /// What that mount forbids.
+    forbidden_by_own: OnceLock<AskForbidden>,
     /// Renames that were begun, each counted while what it moves is pinned.
     renames: AtomicU64,
     began: Instant,
+}
+
+/// What the mount forbids that serves the tree, asked when it matters: it may be mounted anew with other flags.
+struct AskForbidden(Box<dyn Fn() -> Forbidden + Send + Sync>);
+
+impl std::fmt::Debug for AskForbidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AskForbidden")
+    }
 }
 
 /// What can be different in tests.
@@ -190,17 +207,21 @@ impl Names {
             process,
             callers: how.act_as_callers.then(Callers::new).transpose()?,
             directories: Directories::default(),
+            users: how.descriptors,
             keeper: Keeper::default(),
             own_device: AtomicU64::new(0),
+            forbidden_by_own: OnceLock::new(),
             renames: AtomicU64::new(0),
             began: Instant::now(),
         })
     }
 
-    /// Tells the `st_dev` of the mount that serves this tree. Where the mount point is itself below the source, what it
-    /// covers is shown there instead of the mount in the mount.
-    pub fn served_by(&self, device: u64) {
+    /// Tells the `st_dev` of the mount that serves this tree, and how to find out what that mount forbids. Where the mount
+    /// point is itself below the source, what it covers is shown there instead of the mount in the mount.
+    pub fn served_by(&self, device: u64, forbidden: impl Fn() -> Forbidden + Send + Sync + 'static) {
         self.own_device.store(device, Ordering::Relaxed);
+        // It is told once.
+        let _ = self.forbidden_by_own.set(AskForbidden(Box::new(forbidden)));
     }
 
     /// Looks a name up, and counts that the kernel was told of what is found. `.` is any inode itself and `..` the
@@ -262,7 +283,9 @@ impl Names {
         let stat = fstat(&*place)?;
         // What objects are missing, whoever opens it is told.
         let (mut stat, _) = stat_of_contents(&*place, stat).unwrap_or((stat, true));
-        self.show_number(&mut stat);
+        let mut state = self.shared.lock();
+        let mount = state.table.get(inode)?.identity.mount;
+        state.mounts.show(&mut stat, mount);
         Ok(stat)
     }
 
@@ -319,35 +342,34 @@ impl Names {
     /// What was found is in the table, looked up once more.
     fn enter(&self, found: resolve::Found, parent: InodeId, name: &OsStr) -> Entry {
         let resolve::Found { place, mut stat, mount, .. } = found;
-        let (inode, device) = match self.enter_open(&stat, mount, parent, name) {
+        let inode = match self.enter_open(&stat, mount, parent, name) {
             Some(known) => known,
             None => {
                 let identity = self.identity(&place, &stat, mount);
-                let device = identity.key.device;
-                (self.enter_identity(identity, place, parent, name), device)
+                self.enter_identity(identity, place, parent, name)
             }
         };
-        stat.st_ino = resolve::shown(device, stat.st_ino);
+        self.shared.lock().mounts.show(&mut stat, mount);
         Entry { inode, generation: 0, stat }
     }
 
     /// A new inode without a name is in the table, pinned until it has one.
-    fn enter_unnamed(&self, found: resolve::Found) -> Entry {
+    fn enter_unnamed(&self, found: resolve::Found, share: Share) -> Entry {
         let resolve::Found { place, mut stat, mount, .. } = found;
         let identity = self.identity(&place, &stat, mount);
-        stat.st_ino = resolve::shown(identity.key.device, stat.st_ino);
         let place = Arc::new(place);
         let mut state = self.shared.lock();
+        state.mounts.show(&mut stat, mount);
         let inode = state.table.enter_unnamed(identity);
         let unused = state.release_gone();
-        state.is_nameless(inode, &place);
+        state.is_nameless(inode, &place, Some(share));
         drop(state);
         drop(unused);
         Entry { inode, generation: 0, stat }
     }
 
     /// The short way for an inode of which a place is open: as long as it is, no other has its number.
-    fn enter_open(&self, stat: &Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<(InodeId, u32)> {
+    fn enter_open(&self, stat: &Stat, mount: u32, parent: InodeId, name: &OsStr) -> Option<InodeId> {
         let mut state = self.shared.lock();
         let key = state.mounts.key(stat, mount);
         let inode = state.table.find(&key).filter(|inode| state.descriptors.get(*inode).is_some())?;
@@ -357,7 +379,7 @@ impl Names {
         let unused = state.release_gone();
         drop(state);
         drop(unused);
-        Some((inode, key.device))
+        Some(inode)
     }
 
     fn enter_identity(&self, identity: Identity, place: OwnedFd, parent: InodeId, name: &OsStr) -> InodeId {

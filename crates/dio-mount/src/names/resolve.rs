@@ -22,6 +22,7 @@ use rustix::path::DecInt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::descriptors::Place;
+use super::forbidden::Forbidden;
 use super::inodes::{Handle, Identity, Key};
 use super::{InodeId, Names, ROOT};
 
@@ -131,6 +132,8 @@ pub(super) struct Mount {
     tells_changes: bool,
     /// See [`is_of_the_kernel`].
     of_the_kernel: bool,
+    /// What it forbids and the mount of dio does not.
+    forbidden: Forbidden,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +161,24 @@ impl Mounts {
     /// See [`is_of_the_kernel`].
     fn is_of_the_kernel(&self, mount: u32) -> bool {
         self.list.get(mount as usize).is_some_and(|mount| mount.of_the_kernel)
+    }
+
+    /// What the mount of an inode forbids and that of dio does not.
+    pub(super) fn forbidden(&self, mount: u32) -> Forbidden {
+        self.list.get(mount as usize).map_or(Forbidden::NOTHING, |mount| mount.forbidden)
+    }
+
+    fn forbid(&mut self, mount: u32, forbidden: Forbidden) {
+        if let Some(mount) = self.list.get_mut(mount as usize) {
+            mount.forbidden = forbidden;
+        }
+    }
+
+    /// Makes attributes those that the mount of dio shows: with a number that is unique in it, and without what is
+    /// forbidden where the inode was found.
+    pub(super) fn show(&mut self, stat: &mut Stat, mount: u32) {
+        stat.st_ino = shown(self.device(stat.st_dev), stat.st_ino);
+        self.forbidden(mount).hide(stat);
     }
 
     /// The index of a mount, which may have been there before.
@@ -231,7 +252,15 @@ impl Mount {
         let tells_changes = fstatfs(place).is_ok_and(|fs| OWN.contains(&(fs.f_type as u32)));
         let id = mount_of(place)?;
         let of_the_kernel = is_of_the_kernel(place);
-        let mut mount = Mount { id, opened: None, used: true, handles: Handles::Absent, tells_changes, of_the_kernel };
+        let mut mount = Mount {
+            id,
+            opened: None,
+            used: true,
+            handles: Handles::Absent,
+            tells_changes,
+            of_the_kernel,
+            forbidden: Forbidden::NOTHING,
+        };
         let Ok(handle) = handle_of(place.as_fd()) else { return Ok(mount) };
         mount.handles = Handles::Known;
         let kind = FileType::from_raw_mode(fstat(place)?.st_mode);
@@ -386,7 +415,20 @@ impl Names {
         if self.callers.is_some() && self.shared.lock().mounts.is_of_the_kernel(index) {
             return Ok((covered(directory, name)?, mount));
         }
+        // Asked each time: it may be mounted anew with other flags.
+        let below = Forbidden::by_mount_of(&place);
+        let forbidden = if below.is_nothing() { below } else { below.beyond(self.forbidden_here()) };
+        self.shared.lock().mounts.forbid(index, forbidden);
         Ok((place, index))
+    }
+
+    /// What the mount of dio forbids, through which the source is seen. While nobody has said how to find out, it is what
+    /// the mount of the source forbids: so much is always passed on.
+    fn forbidden_here(&self) -> Forbidden {
+        match self.forbidden_by_own.get() {
+            Some(ask) => ask.0(),
+            None => self.shared.lock().descriptors.get(ROOT).map_or(Forbidden::NOTHING, Forbidden::by_mount_of),
+        }
     }
 
     /// Who a place is.
@@ -396,12 +438,6 @@ impl Names {
         drop(state);
         let handle = if has_handles { handle(place) } else { Handle::None };
         Identity { key, handle, kind: FileType::from_raw_mode(stat.st_mode), mount }
-    }
-
-    /// Makes an inode number unique in the mount.
-    pub(super) fn show_number(&self, stat: &mut Stat) {
-        let device = self.shared.lock().mounts.device(stat.st_dev);
-        stat.st_ino = shown(device, stat.st_ino);
     }
 
     /// Opens a place anew.

@@ -9,7 +9,8 @@ use rustix::fs::{OFlags, XattrFlags, fremovexattr, fsetxattr, getxattr, listxatt
 use rustix::io::{Errno, Result};
 
 use super::attributes::path_of;
-use super::{Caller, InodeId, Names};
+use super::forbidden::CAPABILITIES;
+use super::{Caller, Forbidden, InodeId, Names};
 
 /// Attributes that only a privileged process sees (`xattr(7)`).
 const TRUSTED: &[u8] = b"trusted.";
@@ -28,6 +29,11 @@ const ACL: &[u8] = b"system.posix_acl_";
 const USUAL: usize = 512;
 
 impl Names {
+    fn forbidden(&self, inode: InodeId) -> Result<Forbidden> {
+        let state = self.shared.lock();
+        Ok(state.mounts.forbidden(state.table.get(inode)?.identity.mount))
+    }
+
     /// The value of an attribute. Where the file system below has no ACLs, there is none: to the kernel, `EOPNOTSUPP` means that it
     /// cannot know who may do what, and it refuses everybody but the owner (`check_acl`, fs/namei.c).
     ///
@@ -35,6 +41,9 @@ impl Names {
     /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `getxattr(2)`.
     pub fn get_xattr(&self, inode: InodeId, name: &OsStr) -> Result<Vec<u8>> {
         let place = self.descriptor(inode)?;
+        if self.forbidden(inode)?.hides_xattr(name.as_encoded_bytes()) {
+            return Err(Errno::NODATA);
+        }
         let path = path_of(&place);
         match growing(|value| getxattr(&path, name, spare_capacity(value))) {
             Err(Errno::OPNOTSUPP) if name.as_encoded_bytes().starts_with(ACL) => Err(Errno::NODATA),
@@ -82,12 +91,18 @@ impl Names {
         let path = path_of(&place);
         let mut list = growing(|list| listxattr(&path, spare_capacity(list)))?;
         if caller.uid != 0 {
-            list = without_trusted(&list);
+            list = without(&list, |name| name.starts_with(TRUSTED));
+        }
+        let forbidden = self.forbidden(inode)?;
+        if !forbidden.is_nothing() {
+            list = without(&list, |name| forbidden.hides_xattr(name));
         }
         Ok(list)
     }
 
-    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old.
+    /// Removes an attribute, as the caller: what the kernel remembers of who may do that can be old. Capabilities are removed
+    /// as the server: the kernel itself takes them from a file that is truncated, whoever does it (`security_inode_killpriv`,
+    /// `fs/attr.c`), and for `removexattr(2)` it asks for a capability of the caller, which it does not remember.
     ///
     /// # Errors
     /// `ENODATA` if there is none of that name, `EOPNOTSUPP`, `ESTALE` if the inode is gone, those of `removexattr(2)`.
@@ -99,12 +114,15 @@ impl Names {
             return self.as_caller_in_full(caller, || fremovexattr(&file, name));
         }
         let place = self.descriptor(inode)?;
-        self.as_caller(caller, 0, || removexattr(path_of(&place), name))
+        let remove = || removexattr(path_of(&place), name);
+        if bytes == CAPABILITIES { remove() } else { self.as_caller(caller, 0, remove) }
     }
 }
 
-fn without_trusted(list: &[u8]) -> Vec<u8> {
-    list.split_inclusive(|byte| *byte == 0).filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect()
+/// The names of a list, each with a zero behind it, but for some.
+fn without(list: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let names = list.split_inclusive(|byte| *byte == 0);
+    names.filter(|name| !is_left_out(name.strip_suffix(b"\0").unwrap_or(name))).flatten().copied().collect()
 }
 
 /// Asks again with the most room if there was too little.
@@ -130,7 +148,9 @@ mod tests {
     #[test]
     fn trusted_names_are_left_out_and_no_others() {
         let list = b"user.a\0trusted.b\0security.c\0trusted.\0user.trusted.\0";
+        let without_trusted = |list: &[u8]| without(list, |name| name.starts_with(TRUSTED));
         assert_eq!(without_trusted(list), b"user.a\0security.c\0user.trusted.\0");
         assert_eq!(without_trusted(b""), b"");
+        assert_eq!(without(list, |name| name == b"security.c"), b"user.a\0trusted.b\0trusted.\0user.trusted.\0");
     }
 }

@@ -49,22 +49,16 @@ pub(super) fn mount(device: &OwnedFd, directory: &Directory, options: &Options, 
         flags::data(&options),
     );
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
-    let (path, flags) = (directory.path(), flags::added(forbidden(directory), &options));
+    let (path, flags) = (directory.path(), flags::added(flags::passed_on(directory.flags(), &KEPT), &options));
     rustix::mount::mount(path, path, KIND, flags, data.as_c_str()).map_err(failed)
 }
 
 /// What the mount below forbids stays forbidden, unless an option allows it.
-fn forbidden(directory: &Directory) -> MountFlags {
-    let below = directory.flags();
-    [
-        (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
-        (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
-        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
-        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-    ]
-    .into_iter()
-    .filter(|(seen, _)| below.contains(*seen))
-    .fold(MountFlags::empty(), |flags, (_, kept)| flags | kept)
-}
+const KEPT: [(StatVfsMountFlags, MountFlags); 6] = [
+    (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
+    (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+    (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+    (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+    (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+    (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+];

@@ -422,9 +422,9 @@ impl Filesystem for Mount {
         empty(timer, reply, self.files.sync(handle.0, data_only));
     }
 
-    fn opendir(&self, _: &Request<'_>, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, by: &Request<'_>, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let mut timer = self.stats.begin(Operation::Directory);
-        answer!(timer, reply, self.names.open_directory(inode.0), handle => {
+        answer!(timer, reply, self.names.open_directory(caller(by).uid, inode.0), handle => {
             let flags = match self.names.copied(handle, self.remember) {
                 Copied::Never => FopenFlags::empty(),
                 Copied::Anew => FopenFlags::FOPEN_CACHE_DIR,

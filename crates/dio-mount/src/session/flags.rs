@@ -1,10 +1,11 @@
 //! Options of `mount(8)` that hold for every file system, as `mount(2)` takes them.
 
+use rustix::fs::{Dev, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 
 use super::MountError;
-use super::table::Entry;
+use super::table::{self, Entry};
 use crate::options::Options;
 
 /// A word and what it sets or clears; the last of several counts (`mount(8)`, file-system independent options).
@@ -54,11 +55,35 @@ pub fn is_kernel_option(option: &str) -> bool {
     FLAGS.iter().any(|(word, ..)| *word == option) || LABELS.iter().any(|label| option.starts_with(label))
 }
 
-/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them,
-/// by name or by `mount(8)`.
-pub(super) fn of(options: &Options) -> MountFlags {
+/// The flags of `mount(2)`. Set-user-ID programs and device files work only if root asks for them, by name or by
+/// `mount(8)`; what the mount of the source forbids stays forbidden, unless an option allows it by name.
+pub(super) fn of(options: &Options, source: StatVfsMountFlags) -> MountFlags {
     let careful = MountFlags::NOSUID | MountFlags::NODEV;
-    added(if options.suid_and_dev { MountFlags::empty() } else { careful }, options)
+    let base = if options.suid_and_dev { MountFlags::empty() } else { careful };
+    added(base | passed_on(source, &KEPT_FROM_THE_SOURCE), options)
+}
+
+/// What of the flags of the mount of the source holds for the mount of dio, too: the kernel asks only the latter. Whether
+/// something may be written or its access time changed, the server finds out when it tries.
+const KEPT_FROM_THE_SOURCE: [(StatVfsMountFlags, MountFlags); 3] = [
+    (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
+    (StatVfsMountFlags::NODEV, MountFlags::NODEV),
+    (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+];
+
+/// Flags of a mount as `statvfs(3)` tells them, for `mount(2)`, as far as `pairs` name them.
+pub(crate) fn passed_on(seen: StatVfsMountFlags, pairs: &[(StatVfsMountFlags, MountFlags)]) -> MountFlags {
+    let kept = pairs.iter().filter(|(flag, _)| seen.contains(*flag));
+    kept.fold(MountFlags::empty(), |flags, (_, kept)| flags | *kept)
+}
+
+/// What all mounts of a device forbid, as this process sees them: what one of them allows is allowed.
+pub(crate) fn forbidden_by_all(device: Dev) -> StatVfsMountFlags {
+    let mounts = table::mounts().unwrap_or_default();
+    let present = mounts.iter().filter(|mount| mount.device == device).map(present);
+    let Some(by_all) = present.reduce(MountFlags::intersection) else { return StatVfsMountFlags::empty() };
+    let kept = KEPT_FROM_THE_SOURCE.iter().filter(|(_, flag)| by_all.contains(*flag));
+    kept.fold(StatVfsMountFlags::empty(), |flags, (kept, _)| flags | *kept)
 }
 
 /// `flags` as the options change them.
@@ -113,8 +138,8 @@ pub(crate) fn data(options: &Options) -> String {
     own.chain(labels).flat_map(|word| [",", word]).collect()
 }
 
-/// The list for `fusermount3 -o`.
-pub(super) fn for_users(options: &Options) -> Result<String, MountError> {
+/// The list for `fusermount3 -o`, which forbids set-user-id programs and devices always.
+pub(super) fn for_users(options: &Options, source: StatVfsMountFlags) -> Result<String, MountError> {
     if let Some(option) = options.flags.iter().find(|option| matches!(option.as_str(), "suid" | "dev")) {
         return Err(MountError::OnlyRoot { option: option.clone() });
     }
@@ -122,6 +147,9 @@ pub(super) fn for_users(options: &Options) -> Result<String, MountError> {
     let mut list = format!("subtype=dio,fsname={name}{}", data(options));
     if options.read_only {
         list.push_str(",ro");
+    }
+    if source.contains(StatVfsMountFlags::NOEXEC) {
+        list.push_str(",noexec");
     }
     for option in options.flags.iter().filter(|option| FOR_USERS.contains(&option.as_str())) {
         list.push(',');
@@ -150,19 +178,27 @@ mod tests {
 
     #[test]
     fn nobody_gains_rights_unless_root_says_so() {
+        let of = |options: &Options| of(options, StatVfsMountFlags::empty());
         let careful = MountFlags::NOSUID | MountFlags::NODEV;
         assert_eq!(of(&with(&[])), careful);
         assert_eq!(of(&with(&["suid", "dev"])), MountFlags::empty());
         let by_mount = |words: &[&str]| of(&Options { suid_and_dev: true, ..with(words) });
         assert_eq!(by_mount(&[]), MountFlags::empty());
         assert_eq!(by_mount(&["nodev"]), MountFlags::NODEV);
-        assert!(!for_users(&Options { suid_and_dev: true, ..options() }).unwrap().contains("suid"));
+        assert!(
+            !for_users(&Options { suid_and_dev: true, ..options() }, StatVfsMountFlags::empty())
+                .unwrap()
+                .contains("suid")
+        );
         assert_eq!(
             of(&with(&["suid", "nosuid", "noexec", "noatime"])),
             careful | MountFlags::NOEXEC | MountFlags::NOATIME
         );
         for option in ["suid", "dev"] {
-            assert!(matches!(for_users(&with(&[option])), Err(MountError::OnlyRoot { .. })), "{option}");
+            assert!(
+                matches!(for_users(&with(&[option]), StatVfsMountFlags::empty()), Err(MountError::OnlyRoot { .. })),
+                "{option}"
+            );
         }
     }
 
@@ -177,7 +213,19 @@ mod tests {
     #[test]
     fn the_source_may_have_any_name() {
         let options = Options { source_name: "/a,b\\c".into(), read_only: true, ..with(&["noatime", "relatime"]) };
-        assert_eq!(for_users(&options).unwrap(), "subtype=dio,fsname=/a\\,b\\\\c,ro,noatime");
-        assert!(of(&options).contains(MountFlags::RDONLY));
+        assert_eq!(
+            for_users(&options, StatVfsMountFlags::empty()).unwrap(),
+            "subtype=dio,fsname=/a\\,b\\\\c,ro,noatime"
+        );
+        assert!(of(&options, StatVfsMountFlags::empty()).contains(MountFlags::RDONLY));
+    }
+
+    #[test]
+    fn what_the_source_forbids_stays_forbidden() {
+        let below = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::NOSUID | StatVfsMountFlags::RDONLY;
+        let by_mount = |words: &[&str]| of(&Options { suid_and_dev: true, ..with(words) }, below);
+        assert_eq!(by_mount(&[]), MountFlags::NOEXEC | MountFlags::NOSUID);
+        assert_eq!(by_mount(&["exec"]), MountFlags::NOSUID);
+        assert_eq!(of(&with(&["suid"]), below), MountFlags::NODEV | MountFlags::NOEXEC);
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use rustix::fs::{FileType, Mode, OFlags, open};
+use rustix::fs::{FileType, Mode, OFlags, fstatvfs, open};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{geteuid, getgid, getuid};
@@ -59,16 +59,17 @@ fn by_ourselves(place: &Place, options: &Options) -> Result<OwnedFd, MountError>
     let data = CString::new(data).map_err(|_| failed(Errno::INVAL))?;
     // By descriptor: the name may mean something else by now.
     let point = format!("/proc/self/fd/{}", place.point.as_raw_fd());
-    rustix::mount::mount(options.source_name.as_str(), point, KIND, flags::of(options), data.as_c_str())
-        .map_err(failed)?;
+    let below = fstatvfs(&place.source).map_err(failed)?.f_flag;
+    let flags = flags::of(options, below);
+    rustix::mount::mount(options.source_name.as_str(), point, KIND, flags, data.as_c_str()).map_err(failed)?;
     Ok(device)
 }
 
 /// `fusermount3` mounts and passes the open device through a socket, whose number it finds in the environment. It gets the
 /// socket for its standard input, which a child has anyway.
 fn by_fusermount(place: &Place, options: &Options) -> Result<OwnedFd, MountError> {
-    let list = flags::for_users(options)?;
     let failed = |errno| MountError::Mount { path: place.mountpoint.clone(), errno };
+    let list = flags::for_users(options, fstatvfs(&place.source).map_err(failed)?.f_flag)?;
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(errno_of(error)))?;
     let said = fusermount(|command| {
         let theirs = theirs.try_clone()?;

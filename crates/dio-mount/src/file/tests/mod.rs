@@ -48,7 +48,7 @@ struct Bench {
 impl Bench {
     fn new(directory: &std::path::Path, settings: Settings, policy: LockPolicy, passthrough: bool) -> Bench {
         let stats = Stats::new();
-        let files = Files::new(Live::new(settings), policy, Arc::clone(&stats), passthrough);
+        let files = Files::new(Live::new(settings), policy, Arc::clone(&stats), passthrough, Arc::default());
         Bench { files, stats, directory: directory.to_owned() }
     }
 

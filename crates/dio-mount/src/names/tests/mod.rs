@@ -32,7 +32,7 @@ pub(super) fn how(act_as_callers: bool, limit: u64) -> How {
     let rules = Rules { rules: Vec::new(), default: Mode::Direct };
     let settings =
         Settings { rules, read_ahead: (0, 0), write_behind: 0, direct_from: 0, limit, gather: false, native: false };
-    How { act_as_callers, settings: Live::new(settings) }
+    How { act_as_callers, settings: Live::new(settings), descriptors: Arc::default() }
 }
 
 pub(super) fn tree_of(source: &Path, limits: Limits) -> Names {
@@ -83,7 +83,7 @@ pub(super) fn new_directory(names: &Names, parent: InodeId, text: &str) -> Inode
 
 /// All names of a directory but `.` and `..`, sorted.
 pub(super) fn list(names: &Names, inode: InodeId) -> Vec<String> {
-    let handle = names.open_directory(inode).unwrap();
+    let handle = names.open_directory(0, inode).unwrap();
     let mut found = Vec::new();
     let keep = |name: Name| {
         found.push(name.name.into_string().unwrap());

@@ -96,7 +96,7 @@ fn the_mount_that_is_served_shows_what_it_covers() {
         let Some(mounted) = Mounted::new(source.join("point")) else { return };
         std::fs::create_dir(mounted.0.join("above")).unwrap();
         // The tmpfs stands for the mount that we serve.
-        names.served_by(rustix::fs::stat(&mounted.0).unwrap().st_dev);
+        names.served_by(rustix::fs::stat(&mounted.0).unwrap().st_dev, || Forbidden::NOTHING);
         let point = names.lookup(ROOT, name("point")).unwrap();
         assert_eq!(point.stat.st_dev, names.stat(ROOT).unwrap().st_dev, "{place}");
         names.lookup(point.inode, name("below")).unwrap();

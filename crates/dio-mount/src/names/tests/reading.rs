@@ -39,7 +39,7 @@ fn every_name_comes_once_however_small_the_parts_are() {
     on_every_file_system(|place, source, names| {
         let expected: BTreeSet<String> = (0..1500).map(|n| format!("a name of some length, number {n}")).collect();
         expected.iter().for_each(|name| drop(File::create(source.join(name)).unwrap()));
-        let handle = names.open_directory(ROOT).unwrap();
+        let handle = names.open_directory(0, ROOT).unwrap();
         for most in [1, 7, 400, 10_000] {
             let found = all_in_parts(names, handle, most);
             let unique: BTreeSet<String> = found.iter().filter(|name| !name.starts_with('.')).cloned().collect();
@@ -56,7 +56,7 @@ fn an_offset_leads_to_the_same_name_again_while_others_come_and_go() {
     on_every_file_system(|place, source, names| {
         let path = |n: usize| source.join(format!("file{n:04}"));
         (0..1000).for_each(|n| drop(File::create(path(n)).unwrap()));
-        let handle = names.open_directory(ROOT).unwrap();
+        let handle = names.open_directory(0, ROOT).unwrap();
         let (all, _) = part(names, handle, 0, usize::MAX);
         // Half of them go, and others come; what is neither is found behind every offset where it was.
         let kept: BTreeSet<String> = (0..1000).step_by(2).map(|n| format!("file{n:04}")).collect();
@@ -79,7 +79,7 @@ fn an_offset_leads_to_the_same_name_again_while_others_come_and_go() {
 #[test]
 fn the_root_has_nothing_above_it() {
     on_every_file_system(|place, source, names| {
-        let handle = names.open_directory(ROOT).unwrap();
+        let handle = names.open_directory(0, ROOT).unwrap();
         let mut numbers = Vec::new();
         let keep = |name: Name| {
             if name.name == ".." {
@@ -91,7 +91,7 @@ fn the_root_has_nothing_above_it() {
         let own = std::os::unix::fs::MetadataExt::ino(&source.metadata().unwrap());
         assert_eq!(numbers, [own], "{place}");
         let file = new_file(names, ROOT, "file");
-        assert_eq!(names.open_directory(file).unwrap_err(), Errno::NOTDIR, "{place}");
+        assert_eq!(names.open_directory(0, file).unwrap_err(), Errno::NOTDIR, "{place}");
     });
 }
 
@@ -103,7 +103,7 @@ fn the_kernel_keeps_names_until_they_change_and_no_longer_than_it_may() {
     let scratch = dio_test::file_systems()[0].dir();
     let (source, names) = (scratch.path(), tree_of(scratch.path(), Limits::default()));
     let copied = |remember| {
-        let handle = names.open_directory(ROOT).unwrap();
+        let handle = names.open_directory(0, ROOT).unwrap();
         let copied = names.copied(handle, remember);
         names.close_directory(handle);
         copied
@@ -133,7 +133,7 @@ fn times_of_file_systems_of_other_kinds_tell_nothing() {
     let source = File::open("/proc/sys").unwrap();
     let names = Names::with(source.into(), how(false, 64 << 20), Limits::default()).unwrap();
     std::thread::sleep(OLD);
-    let handle = names.open_directory(ROOT).unwrap();
+    let handle = names.open_directory(0, ROOT).unwrap();
     assert_eq!(names.copied(handle, Duration::from_secs(60)), Copied::Never);
 }
 
@@ -141,7 +141,7 @@ fn times_of_file_systems_of_other_kinds_tell_nothing() {
 fn what_was_read_ahead_is_read_anew_when_the_directory_has_changed() {
     on_every_file_system(|place, source, names| {
         (0..100).for_each(|n| drop(File::create(source.join(format!("file{n:03}"))).unwrap()));
-        let handle = names.open_directory(ROOT).unwrap();
+        let handle = names.open_directory(0, ROOT).unwrap();
         let (first, next) = part(names, handle, 0, 10);
         let seen: BTreeSet<&String> = first.iter().map(|(name, _)| name).collect();
         // Where a file system has coarse times, a change at once has no other.
@@ -164,7 +164,7 @@ fn it_is_known_what_the_kernel_was_told_and_for_how_long() {
         std::fs::create_dir(source.join("directory")).unwrap();
         ["one", "two"].iter().for_each(|name| drop(File::create(source.join(name)).unwrap()));
         let told = |time| {
-            let handle = names.open_directory(ROOT).unwrap();
+            let handle = names.open_directory(0, ROOT).unwrap();
             let mut told = BTreeSet::new();
             let note = |name: Name| {
                 if names.was_told(ROOT, &name, time) {
@@ -189,5 +189,49 @@ fn it_is_known_what_the_kernel_was_told_and_for_how_long() {
         std::thread::sleep(Duration::from_millis(30));
         assert_eq!(told(Duration::from_millis(20)), [""; 0], "{place}");
         assert!(told(since.elapsed() + Duration::from_millis(50)).contains(&"two".to_owned()), "{place}");
+    });
+}
+
+#[test]
+fn names_are_kept_for_few_directories_and_none_is_missing() {
+    on_every_file_system(|place, source, names| {
+        for number in 0..300 {
+            std::fs::write(source.join(format!("file {number:03}")), b"").unwrap();
+        }
+        let handles: Vec<_> = (0..200).map(|_| names.open_directory(0, ROOT).unwrap()).collect();
+        let mut seen = vec![(0, 0); handles.len()];
+        // A few names of each at a time: the names of most are given up in between.
+        for _ in 0..40 {
+            for (handle, (offset, count)) in handles.iter().zip(&mut seen) {
+                let (mut room, from) = (8, *offset);
+                let give = |name: crate::names::Name| {
+                    if room == 0 {
+                        return true;
+                    }
+                    room -= 1;
+                    (*offset, *count) = (name.next, *count + 1);
+                    false
+                };
+                names.read_directory(*handle, from, give).unwrap();
+            }
+        }
+        assert!(seen.iter().all(|(_, count)| *count == 302), "{place}: {seen:?}");
+        assert!(names.directories.with_names() <= 64, "{place}");
+        handles.into_iter().for_each(|handle| names.close_directory(handle));
+    });
+}
+
+#[test]
+fn a_user_has_a_share_of_open_directories() {
+    on_every_file_system(|place, _, names| {
+        let user = rustix::process::geteuid().as_raw() + 1;
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most = limit.unwrap_or(u64::MAX) / 4 * 3;
+        let others = names.users.take_descriptors(0, most - 8).unwrap();
+        let open: Vec<_> = (0..4).map(|_| names.open_directory(user, ROOT).unwrap()).collect();
+        assert_eq!(names.open_directory(user, ROOT).unwrap_err(), Errno::NFILE, "{place}");
+        names.close_directory(open[0]);
+        names.open_directory(user, ROOT).unwrap();
+        drop(others);
     });
 }
