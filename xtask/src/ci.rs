@@ -18,16 +18,26 @@ type Check = (&'static str, &'static [&'static str]);
 
 const FORMAT: Check = ("format", &["fmt", "--all", "--check"]);
 
+/// Leaves out what measures.
+const LEAN: &str = "--no-default-features";
+
 /// Checks that take their time. RUSTDOCFLAGS make warnings errors.
 const CHECKS: &[Check] = &[
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    // The program without its feature `bench`. Only tests of the library: those of programs run target/debug/dio, which has to
+    // stay the full one, since others run beside these.
+    ("lints without bench", &["clippy", "-p", "dio-cli", LEAN, "--all-targets", "--", "-D", "warnings"]),
+    (
+        "tests without bench",
+        &["test", "--quiet", "-p", "dio-cli", LEAN, "--lib", "--", "cli::", "tool::", "commands::dd::"],
+    ),
     // Without --lib the program dio and the library dio would be documented in the same place.
     ("documentation", &["doc", "--workspace", "--no-deps", "--lib"]),
 ];
 
 /// Packages whose tests run beside all others'. None of them mounts with FUSE: tests of mounts turn a switch of the whole
 /// machine, and must not meet those of another process.
-const BESIDE: &[&str] = &["dio", "dio-wal", "dio-bench", "dio-test"];
+const BESIDE: &[&str] = &["dio", "dio-common", "dio-wal", "dio-bench", "dio-test"];
 
 /// Runs all checks and all tests, and prints the count as the last line; each check counts as
 /// one test. Later ones run although an earlier one failed. True when nothing failed.
@@ -107,4 +117,22 @@ fn check((name, args): &Check) -> Tally {
         println!("ci: {name}: FAILED");
     }
     Tally { passed: u64::from(success), failed: u64::from(!success), skipped: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LEAN;
+    use crate::tool::{cargo, root};
+
+    #[test]
+    fn without_bench_nothing_is_built_that_only_benchmarks_need() {
+        let mut tree = cargo();
+        tree.args(["tree", "-p", "dio-cli", LEAN, "--edges", "normal,build", "--prefix", "none", "--offline"]);
+        let output = tree.current_dir(root()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("dio-mount "), "{text}");
+        for name in ["dio-bench ", "plotters ", "maud ", "perf-event2 "] {
+            assert!(!text.contains(name), "{name}: {text}");
+        }
+    }
 }

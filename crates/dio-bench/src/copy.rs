@@ -17,7 +17,7 @@ use crate::measure::{Meter, Usage};
 use crate::progress::{self, time_for};
 use crate::stats::Summary;
 use crate::table::Table;
-use crate::units::{factor, rate, seconds, size};
+use dio_common::units::{factor, rate, seconds, size};
 use std::time::Duration;
 
 /// The small block: what `cp` of the reference asked for at a time.

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use dio::probe::{Device, Mount};
+use dio_common::memory;
+use dio_common::units::size;
 use serde::Serialize;
 
 use crate::BenchError;
-use crate::units::size;
 
 /// The machine, and the storage below one path. What the kernel does not tell is `None`.
 #[derive(Clone, Debug, Serialize)]
@@ -64,8 +65,8 @@ impl Environment {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: memory_bytes(),
-            memory_limit_bytes: memory_limit(),
+            memory_bytes: memory::of_machine("MemTotal").unwrap_or(0),
+            memory_limit_bytes: memory::limit(),
             file_system,
             mount_options: report.mount.map(|Mount { options, .. }| options),
             scheduler: device.as_ref().and_then(|device| device.scheduler.clone()),
@@ -107,64 +108,9 @@ fn field(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn memory_bytes() -> u64 {
-    let total = field("/proc/meminfo", "MemTotal");
-    let kibibytes = total.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-    kibibytes.unwrap_or(0) << 10
-}
-
-/// Bytes of memory that the control groups of this process, of either version, up to the root, leave it (`cgroups(7)`);
-/// `None` where they set no limit.
-#[must_use]
-pub fn memory_limit() -> Option<u64> {
-    limit_of(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup"))
-}
-
-/// The same for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
-fn limit_of(groups: &str, root: &Path) -> Option<u64> {
-    let mut least = None;
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let (root, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            list if list.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
-            _ => continue,
-        };
-        // In a container the path may be one of the host, of which only the last part is to be seen: the root stands for it.
-        for group in Path::new(path).ancestors() {
-            let file = root.join(group.strip_prefix("/").unwrap_or(group)).join(file);
-            let limit = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
-            // Version 1 says "no limit" by a number of pages that no machine has.
-            least = least.into_iter().chain(limit.filter(|limit| *limit < 1 << 60)).min();
-        }
-    }
-    least
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_least_limit_of_all_groups_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let limit = |groups: &str| limit_of(groups, root.path());
-        assert_eq!(limit("0::/a/b\n"), None);
-        write("a/b/memory.max", "max\n");
-        write("a/memory.max", "3000000\n");
-        assert_eq!(limit("0::/a/b\n"), Some(3_000_000), "that of the group above");
-        write("memory/c/memory.limit_in_bytes", "2000000\n");
-        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(limit("9:cpu:/\n4:memory:/c\n"), Some(2_000_000));
-        assert_eq!(limit("4:memory:/\n1:name=systemd:/a\n"), None, "that is how version 1 says it has none");
-        assert_eq!(limit("4:memory:/c\n0::/a/b"), Some(2_000_000));
-    }
 
     #[test]
     fn the_environment_of_a_file_names_its_storage() {

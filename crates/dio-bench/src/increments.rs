@@ -11,6 +11,7 @@ use dio::stream::Reader;
 use dio::{Mode, OpenOptions};
 use serde::Serialize;
 
+use crate::BenchError;
 use crate::cold::{Cold, make_cold};
 use crate::data::Scratch;
 use crate::environment::Environment;
@@ -18,8 +19,8 @@ use crate::measure::{Meter, Usage};
 use crate::progress::{self, time_for};
 use crate::stats::{Summary, median_count};
 use crate::table::Table;
-use crate::units::{factor, size};
-use crate::{BenchError, units};
+use dio_common::units;
+use dio_common::units::{factor, size};
 use std::time::Duration;
 
 /// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in reasonable time.

@@ -28,7 +28,6 @@ pub mod study;
 pub mod synctest;
 pub mod table;
 pub mod undo;
-pub mod units;
 pub mod wal;
 
 pub use error::BenchError;

@@ -19,7 +19,7 @@ use crate::measure::{Meter, Usage, children_cpu_seconds};
 use crate::progress::{self, time_for};
 use crate::stats::{Summary, median_count};
 use crate::table::Table;
-use crate::units::{factor, rate, seconds, size};
+use dio_common::units::{factor, rate, seconds, size};
 use std::time::Duration;
 
 /// What to measure.

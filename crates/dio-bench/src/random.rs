@@ -20,7 +20,7 @@ use crate::progress::{self, time_for};
 use crate::stats::Summary;
 use crate::study::Bucket;
 use crate::table::Table;
-use crate::units::{rate, seconds, size};
+use dio_common::units::{rate, seconds, size};
 
 /// What to measure.
 #[derive(Clone, Debug)]

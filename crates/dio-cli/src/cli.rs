@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+#[cfg(feature = "bench")]
+use crate::commands::{bench, report, synctest};
 use crate::commands::{
-    bench, cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, report, run, sort, split, stat, stripe, sum,
-    synctest, tar, tee, umount, uniq, wal, zstd,
+    cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe, sum, tar, tee,
+    umount, uniq, wal, zstd,
 };
 use crate::tool;
 
@@ -47,8 +49,11 @@ enum Command {
     Zstdcat(zstd::ZstdArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
+    #[cfg(feature = "bench")]
     Report(report::ReportArgs),
+    #[cfg(feature = "bench")]
     Synctest(Box<synctest::SynctestArgs>),
     Sum(sum::SumArgs),
     /// Compute or check MD5 digests
@@ -151,8 +156,11 @@ impl Cli {
             Command::Zstdcat(args) => zstd::run_zstdcat(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
+            #[cfg(feature = "bench")]
             Command::Bench(args) => bench::run(args),
+            #[cfg(feature = "bench")]
             Command::Report(args) => report::run(args),
+            #[cfg(feature = "bench")]
             Command::Synctest(args) => synctest::run(*args),
             Command::Sum(args) => sum::run(args),
             Command::Md5sum(args) => sum::run_hash(sum::Hash::Md5, args),
@@ -179,4 +187,20 @@ impl Cli {
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn commands_that_measure_come_with_the_feature_bench() {
+        let command = super::command();
+        let has = |name: &str| command.find_subcommand(name).is_some();
+        for name in ["cp", "cat", "tar", "mount", "wal"] {
+            assert!(has(name), "{name}");
+        }
+        let with = cfg!(feature = "bench");
+        assert_eq!(["bench", "report", "synctest"].map(has), [with; 3]);
+        let wal = command.find_subcommand("wal").unwrap();
+        assert_eq!(wal.find_subcommand("bench").is_some(), with);
+    }
 }

@@ -8,6 +8,6 @@ pub mod fuzz;
 pub mod locale;
 pub mod quote;
 pub mod receipt;
-pub mod size;
+pub use dio_common::size;
 pub mod stop;
 pub mod tool;

@@ -8,6 +8,6 @@ static NOTE_START: extern "C" fn() = dio_sys::start::note;
 
 fn main() -> std::process::ExitCode {
     let status = dio_cli::cli::run(std::env::args_os());
-    dio_bench::locks::library::tell();
+    dio_common::lock_waits::report_at_exit();
     status
 }

@@ -1,4 +1,4 @@
-//! Tests of `cp`, `dd`, devices and whatever writes a target.
+//! Tests of `cp`, `dd`, `probe`, `cache`, devices and whatever writes a target.
 //!
 //! One program: each test program is linked with all of dio, which takes longer than most of its tests.
 
@@ -20,5 +20,6 @@ mod dd;
 mod dd_own;
 mod devices;
 mod few_threads;
+mod probe_cache;
 mod sparse;
 mod targets;

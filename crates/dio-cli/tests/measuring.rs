@@ -1,4 +1,4 @@
-//! Tests of `bench`, `probe`, `report` and `synctest`.
+//! Tests of `bench`, `report` and `synctest`, which the program has by its feature `bench`.
 //!
 //! One program: each test program is linked with all of dio, which takes longer than most of its tests.
 
@@ -13,7 +13,6 @@ mod bench_locks;
 mod bench_oltp;
 mod bench_stripe;
 mod bench_wal;
-mod probe_cache;
 mod report;
 mod synctest;
 mod synctest_witness;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Contender, Kind, Plan, Run};
 use crate::environment::Environment;
 use crate::study::{Row, table};
-use crate::units::size;
+use dio_common::units::size;
 
 /// One workload with one size of the database's cache.
 #[derive(Clone, Debug, Serialize)]

@@ -8,7 +8,7 @@ use super::{Case, Direction, Plan, Run, Way};
 use crate::environment::Environment;
 use crate::stats::Summary;
 use crate::table::Table;
-use crate::units::{factor, rate, size};
+use dio_common::units::{factor, rate, size};
 
 /// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors' time in percent.
 pub const REFERENCE: [(Way, f64, f64); 3] =

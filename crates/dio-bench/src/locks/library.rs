@@ -1,38 +1,16 @@
-//! Blocks on the library's own locks in the processes of a command, as far as they are programs of dio.
-//!
-//! `dio bench locks` names a file in the environment, and every program of dio that ends of its own accord adds a line to it. Other
-//! programs that use the library do not know of that.
+//! Blocks on the library's own locks in the processes of a command, as far as they are programs of dio: each reports its own
+//! when it ends ([`dio_common::lock_waits`]).
 
-use std::fs::OpenOptions;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
-use std::path::Path;
 
-use dio::lock::{LockClass, waits_of_this_process};
+use dio::lock::LockClass;
+use dio_common::lock_waits::{ProcessWaits, VARIABLE};
 use rustix::fs::{MemfdFlags, memfd_create};
-use serde::{Deserialize, Serialize};
-
-/// The variable that names the file.
-const VARIABLE: &str = "DIO_LOCKS_TO";
+use serde::Serialize;
 
 /// Most that is read.
 const MOST: u64 = 16 << 20;
-
-/// Blocks of one class in one process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Told {
-    class: String,
-    blocks: u64,
-    nanos: u64,
-}
-
-/// What a process says of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Line {
-    program: String,
-    pid: u32,
-    waits: Vec<Told>,
-}
 
 /// Blocks by what asked for the lock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,30 +32,6 @@ pub struct Library {
     pub processes: u64,
     /// Their blocks by class; classes without any are left out.
     pub rows: Vec<Row>,
-}
-
-/// Tells of this process where that was asked for; called at its end. The servers of mounts are asked otherwise.
-pub fn tell() {
-    let Some(path) = std::env::var_os(VARIABLE) else { return };
-    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    let (program, command) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    if ["mount", "run", "run-server"].contains(&command.as_str()) || program.contains("mount.fuse") {
-        return;
-    }
-    let waits = waits_of_this_process();
-    let told = |class: LockClass| {
-        let waits = waits.get(class);
-        Told { class: class.name().to_owned(), blocks: waits.waits, nanos: waits.wait_nanos }
-    };
-    let waits = LockClass::ALL.into_iter().map(told).filter(|told| told.blocks > 0).collect();
-    let line = Line { program: format!("{program} {command}"), pid: std::process::id(), waits };
-    // In one piece, behind those of others; there is nobody to tell that it failed.
-    let text = serde_json::to_string(&line).unwrap_or_default() + "\n";
-    let _ = append(Path::new(&path), &text);
-}
-
-fn append(path: &Path, text: &str) -> io::Result<()> {
-    OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
 
 /// The file to which processes tell: it has no name but that of our descriptor.
@@ -106,11 +60,11 @@ impl Ear {
 }
 
 fn summed(text: &str, seconds: f64) -> Library {
-    let lines: Vec<Line> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let lines: Vec<ProcessWaits> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let row = |class: LockClass| {
-        let told = || lines.iter().flat_map(|line| &line.waits).filter(move |told| told.class == class.name());
-        let blocks = told().map(|told| told.blocks).sum::<u64>();
-        let waited_seconds = told().map(|told| told.nanos).sum::<u64>() as f64 / 1e9;
+        let waits = || lines.iter().flat_map(|line| &line.waits).filter(move |waits| waits.class == class.name());
+        let blocks = waits().map(|waits| waits.blocks).sum::<u64>();
+        let waited_seconds = waits().map(|waits| waits.nanos).sum::<u64>() as f64 / 1e9;
         let blocks_per_second = if seconds > 0.0 { blocks as f64 / seconds } else { 0.0 };
         Row { class: class.name().to_owned(), blocks, blocks_per_second, waited_seconds }
     };
@@ -120,6 +74,11 @@ fn summed(text: &str, seconds: f64) -> Library {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+
+    use dio_common::lock_waits::ClassWaits;
+
     use super::*;
 
     #[test]
@@ -127,12 +86,11 @@ mod tests {
         let ear = Ear::new().unwrap();
         let (_, path) = ear.variable();
         let line = |blocks| {
-            let told = Told { class: "write".to_owned(), blocks, nanos: 500_000_000 };
-            serde_json::to_string(&Line { program: "dio cp".to_owned(), pid: 1, waits: vec![told] }).unwrap() + "\n"
+            let waits = vec![ClassWaits { class: "write".to_owned(), blocks, nanos: 500_000_000 }];
+            serde_json::to_string(&ProcessWaits { program: "dio cp".to_owned(), pid: 1, waits }).unwrap() + "\n"
         };
-        append(Path::new(&path), &line(3)).unwrap();
-        append(Path::new(&path), &line(5)).unwrap();
-        append(Path::new(&path), "half a li").unwrap();
+        let text = line(3) + &line(5) + "half a li";
+        OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
         let library = ear.finish(2.0);
         assert_eq!(library.processes, 2);
         let expected = Row { class: "write".to_owned(), blocks: 8, blocks_per_second: 4.0, waited_seconds: 1.0 };

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Open, Plan};
 use crate::environment::Environment;
 use crate::study::{Contender, Row, Run, table};
-use crate::units::size;
+use dio_common::units::size;
 
 /// A published figure: transactions per second and response time in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -8,7 +8,7 @@ use super::model::{Finding, Section};
 use super::slug;
 use super::study::{Contender, Reference, Study, Words, show};
 use crate::oltp::report::REFERENCE;
-use crate::units::size;
+use dio_common::units::size;
 
 #[derive(Deserialize)]
 struct Report {

@@ -9,7 +9,7 @@ use crate::disks::{Direction, Row, Run, Way, plot};
 use crate::plot::{Dots, Kind, Plot, Row as Dot};
 use crate::quantity::Unit;
 use crate::stats::Summary;
-use crate::units::{rate, size};
+use dio_common::units::{rate, size};
 
 const GIB: f64 = (1 << 30) as f64;
 

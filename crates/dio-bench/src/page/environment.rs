@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::units::size;
+use dio_common::units::size;
 
 /// The environment in the JSON of a benchmark; older results lack some of it.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::model::{Block, Cell, Column, Finding, Section, Table};
 use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
-use crate::units::seconds;
+use dio_common::units::seconds;
 
 #[derive(Deserialize)]
 struct Report {

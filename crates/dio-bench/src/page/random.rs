@@ -8,7 +8,7 @@ use super::study::Bucket;
 use super::study::plots::{distribution, distribution_plot};
 use crate::plot::{Dots, Kind, Plot, Row, Series};
 use crate::quantity::Unit;
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 #[derive(Deserialize)]
 struct Report {

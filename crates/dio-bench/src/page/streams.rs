@@ -7,7 +7,7 @@ use super::model::{Block, Cell, Column, Finding, Section, Table};
 use super::slug;
 use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
-use crate::units::size;
+use dio_common::units::size;
 
 #[derive(Deserialize)]
 struct Report {

@@ -10,7 +10,7 @@ use crate::quantity::Unit;
 use crate::stats::Summary;
 use crate::stripe::report::REFERENCE;
 use crate::stripe::{Copy, Direction, Ground, MIB, Rig, Row, Skipped, Timing, plot};
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 #[derive(Deserialize)]
 struct Report {

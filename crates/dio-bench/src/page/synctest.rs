@@ -7,7 +7,7 @@ use super::model::{Block, Cell, Column, Finding, Section, Table};
 use super::slug;
 use crate::plot::{Axis, Dots, Kind, Lines, Plot, Row as Dot, Series};
 use crate::quantity::Unit;
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 #[derive(Deserialize)]
 struct Report {

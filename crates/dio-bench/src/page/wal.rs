@@ -8,8 +8,8 @@ use super::times;
 use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
 use crate::stats::Summary;
-use crate::units::size;
 use crate::wal::REFERENCE;
+use dio_common::units::size;
 
 #[derive(Deserialize)]
 struct Report {

@@ -13,7 +13,7 @@ use super::{Counted, Part, Plan, Run, Runner, Workload, in_turns};
 use crate::BenchError;
 use crate::cold::make_cold;
 use crate::measure::Meter;
-use crate::units;
+use dio_common::units;
 
 /// The disk's limit: one sequential stream, 8 requests of 1 MiB in flight.
 const LIMIT: ReadAhead = ReadAhead { min: 1 << 20, max: 8 << 20, request: 1 << 20, lent: 0 };

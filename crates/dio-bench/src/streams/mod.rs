@@ -22,7 +22,7 @@ use crate::measure::Usage;
 use crate::progress::{self, time_for};
 use crate::stats::Summary;
 use crate::table::Table;
-use crate::units::{rate, seconds, size};
+use dio_common::units::{rate, seconds, size};
 use std::time::Duration;
 
 /// A group of workloads.

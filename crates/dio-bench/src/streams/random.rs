@@ -14,7 +14,7 @@ use crate::BenchError;
 use crate::cold::make_cold;
 use crate::data::Random;
 use crate::measure::{Meter, Usage};
-use crate::units;
+use dio_common::units;
 
 /// Bytes of each read.
 pub(super) const BLOCK: u64 = 4096;

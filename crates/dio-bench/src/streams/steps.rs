@@ -14,7 +14,7 @@ use crate::cold::{make_absent, make_cold, resident_pages};
 use crate::data::Random;
 use crate::increments::read_all;
 use crate::measure::Meter;
-use crate::units;
+use dio_common::units;
 
 /// Below this a program that cares puts a buffer of its own before the system calls: the stream meets both, the calls on
 /// fewer bytes.

@@ -385,7 +385,7 @@ fn rates(
 ) -> Result<[Vec<f64>; 3], BenchError> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     for (_, place) in turns(plan.runs, Way::ALL.len()) {
-        let (way, bytes) = (Way::ALL[place].name(), crate::units::size(transfer));
+        let (way, bytes) = (Way::ALL[place].name(), dio_common::units::size(transfer));
         progress::step(&format!("requests of {bytes}, {}, {way}", direction.name()));
         let rate = subject.run(Way::ALL[place], direction, transfer, plan.moved(transfer))?;
         rates[place].push(rate / MIB);

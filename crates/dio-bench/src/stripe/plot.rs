@@ -6,7 +6,7 @@ use super::{Direction, MIB, Report, Rig, Row};
 use crate::BenchError;
 use crate::plot::{self, Axis, Kind, Lines, Plot, Series};
 use crate::quantity::Unit;
-use crate::units::size;
+use dio_common::units::size;
 
 /// Writes plots into a directory, which is made. What was measured with one size or layout only has none of that.
 ///

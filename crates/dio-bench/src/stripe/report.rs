@@ -3,7 +3,7 @@
 use super::{Copy, Direction, Report, Rig, Row, Timing};
 use crate::environment::Environment;
 use crate::table::Table;
-use crate::units::{factor, seconds, size};
+use dio_common::units::{factor, seconds, size};
 
 /// The reference (Lustre, LU-13798): MiB/s of waiting for each stripe and of submitting all, writing and reading, for 64 MiB
 /// requests of 1 MiB stripes over 8 targets. Asynchronous I/O at the same depth was as fast as the latter.

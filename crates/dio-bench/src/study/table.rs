@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Contender, Row, Used};
 use crate::table::Table;
-use crate::units::{factor, seconds};
+use dio_common::units::{factor, seconds};
 
 /// What the columns of [`resources`] mean.
 pub(crate) const LEGEND: &str = "utilisation: part of the time in which the device had something to do; file, range: requests that \

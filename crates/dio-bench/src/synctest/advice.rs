@@ -7,7 +7,7 @@ use super::facts::Disk;
 use super::judge::{Honesty, Verdict};
 use super::report::Row;
 use super::work::{Figures, Outcome};
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 /// How much faster than what a program does by itself a setting must be to be advised: runs differ by some per cent.
 const WORTH: f64 = 1.1;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::facts::{Disk, Facts, Unreal};
 use super::sweep::{Measured, SamePlace};
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 /// Turns of the fastest disk that was ever sold, per second: 15,000 rpm. A synced overwrite of one place takes a turn at least.
 pub const FASTEST_TURNS: f64 = 250.0;

@@ -12,7 +12,7 @@ use super::sweep::Measured;
 use super::work::{Figures, Outcome};
 use crate::environment::Environment;
 use crate::table::Table;
-use crate::units::{seconds, size};
+use dio_common::units::{seconds, size};
 
 /// One case and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use super::{Commits, Report, Stream, Way};
 use crate::database::{LogPlace, LogReport, LogRow};
 use crate::table::Table;
-use crate::units::{factor, rate, seconds, size};
+use dio_common::units::{factor, rate, seconds, size};
 
 /// The reference: transactions per second with `open_sync`, cached and direct, of two runs (PostgreSQL's hackers list, 2003 to
 /// 2005: direct I/O for the write-ahead log).

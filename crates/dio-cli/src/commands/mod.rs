@@ -1,5 +1,6 @@
 //! One module for each command: its flags, and what it does.
 
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod cache;
 pub mod cat;
@@ -10,6 +11,7 @@ pub mod gzip;
 pub mod install_mount_helper;
 pub mod mount;
 pub mod probe;
+#[cfg(feature = "bench")]
 pub mod report;
 pub mod run;
 pub mod sort;
@@ -17,6 +19,7 @@ pub mod split;
 pub mod stat;
 pub mod stripe;
 pub mod sum;
+#[cfg(feature = "bench")]
 pub mod synctest;
 pub mod tar;
 pub mod tee;

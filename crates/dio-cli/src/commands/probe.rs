@@ -11,7 +11,7 @@ use dio::probe::{Answer, Device, Kind, Mount, Overwrites, ProbeError, Report, Ri
 use dio::stream::ReadAhead;
 use serde_json::{Value, json};
 
-use dio_bench::units::size as human_size;
+use dio_common::units::size as human_size;
 
 use super::words;
 

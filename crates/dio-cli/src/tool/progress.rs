@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::When;
-use dio_bench::units::size as human_size;
+use dio_common::units::size as human_size;
 
 /// Work that takes less shows nothing.
 const QUIET: Duration = Duration::from_millis(500);

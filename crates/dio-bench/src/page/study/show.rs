@@ -8,7 +8,7 @@ use super::{Contender, Study, Words, plots};
 use crate::plot::Plot;
 use crate::quantity::Unit;
 use crate::stats::Summary;
-use crate::units::size;
+use dio_common::units::size;
 
 pub(in super::super) fn section(study: &Study, words: &Words<'_>) -> Section {
     let kernel =

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use self::mapped::Mapped;
 use self::picture::Picture;
-use dio_bench::units;
+use dio_common::units;
 
 use super::words;
 use crate::locale;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dio::probe::{Object, Stripes};
 use dio::stripe::ObjectState;
-use dio_bench::units::size as human_size;
+use dio_common::units::size as human_size;
 use serde_json::{Value, json};
 
 use super::super::stripe::state_words;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use dio::Class;
 use dio::file::Reason;
 use dio::lock::LockClass;
-use dio_bench::units;
+use dio_common::units;
 use dio_mount::stats::{Event, Figures, FileFigures, Gauge, Interval, Kind, Latency, Operation, Snapshot, Wait};
 
 use super::report::blocks;

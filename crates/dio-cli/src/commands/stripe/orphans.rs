@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dio::stripe::{Descriptor, ObjectState, inspect};
-use dio_bench::units::size as human_size;
+use dio_common::units::size as human_size;
 use dio_stripe::{
     FoundObject, LeftByMigration, Remnant, Standing, descriptor_remnant, descriptors_in, left_by_migrations,
     objects_in, remnants_in, remove_orphans,

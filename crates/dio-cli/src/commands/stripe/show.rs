@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dio::stripe::{ObjectState, Plan, Report, default_of, inspect};
-use dio_bench::units::size as human_size;
+use dio_common::units::size as human_size;
 use serde_json::{Value, json};
 
 /// Show how files are striped

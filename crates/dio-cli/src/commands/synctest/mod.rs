@@ -94,12 +94,12 @@ fn position(progress: &Progress<'_>) -> String {
             if case.direct { " direct" } else { "" },
             case.pattern.name(),
             case.writes,
-            dio_bench::units::size(case.size),
+            dio_common::units::size(case.size),
             case.threads
         ),
         None => "what flushes cost".to_owned(),
     };
-    let left = dio_bench::units::seconds(progress.left.as_secs_f64());
+    let left = dio_common::units::seconds(progress.left.as_secs_f64());
     format!("[{}/{}] {what}; about {left} left", progress.done + 1, progress.all)
 }
 
@@ -153,7 +153,7 @@ fn written(plan: &dio_bench::synctest::witness::WriterPlan, args: &SynctestArgs,
         print(&format!(
             "{} writes acknowledged in {}, {:.0}/s; the witness has {}. The file stays, to be checked or removed.\n",
             written.durable,
-            dio_bench::units::seconds(seconds),
+            dio_common::units::seconds(seconds),
             written.durable as f64 / seconds.max(1e-9),
             written.confirmed
         ));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dio::block::Pool;
-use dio_bench::units::size;
+use dio_common::units::size;
 use dio_wal::format::{SEGMENT_HEADER, SegmentHeader, segment_name, segment_number};
 use dio_wal::storage::Storage;
 use dio_wal::{HeaderFault, Identity, Layout, Lsn, Reader, WalError};

@@ -1,6 +1,7 @@
 //! `dio wal`: looking at a durable log, following it, archiving it, taking out what damage has left, and measuring a new one.
 
 mod archive;
+#[cfg(feature = "bench")]
 mod bench;
 mod dump;
 mod overlay;
@@ -46,6 +47,7 @@ enum Action {
     Tail(tail::TailArgs),
     Archive(archive::ArchiveArgs),
     Salvage(salvage::SalvageArgs),
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArgs),
 }
 
@@ -162,6 +164,7 @@ pub fn run(args: WalArgs) -> ExitCode {
         Action::Tail(args) => tail::run(&args),
         Action::Archive(args) => archive::run(&args),
         Action::Salvage(args) => salvage::run(&args),
+        #[cfg(feature = "bench")]
         Action::Bench(args) => bench::run(args),
     };
     match outcome {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use dio_bench::units::size;
+use dio_common::units::size;
 use dio_wal::{SegmentFound, Verdict, verify};
 use serde_json::{Value, json};
 

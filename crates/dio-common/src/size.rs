@@ -1,5 +1,12 @@
 //! Sizes and rates as the GNU tools read them: `4096`, `64K`, `8MiB`, `1GB`.
 
+/// Bytes of a kibibyte.
+pub const KIB: u64 = 1 << 10;
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+/// Bytes of a gibibyte.
+pub const GIB: u64 = 1 << 30;
+
 /// Why a size was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
@@ -60,6 +67,13 @@ pub fn parse_positive_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
+/// The shortest exact way to write a size, which [`parse_size`] reads back: `256M`, `1025`.
+#[must_use]
+pub fn exact(bytes: u64) -> String {
+    let unit = [(GIB, "G"), (MIB, "M"), (KIB, "K")].into_iter().find(|(unit, _)| bytes >= *unit && bytes % unit == 0);
+    unit.map_or_else(|| bytes.to_string(), |(unit, letter)| format!("{}{letter}", bytes / unit))
+}
+
 /// Reads a rate in bytes per second: a size that is not zero, optionally followed by `/s`.
 ///
 /// # Errors
@@ -88,6 +102,13 @@ mod tests {
             ("15E", 15 << 60),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn exact_sizes_go_both_ways() {
+        for (text, bytes) in [("1", 1), ("512K", 512 << 10), ("256M", 256 << 20), ("4G", 4 << 30), ("1025", 1025)] {
+            assert_eq!((parse_size(text), exact(bytes)), (Ok(bytes), text.to_owned()));
         }
     }
 

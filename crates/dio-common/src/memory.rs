@@ -1,0 +1,78 @@
+//! Memory of the machine, and the part of it that control groups leave this process.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes in a line of `/proc/meminfo` (`proc_meminfo(5)`), such as `MemTotal`. `None` where there is no such line.
+#[must_use]
+pub fn of_machine(name: &str) -> Option<u64> {
+    bytes_in(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+/// The same in the text of such a file.
+fn bytes_in(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// Bytes of memory that the control groups of this process, of either version, up to the root, leave it (`cgroups(7)`);
+/// `None` where they set no limit.
+#[must_use]
+pub fn limit() -> Option<u64> {
+    limit_of(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup"))
+}
+
+/// The same for the contents of `/proc/PID/cgroup`, with the controllers mounted at `root`.
+fn limit_of(groups: &str, root: &Path) -> Option<u64> {
+    let mut least = None;
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            list if list.split(',').any(|name| name == "memory") => (root.join("memory"), "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // In a container the path may be one of the host, of which only the last part is visible: the root stands for it.
+        for group in Path::new(path).ancestors() {
+            let file = root.join(group.strip_prefix("/").unwrap_or(group)).join(file);
+            let limit = fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok());
+            // Version 1 expresses "no limit" by a number of pages that no machine has.
+            least = least.into_iter().chain(limit.filter(|limit| *limit < 1 << 60)).min();
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_by_their_whole_name() {
+        let text = "MemTotal:  12 kB\nMemAvailable: 7 kB\n";
+        assert_eq!(bytes_in(text, "MemAvailable"), Some(7 << 10));
+        assert_eq!(bytes_in(text, "Mem"), None);
+        assert!(of_machine("MemTotal").is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn the_least_limit_of_all_groups_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let limit = |groups: &str| limit_of(groups, root.path());
+        assert_eq!(limit("0::/a/b\n"), None);
+        write("a/b/memory.max", "max\n");
+        write("a/memory.max", "3000000\n");
+        assert_eq!(limit("0::/a/b\n"), Some(3_000_000), "that of the group above");
+        write("memory/c/memory.limit_in_bytes", "2000000\n");
+        write("memory/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(limit("9:cpu:/\n4:memory:/c\n"), Some(2_000_000));
+        assert_eq!(limit("4:memory:/\n1:name=systemd:/a\n"), None, "that is how version 1 says it has none");
+        assert_eq!(limit("4:memory:/c\n0::/a/b"), Some(2_000_000));
+    }
+}
