@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Result;
 use crate::tool::{must, output, tool};
-use crate::units::size_text;
+use dio_common::size::exact as size_text;
 
 /// A kind of data.
 #[derive(Clone, Copy)]

@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Result;
-use crate::random::Random;
 use crate::tool::{output, tool};
-use crate::units::{KIB, MIB, size_text};
+use dio_bench::data::Random;
+use dio_common::size::{KIB, MIB, exact as size_text};
 
 /// Directories of the tree of small files.
 const DIRECTORIES: u64 = 300;
@@ -82,11 +82,11 @@ impl Lines {
         if self == Lines::Fields {
             let word = [random.below(26), random.below(26)].map(|letter| char::from(b'a' + letter as u8));
             let (number, [a, b]) = (random.below(10_000_000_000), word);
-            let [c, d, e, f] = [(); 4].map(|()| random.next());
+            let [c, d, e, f] = [(); 4].map(|()| random.number());
             return Ok(writeln!(text, "{number:010} {a}{b} {c:016x}{d:016x}{e:016x}{:01x}", f & 15)?);
         }
         let start = text.len();
-        writeln!(text, "{:063}", random.next())?;
+        writeln!(text, "{:063}", random.number())?;
         let more = match self {
             Lines::Repeated => random.below(40),
             _ => u64::from(random.below(100) == 0),

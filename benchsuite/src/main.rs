@@ -3,22 +3,17 @@
 mod compare;
 mod corpus;
 mod data;
-mod histogram;
-mod host;
 mod lab;
 mod measure;
 mod memory;
 mod options;
 mod overlap;
 mod pace;
-mod random;
 mod readme;
 mod report;
 mod rounds;
-mod stats;
 mod stores;
 mod tool;
-mod units;
 
 use std::process::ExitCode;
 
@@ -113,7 +108,7 @@ fn one(what: &What, lab: &Lab) -> Result<()> {
         What::Wal => wal::compare(lab)?,
         What::Commits { .. } | What::All | What::HotReader { .. } | What::Readme => return Ok(()),
     };
-    report.publish(lab.options.record)
+    report::publish(&report, lab.options.record)
 }
 
 /// Every comparison; those after a failed one still run, and the exit status tells.

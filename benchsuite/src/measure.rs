@@ -7,18 +7,20 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dio_bench::measure::MachineCpu;
+use dio_common::memory::of_machine;
 use wait4::Wait4;
 
 use crate::Result;
-use crate::rounds::Sample;
 use crate::tool::{output, tool};
-use crate::units::GIB;
+use dio_bench::suite::Sample;
+use dio_common::size::GIB;
 
 /// A command that was started and is being timed.
 pub(crate) struct Running {
     child: Child,
     started: Instant,
-    before: Machine,
+    before: MachineCpu,
     stdout: File,
     stderr: File,
     name: String,
@@ -41,7 +43,7 @@ pub(crate) fn start(command: &mut Command) -> Result<Running> {
     let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
     let name = command.get_program().display().to_string();
-    let before = Machine::now()?;
+    let before = MachineCpu::now()?;
     let started = Instant::now();
     let child = command.spawn().map_err(|e| format!("{name}: {e}"))?;
     Ok(Running { child, started, before, stdout, stderr, name })
@@ -52,7 +54,7 @@ impl Running {
         // wait4 counts the command and every descendant that was waited for: the tree of a shell's commands.
         let used = self.child.wait4()?;
         let wall = self.started.elapsed().as_secs_f64();
-        let after = Machine::now()?;
+        let after = MachineCpu::now()?;
         if !used.status.success() {
             let text = text_of(&mut self.stderr)?;
             let end: Vec<&str> = text.trim().lines().rev().take(3).collect();
@@ -67,7 +69,7 @@ impl Running {
             ("machine_cpu_seconds", after.busy - self.before.busy),
             ("steal_seconds", after.steal - self.before.steal),
             ("peak_rss_bytes", used.rusage.maxrss as f64),
-            ("dirty_bytes", dirty_bytes()?),
+            ("dirty_bytes", dirty_bytes()),
         ]);
         Ok(Finished { sample, stdout: text_of(&mut self.stdout)? })
     }
@@ -80,43 +82,9 @@ fn text_of(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and their time
-/// appears in no process's account.
-struct Machine {
-    busy: f64,
-    steal: f64,
-}
-
-impl Machine {
-    /// From the first line of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal.
-    fn now() -> Result<Machine> {
-        let text = fs::read_to_string("/proc/stat")?;
-        let line = text.lines().next().unwrap_or_default();
-        let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-        if ticks.len() < 8 {
-            return Err("/proc/stat has no line of CPU times".into());
-        }
-        let per_second = rustix::param::clock_ticks_per_second() as f64;
-        let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
-        Ok(Machine { busy: busy / per_second, steal: ticks[7] / per_second })
-    }
-}
-
-/// CPUs that are busy with something else, over one second.
-pub(crate) fn busy_cpus() -> Result<f64> {
-    let (before, started) = (Machine::now()?, Instant::now());
-    thread::sleep(Duration::from_secs(1));
-    Ok((Machine::now()?.busy - before.busy) / started.elapsed().as_secs_f64())
-}
-
 /// Bytes that still wait for the disk: what a copy left undone.
-fn dirty_bytes() -> Result<f64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    let kib = |name: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_default();
-        line.split_whitespace().next().and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0)
-    };
-    Ok((kib("Dirty:") + kib("Writeback:")) * 1024.0)
+fn dirty_bytes() -> f64 {
+    ["Dirty", "Writeback"].map(|name| of_machine(name).unwrap_or(0)).into_iter().sum::<u64>() as f64
 }
 
 /// Adds what a run cost per GiB of data, and its speed.

@@ -4,7 +4,7 @@
 //! that too: `cp && sync` of 4 GiB took more than twice as long in such memory as in memory that had been used. So it is said
 //! which of the two it was, and with `--used-memory` it is the second.
 
-use std::fs;
+use dio_common::memory::of_machine;
 
 use crate::Result;
 
@@ -16,8 +16,7 @@ const PIECE: usize = 64 << 20;
 
 /// Writes to every page of the memory that is free now, and gives it back. Returns how many bytes that were.
 pub(crate) fn touch_all() -> Result<u64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    let free = free_bytes(&text).ok_or("/proc/meminfo has no MemFree")?;
+    let free = of_machine("MemFree").ok_or("/proc/meminfo has no MemFree")?;
     let pieces = free.saturating_sub(LEFT) / PIECE as u64;
     eprintln!("benchsuite: touching {} MiB of memory", pieces * (PIECE as u64 >> 20));
     let mut all: Vec<Vec<u8>> = Vec::new();
@@ -27,20 +26,4 @@ pub(crate) fn touch_all() -> Result<u64> {
     }
     std::hint::black_box(&all);
     Ok(pieces * PIECE as u64)
-}
-
-fn free_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemFree:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::free_bytes;
-
-    #[test]
-    fn free_memory_is_read_from_its_line() {
-        assert_eq!(free_bytes("MemTotal:  9 kB\nMemFree:       2048 kB\n"), Some(2 << 20));
-        assert_eq!(free_bytes("MemTotal:  9 kB\n"), None);
-    }
 }

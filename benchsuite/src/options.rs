@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::units::parse_size;
+use dio_common::size::parse_positive_size;
 
 /// Compare dio with other programs: interleaved rounds, medians, recorded
 #[derive(Parser)]
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, global = true, default_value = "/var/tmp/dio-benchsuite")]
     pub(crate) dir: PathBuf,
     /// Bytes to copy [default: copy and random 4G, loop 2G, hotset 8G, streams 1G and 4G, gzip and mount 1G]
-    #[arg(long, global = true, value_parser = parse_size)]
+    #[arg(long, global = true, value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
     /// Files in the tree
     #[arg(long, global = true, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..))]

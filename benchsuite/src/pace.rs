@@ -22,7 +22,9 @@ fn round_of(record: &Value) -> f64 {
     let all = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let groups = all(record, "groups");
     let contenders = groups.iter().flat_map(|group| all(group, "contenders"));
-    contenders.map(|contender| contender["summary"]["wall_seconds"]["median"].as_f64().unwrap_or(BETWEEN) + BETWEEN).sum()
+    contenders
+        .map(|contender| contender["summary"]["wall_seconds"]["median"].as_f64().unwrap_or(BETWEEN) + BETWEEN)
+        .sum()
 }
 
 /// Rounds that fit into `most`: as many as are usual, and one at least.

@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use serde::Serialize;
-use serde_json::Value;
+use dio_bench::stats::Summary;
+use dio_bench::suite::{Group, Host, Report};
 
 use crate::Result;
-use crate::host::Host;
-use crate::rounds::Group;
-use crate::stats::Spread;
 use crate::tool::{commit, home, output, tool};
 
 /// How a quantity appears in tables.
@@ -72,124 +69,75 @@ const METRICS: &[Metric] = &[
     metric("buffer_bytes", "buffers, MiB", PER_MIB, 1),
 ];
 
-/// A figure to reach.
-#[derive(Serialize)]
-pub(crate) struct Goal {
-    pub(crate) goal: String,
-    pub(crate) limit: f64,
-    /// `at most` or `at least`.
-    pub(crate) bound: &'static str,
-    pub(crate) measured: f64,
-    pub(crate) reached: bool,
+/// A report of `comparison` without figures yet.
+pub(crate) fn begin(comparison: &str, host: Host, programs: BTreeMap<String, String>) -> Result<Report> {
+    Ok(Report {
+        comparison: comparison.to_string(),
+        date: output(tool("date").args(["--utc", "+%F"]))?.trim().to_string(),
+        commit: commit(),
+        host,
+        settings: BTreeMap::new(),
+        programs,
+        goals: Vec::new(),
+        notes: Vec::new(),
+        groups: Vec::new(),
+    })
 }
 
-impl Goal {
-    /// `measured` must not exceed `limit`; `None` when it could not be measured.
-    pub(crate) fn at_most(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
-        measured.map(|m| Goal { goal: goal.to_string(), limit, bound: "at most", measured: m, reached: m <= limit })
+/// Prints the report, and writes it below `runs/` when `record` is set.
+pub(crate) fn publish(report: &Report, record: bool) -> Result<()> {
+    let text = markdown(report);
+    println!("{text}");
+    if record {
+        let path = home().join("runs").join(format!("{}-{}", report.date, report.comparison));
+        fs::create_dir_all(home().join("runs"))?;
+        fs::write(path.with_extension("json"), serde_json::to_string_pretty(report)? + "\n")?;
+        fs::write(path.with_extension("md"), text)?;
+        crate::readme::update()?;
+        eprintln!("benchsuite: recorded as runs/{}-{}", report.date, report.comparison);
     }
-
-    /// `measured` must not be below `limit`.
-    pub(crate) fn at_least(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
-        measured.map(|m| Goal { goal: goal.to_string(), limit, bound: "at least", measured: m, reached: m >= limit })
-    }
+    Ok(())
 }
 
-/// One comparison, complete.
-#[derive(Serialize)]
-pub(crate) struct Report {
-    pub(crate) comparison: &'static str,
-    pub(crate) date: String,
-    pub(crate) commit: String,
-    pub(crate) host: Host,
-    /// What the comparison was run with: sizes, rounds, the engine.
-    pub(crate) settings: BTreeMap<&'static str, Value>,
-    pub(crate) programs: BTreeMap<String, String>,
-    pub(crate) goals: Vec<Goal>,
-    pub(crate) notes: Vec<&'static str>,
-    pub(crate) groups: Vec<Group>,
+fn markdown(report: &Report) -> String {
+    let mut text = format!("# {} · {} · dio {}\n\n", report.comparison, report.date, report.commit);
+    goals_text(report, &mut text);
+    for group in &report.groups {
+        group_text(group, &mut text);
+    }
+    for note in &report.notes {
+        line(&mut text, format_args!("- {note}"));
+    }
+    host_text(report, &mut text);
+    text
 }
 
-impl Report {
-    /// A report of `comparison` without figures yet.
-    pub(crate) fn new(comparison: &'static str, host: Host, programs: BTreeMap<String, String>) -> Result<Report> {
-        Ok(Report {
-            comparison,
-            date: output(tool("date").args(["--utc", "+%F"]))?.trim().to_string(),
-            commit: commit(),
-            host,
-            settings: BTreeMap::new(),
-            programs,
-            goals: Vec::new(),
-            notes: Vec::new(),
-            groups: Vec::new(),
-        })
+fn goals_text(report: &Report, text: &mut String) {
+    if report.goals.is_empty() {
+        return;
     }
+    text.push_str("| goal | limit | measured | |\n|---|--:|--:|---|\n");
+    for g in &report.goals {
+        let verdict = if g.reached { "reached" } else { "**missed**" };
+        let row = format!("| {} | {} {} | {:.3} | {verdict} |", g.goal, g.bound, g.limit, g.measured);
+        line(text, format_args!("{row}"));
+    }
+    text.push('\n');
+}
 
-    pub(crate) fn set(&mut self, key: &'static str, value: impl Into<Value>) {
-        self.settings.insert(key, value.into());
+fn host_text(report: &Report, text: &mut String) {
+    let h = &report.host;
+    text.push_str("\n## Where and with what\n\n");
+    line(text, format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel));
+    line(text, format_args!("- {} ({}) on {}, {:.0} GiB", h.file_system, h.mount_options, h.device, h.device_gib));
+    line(text, format_args!("- scheduler {}; read-ahead {} KiB", h.scheduler, h.read_ahead_kib));
+    line(text, format_args!("- {:.2} CPUs busy with something else before it began", h.busy_cpus_before));
+    for (key, value) in &report.settings {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        line(text, format_args!("- {}: {value}", key.replace('_', " ")));
     }
-
-    /// Adds a goal that could be measured; one that could not is said aloud by the peer that was left out.
-    pub(crate) fn goal(&mut self, goal: Option<Goal>) {
-        self.goals.extend(goal);
-    }
-
-    /// Prints the report, and writes it below `runs/` when `record` is set.
-    pub(crate) fn publish(&self, record: bool) -> Result<()> {
-        let text = self.markdown();
-        println!("{text}");
-        if record {
-            let path = home().join("runs").join(format!("{}-{}", self.date, self.comparison));
-            fs::create_dir_all(home().join("runs"))?;
-            fs::write(path.with_extension("json"), serde_json::to_string_pretty(self)? + "\n")?;
-            fs::write(path.with_extension("md"), text)?;
-            crate::readme::update()?;
-            eprintln!("benchsuite: recorded as runs/{}-{}", self.date, self.comparison);
-        }
-        Ok(())
-    }
-
-    fn markdown(&self) -> String {
-        let mut text = format!("# {} · {} · dio {}\n\n", self.comparison, self.date, self.commit);
-        self.goals_text(&mut text);
-        for group in &self.groups {
-            group_text(group, &mut text);
-        }
-        for note in &self.notes {
-            line(&mut text, format_args!("- {note}"));
-        }
-        self.host_text(&mut text);
-        text
-    }
-
-    fn goals_text(&self, text: &mut String) {
-        if self.goals.is_empty() {
-            return;
-        }
-        text.push_str("| goal | limit | measured | |\n|---|--:|--:|---|\n");
-        for g in &self.goals {
-            let verdict = if g.reached { "reached" } else { "**missed**" };
-            let row = format!("| {} | {} {} | {:.3} | {verdict} |", g.goal, g.bound, g.limit, g.measured);
-            line(text, format_args!("{row}"));
-        }
-        text.push('\n');
-    }
-
-    fn host_text(&self, text: &mut String) {
-        let h = &self.host;
-        text.push_str("\n## Where and with what\n\n");
-        line(text, format_args!("- {} × {}, {:.0} GiB, Linux {}", h.cores, h.cpu, h.memory_gib, h.kernel));
-        line(text, format_args!("- {} ({}) on {}, {:.0} GiB", h.file_system, h.mount_options, h.device, h.device_gib));
-        line(text, format_args!("- scheduler {}; read-ahead {} KiB", h.scheduler, h.read_ahead_kib));
-        line(text, format_args!("- {:.2} CPUs busy with something else before it began", h.busy_cpus_before));
-        for (key, value) in &self.settings {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            line(text, format_args!("- {}: {value}", key.replace('_', " ")));
-        }
-        let programs: Vec<String> = self.programs.iter().map(|(name, v)| format!("{name}: {v}")).collect();
-        line(text, format_args!("- {}", programs.join("; ")));
-    }
+    let programs: Vec<String> = report.programs.iter().map(|(name, v)| format!("{name}: {v}")).collect();
+    line(text, format_args!("- {}", programs.join("; ")));
 }
 
 fn group_text(group: &Group, text: &mut String) {
@@ -217,8 +165,8 @@ fn ratios_text(group: &Group, text: &mut String) {
     let (Some(first), Some(_)) = (group.contenders.first(), group.ratios.first()) else { return };
     let mut keys: Vec<&str> = Vec::new();
     for ratio in &group.ratios {
-        if !keys.contains(&ratio.metric) {
-            keys.push(ratio.metric);
+        if !keys.contains(&ratio.metric.as_str()) {
+            keys.push(&ratio.metric);
         }
     }
     let title = |key: &&str| METRICS.iter().find(|m| m.key == *key).map_or(*key, |m| m.title).to_string();
@@ -239,7 +187,7 @@ fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 /// `median (min…max)`, only the median when all print the same.
-fn cell(spread: Option<&Spread>, scale: f64, digits: usize) -> String {
+fn cell(spread: Option<&Summary>, scale: f64, digits: usize) -> String {
     let Some(spread) = spread else { return "–".to_string() };
     let [median, min, max] = [spread.median, spread.min, spread.max].map(|v| format!("{:.digits$}", v * scale));
     if min == max { median } else { format!("{median} ({min}…{max})") }
@@ -247,23 +195,15 @@ fn cell(spread: Option<&Spread>, scale: f64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Goal, Spread, cell, group_text};
-    use crate::rounds::{Entry, Sample, interleave};
-
-    #[test]
-    fn goals_compare_in_their_direction() {
-        let reached = |goal: Option<Goal>| goal.map(|g| g.reached);
-        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.0))), Some(true));
-        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.01))), Some(false));
-        assert_eq!(reached(Goal::at_least("", 0.97, Some(0.96))), Some(false));
-        assert_eq!(reached(Goal::at_least("", 0.97, None)), None);
-    }
+    use super::{Summary, cell, group_text};
+    use crate::rounds::{Entry, interleave};
+    use dio_bench::suite::Sample;
 
     #[test]
     fn cells_show_a_range_only_where_there_is_one() {
-        let spread = Spread { median: 2.0, min: 1.0, max: 3.0 };
+        let spread = Summary { median: 2.0, min: 1.0, max: 3.0 };
         assert_eq!(cell(Some(&spread), 1.0, 1), "2.0 (1.0…3.0)");
-        assert_eq!(cell(Some(&Spread { median: 2.0, min: 2.0, max: 2.0 }), 1.0, 1), "2.0");
+        assert_eq!(cell(Some(&Summary { median: 2.0, min: 2.0, max: 2.0 }), 1.0, 1), "2.0");
         assert_eq!(cell(None, 1.0, 1), "–");
     }
 

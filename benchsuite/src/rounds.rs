@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use dio_bench::suite::{Contender, Group, Sample};
 
 use crate::Result;
-use crate::stats::Spread;
-
-/// Quantities of one run by their key; [`crate::report::METRICS`] names the keys that tables show.
-pub(crate) type Sample = BTreeMap<&'static str, f64>;
 
 /// One of the programs to compare.
 pub(crate) struct Entry<'a> {
@@ -21,87 +17,6 @@ impl<'a> Entry<'a> {
     /// `command` is what a reader would type, with `$DIR` for the directory; `run` gets the round's number.
     pub(crate) fn new(name: &str, command: &str, run: impl FnMut(usize) -> Result<Sample> + 'a) -> Entry<'a> {
         Entry { name: name.to_string(), command: command.to_string(), run: Box::new(run) }
-    }
-}
-
-/// All measurements of one program.
-#[derive(Serialize)]
-pub(crate) struct Contender {
-    pub(crate) name: String,
-    pub(crate) command: String,
-    pub(crate) summary: BTreeMap<&'static str, Spread>,
-    pub(crate) samples: Vec<Sample>,
-}
-
-impl Contender {
-    fn new(name: String, command: String, samples: Vec<Sample>) -> Contender {
-        let mut summary = BTreeMap::new();
-        for key in samples.iter().flat_map(BTreeMap::keys) {
-            summary.extend(Spread::of(&column(&samples, key)).map(|spread| (*key, spread)));
-        }
-        Contender { name, command, summary, samples }
-    }
-
-    fn column(&self, key: &str) -> Vec<f64> {
-        column(&self.samples, key)
-    }
-}
-
-fn column(samples: &[Sample], key: &str) -> Vec<f64> {
-    samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
-}
-
-/// The first contender's quantity divided by a peer's, or the other way round, round by round.
-#[derive(Serialize)]
-pub(crate) struct Ratio {
-    pub(crate) peer: String,
-    pub(crate) metric: &'static str,
-    #[serde(flatten)]
-    pub(crate) spread: Spread,
-}
-
-/// Programs that were compared under the same conditions.
-#[derive(Serialize)]
-pub(crate) struct Group {
-    pub(crate) title: String,
-    pub(crate) contenders: Vec<Contender>,
-    pub(crate) ratios: Vec<Ratio>,
-    /// The ratios are of each peer to the first contender, not of the first to each.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) to_first: bool,
-    /// Peers that could not be measured, with the reason.
-    pub(crate) skipped: BTreeMap<String, String>,
-}
-
-impl Group {
-    /// The same measurements with ratios of each peer to the first contender, which is what is to be reached.
-    pub(crate) fn against_first(mut self, compared: &[&'static str]) -> Group {
-        let (first, peers) =
-            self.contenders.split_first().map_or((None, &[][..]), |(first, peers)| (Some(first), peers));
-        let of = |peer: &Contender, metric: &'static str| {
-            let spread = Spread::of_ratios(&peer.column(metric), &first?.column(metric))?;
-            Some(Ratio { peer: peer.name.clone(), metric, spread })
-        };
-        self.ratios =
-            peers.iter().flat_map(|peer| compared.iter().filter_map(move |metric| of(peer, metric))).collect();
-        self.to_first = true;
-        self
-    }
-
-    /// The median of the ratios of the first contender to `peer`, or `None` without that peer.
-    pub(crate) fn ratio(&self, peer: &str, metric: &str) -> Option<f64> {
-        self.ratios.iter().find(|r| r.peer == peer && r.metric == metric).map(|r| r.spread.median)
-    }
-
-    /// A quantity of one contender divided by another quantity of another one, round by round.
-    pub(crate) fn quotient(&self, (ours, of): (&str, &str), (peer, by): (&str, &str)) -> Option<Spread> {
-        let column = |name: &str, key: &str| Some(self.contenders.iter().find(|c| c.name == name)?.column(key));
-        Spread::of_ratios(&column(ours, of)?, &column(peer, by)?)
-    }
-
-    /// The spread of one quantity of one contender.
-    pub(crate) fn spread(&self, name: &str, metric: &str) -> Option<Spread> {
-        self.contenders.iter().find(|c| c.name == name)?.summary.get(metric).copied()
     }
 }
 
@@ -143,20 +58,7 @@ pub(crate) fn interleave(
     }
     let all = entries.into_iter().zip(samples).filter(|(entry, _)| !skipped.contains_key(&entry.name));
     let contenders: Vec<Contender> = all.map(|(e, samples)| Contender::new(e.name, e.command, samples)).collect();
-    let ratios = ratios(&contenders, compared);
-    Ok(Group { title: title.to_string(), contenders, ratios, to_first: false, skipped })
-}
-
-fn ratios(contenders: &[Contender], compared: &[&'static str]) -> Vec<Ratio> {
-    let Some((first, peers)) = contenders.split_first() else { return Vec::new() };
-    let mut found = Vec::new();
-    for peer in peers {
-        for metric in compared {
-            let spread = Spread::of_ratios(&first.column(metric), &peer.column(metric));
-            found.extend(spread.map(|spread| Ratio { peer: peer.name.clone(), metric, spread }));
-        }
-    }
-    found
+    Ok(Group::new(title, contenders, skipped, compared))
 }
 
 #[cfg(test)]
@@ -180,7 +82,7 @@ mod tests {
             })
         };
         interleave("t", vec![entry("A"), entry("B"), entry("C")], 4, &[]).expect("no one fails");
-        assert_eq!(*order.borrow(), "ABCBCACABABC");
+        assert_eq!(*order.borrow(), "ABCACBCABCBA");
     }
 
     #[test]

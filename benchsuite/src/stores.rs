@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use crate::Result;
-use crate::histogram::Histogram;
+use dio_bench::histogram::Histogram;
 
 /// A store whose commits are durable when they return.
 trait Store: Sync {
@@ -85,7 +85,7 @@ pub(crate) fn run(store: &str, place: &Path, clients: usize, record: usize, seco
             .map(|thread| thread.join().unwrap_or_else(|_| Err("a client panicked".to_string())))
             .collect()
     });
-    let (mut histogram, mut rate) = (Histogram::new(), 0.0);
+    let (mut histogram, mut rate) = (Histogram::default(), 0.0);
     for outcome in outcomes {
         let (times, seconds) = outcome?;
         rate += times.len() as f64 / seconds;

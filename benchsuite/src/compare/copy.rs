@@ -7,15 +7,17 @@ use super::fio::Ceiling;
 use super::{COSTS, fio};
 use crate::Result;
 use crate::data::{remove, source};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
 use crate::memory;
 use crate::overlap::Overlap;
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// The disk's own limit among the contenders.
 const LIMIT: &str = "fio, the disk's limit";
@@ -115,7 +117,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     programs.extend(lab.programs(&["fio"]));
     let used = lab.options.used_memory;
     let name = if used { "copy-used-memory" } else { "copy" };
-    let mut report = Report::new(name, Host::describe(&lab.dir)?, programs)?;
+    let mut report = report::begin(name, Host::of(&lab.dir)?, programs)?;
     match used {
         true => report.set("memory", format!("{} MiB touched before the first round", memory::touch_all()? >> 20)),
         false => report.set("memory", "as it was; see the note"),
@@ -127,16 +129,16 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let group = group(lab, "cold copy of one file", &names, source, true)?;
     copy_goals(&mut report, &group, buffers);
     report.groups.push(group);
-    report.notes.push(
+    report.note(
         "The last row is no copy: fio reads the source and writes another file, both for three seconds, in the better of two \
          shapes of requests, which were the best of six; the time is that of as many bytes as the copy moves, at the sum of \
          both rates.",
     );
-    report.notes.push(
+    report.note(
         "In a virtual machine the page cache is dear as long as its memory is new, never touched since the machine started: \
          then what goes through it takes longer than with --used-memory.",
     );
-    report.notes.push("`dio cp` returns when data and name are durable; `sync -f` makes the others so.");
+    report.note("`dio cp` returns when data and name are durable; `sync -f` makes the others so.");
     lab.profile(&filled("dio cp SOURCE TARGET", source))?;
     remove(&lab.dir.join("target"))?;
     Ok(report)
@@ -160,7 +162,7 @@ fn copy_goals(report: &mut Report, group: &Group, buffers: Option<f64>) {
 pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<Report> {
     ["fincore", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = &source(&lab.dir, bytes)?;
-    let mut report = Report::new("loop", Host::describe(&lab.dir)?, lab.programs(&["dd"]))?;
+    let mut report = report::begin("loop", Host::of(&lab.dir)?, lab.programs(&["dd"]))?;
     report.set("size", size_text(bytes));
     report.set("rounds", lab.options.runs);
     receipt(lab, source, &mut report)?;
@@ -168,7 +170,7 @@ pub(crate) fn compare_on_memory(lab: &Lab, bytes: u64) -> Result<Report> {
     let wall = group.ratio("dd bs=8M direct", "wall_seconds");
     report.goal(Goal::at_most("wall ÷ dd bs=8M direct", 1.0, wall));
     report.groups.push(group);
-    report.notes.push("The image is on tmpfs, the loop device buffered (tmpfs allows no other): the CPU is the limit.");
+    report.note("The image is on tmpfs, the loop device buffered (tmpfs allows no other): the CPU is the limit.");
     lab.profile(&filled("dio cp SOURCE TARGET", source))?;
     Ok(report)
 }

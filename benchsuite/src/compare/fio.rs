@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::Result;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::rounds::Sample;
+use dio_bench::suite::Sample;
 
 /// Bytes of a request, and how many are in flight in each direction.
 pub(crate) type Shape = (&'static str, u32);

@@ -7,13 +7,15 @@ use super::COSTS;
 use crate::Result;
 use crate::corpus::{self, KINDS, Kind};
 use crate::data::remove;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output};
-use crate::units::{GIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, exact as size_text};
 
 /// Two programs at the same task: SOURCE and TARGET stand for the files.
 struct Trial {
@@ -134,7 +136,7 @@ impl Bench<'_> {
 /// `gzip`: compression.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "cmp", "gzip", "pigz", "zstd"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
-    let mut report = Report::new("gzip", Host::describe(&lab.dir)?, lab.programs(&["pigz", "zstd", "gzip"]))?;
+    let mut report = report::begin("gzip", Host::of(&lab.dir)?, lab.programs(&["pigz", "zstd", "gzip"]))?;
     let size = lab.options.size.unwrap_or(GIB);
     report.set("size", size_text(size));
     report.set("rounds", lab.options.runs);
@@ -146,11 +148,11 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
             report.groups.push(group);
         }
     }
-    report.notes.push(
+    report.note(
         "Text is sources, headers and documentation, libraries are shared libraries, both one after the other and again \
          from the beginning where there are not enough; the database is one of SQLite.",
     );
-    report.notes.push("All targets are synced in the measured time. Speeds are of the uncompressed data.");
+    report.note("All targets are synced in the measured time. Speeds are of the uncompressed data.");
     Ok(report)
 }
 

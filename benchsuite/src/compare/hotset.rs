@@ -9,13 +9,15 @@ use std::process::Command;
 use super::reader::Reader;
 use crate::Result;
 use crate::data::{remove, source};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::Sample;
+use dio_bench::suite::{Goal, Report};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// Bytes of the hot set.
 const HOT: u64 = 512 * MIB;
@@ -108,7 +110,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     must("fincore")?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(8 * GIB))?;
     let hot = &crate::data::source(&lab.dir, HOT)?;
-    let mut report = Report::new("hotset", Host::describe(&lab.dir)?, lab.programs(&["cp"]))?;
+    let mut report = report::begin("hotset", Host::of(&lab.dir)?, lab.programs(&["cp"]))?;
     report.set("copied", size_text(fs::metadata(&source)?.len()));
     report.set("hot_set", size_text(HOT));
     report.set("memory_of_the_group", size_text(MEMORY));
@@ -134,6 +136,6 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     report.goal(Goal::at_most("p99 under dio cp ÷ p99 under cp", 1.05, p99));
     report.goal(Goal::at_least("hot set resident after dio cp, worst", 0.99, resident));
     report.groups.push(group);
-    report.notes.push("Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.");
+    report.note("Reader and copy share the limit; wall and CPU are the copy's, the rest the reader's.");
     Ok(report)
 }

@@ -4,12 +4,14 @@ use serde_json::Value;
 
 use crate::Result;
 use crate::data::source;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Sample, interleave};
-use crate::units::{GIB, size_text};
+use crate::report;
+use crate::rounds::{Entry, interleave};
+use dio_bench::suite::Host;
+use dio_bench::suite::Sample;
+use dio_bench::suite::{Goal, Report};
+use dio_common::size::{GIB, exact as size_text};
 
 /// One row of `dio bench increments --json`.
 struct Row {
@@ -23,7 +25,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let name = source.file_name().unwrap_or_default().to_string_lossy();
     let script = &format!("dio bench increments --cold system --runs 1 --size 1G --file $DIR/{name} --json");
-    let mut report = Report::new("increments", Host::describe(&lab.dir)?, lab.programs(&[]))?;
+    let mut report = report::begin("increments", Host::of(&lab.dir)?, lab.programs(&[]))?;
     let mut runs = Vec::new();
     for run in 0..lab.options.runs {
         lab.cool()?;

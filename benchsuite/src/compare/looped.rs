@@ -7,9 +7,9 @@ use std::path::Path;
 use super::copy;
 use crate::Result;
 use crate::lab::Lab;
-use crate::report::Report;
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB};
+use dio_bench::suite::Report;
+use dio_common::size::{GIB, MIB};
 
 /// Runs [`compare`] in a mount namespace of its own: however it ends, the mount ends with it, and with the
 /// mount the loop device, and with that the unlinked image.

@@ -10,13 +10,15 @@ use super::fio;
 use super::mounted::{Mounted, Server, mount_point};
 use crate::Result;
 use crate::data::{remove, source};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::Sample;
+use dio_bench::suite::{Goal, Report};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// One way of doing a workload.
 struct Way {
@@ -367,7 +369,7 @@ fn start_of_fio(lab: &Lab) -> Result<f64> {
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fio", "fincore"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let size = lab.options.size.unwrap_or(GIB);
-    let mut report = Report::new("mount", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
+    let mut report = report::begin("mount", Host::of(&lab.dir)?, lab.programs(&["fio"]))?;
     report.set("size", size_text(size));
     report.set("seconds", seconds(lab));
     report.set("rounds", lab.options.runs);
@@ -381,7 +383,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     remove(&bench.file())?;
     done?;
     let _ = fs::remove_dir(mount_point(lab));
-    report.notes.extend(NOTES);
+    NOTES.iter().for_each(|note| report.note(*note));
     Ok(report)
 }
 

@@ -9,12 +9,14 @@ use super::mounted::{Mounted, Server, mount_point};
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::{self, remove};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::report::Report;
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output};
+use dio_bench::suite::Host;
+use dio_bench::suite::Report;
+use dio_bench::suite::{Group, Sample};
 
 /// Where programs work; the first is what the others are compared with.
 const PLACES: &[(&str, Option<Server>)] = &[
@@ -64,7 +66,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         programs
             .insert(name.to_string(), "libfuse's example from Debian's libfuse3-dev, built with cc -O2".to_string());
     }
-    let mut report = Report::new("mount-names", Host::describe(&lab.dir)?, programs)?;
+    let mut report = report::begin("mount-names", Host::of(&lab.dir)?, programs)?;
     report.set("files", tree.count);
     report.set("rounds", lab.options.runs);
     let done = measured(lab, &tree, &mut report);
@@ -73,7 +75,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     }
     done?;
     let _ = fs::remove_dir(mount_point(lab));
-    report.notes.extend(NOTES);
+    NOTES.iter().for_each(|note| report.note(*note));
     Ok(report)
 }
 

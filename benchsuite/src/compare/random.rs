@@ -7,13 +7,15 @@ use serde_json::Value;
 use super::fio;
 use crate::Result;
 use crate::data::source;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::must;
-use crate::units::{GIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::Sample;
+use dio_bench::suite::{Goal, Report};
+use dio_common::size::{GIB, exact as size_text};
 
 /// Requests in flight.
 const DEPTHS: [u32; 3] = [1, 32, 128];
@@ -23,7 +25,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     must("fio")?;
     let source = &source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
     let seconds = lab.options.seconds.unwrap_or(5);
-    let mut report = Report::new("random", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
+    let mut report = report::begin("random", Host::of(&lab.dir)?, lab.programs(&["fio"]))?;
     report.set("size", size_text(fs::metadata(source)?.len()));
     report.set("seconds", seconds);
     report.set("rounds", lab.options.runs);
@@ -51,7 +53,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         report.goal(Goal::at_least(&format!("{title}: reads/s ÷ fio"), 0.97, group.ratio("fio io_uring", "iops")));
         report.groups.push(group);
     }
-    report.notes.push("CPU is that of the whole program: fio's includes half a second of its own start.");
+    report.note("CPU is that of the whole program: fio's includes half a second of its own start.");
     Ok(report)
 }
 

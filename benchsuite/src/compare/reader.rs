@@ -12,10 +12,10 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::histogram::Histogram;
-use crate::random::Random;
-use crate::rounds::Sample;
-use crate::units::MIB;
+use dio_bench::data::Random;
+use dio_bench::histogram::Histogram;
+use dio_bench::suite::Sample;
+use dio_common::size::MIB;
 
 /// Bytes of one read.
 const PIECE: u64 = 4096;
@@ -54,7 +54,7 @@ fn sweep(file: &File) -> std::io::Result<()> {
 
 fn read_until(file: &File, pieces: u64, stop: &AtomicBool) -> std::io::Result<Value> {
     let mut random = Random::new(1);
-    let mut latencies = Histogram::new();
+    let mut latencies = Histogram::default();
     let mut buffer = [0; PIECE as usize];
     let started = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -64,7 +64,7 @@ fn read_until(file: &File, pieces: u64, stop: &AtomicBool) -> std::io::Result<Va
         latencies.add(before.elapsed().as_nanos() as u64);
     }
     Ok(json!({
-        "reads_per_second": latencies.total() as f64 / started.elapsed().as_secs_f64(),
+        "reads_per_second": latencies.count() as f64 / started.elapsed().as_secs_f64(),
         "p50_nanoseconds": latencies.quantile(0.5),
         "p99_nanoseconds": latencies.quantile(0.99),
         "p999_nanoseconds": latencies.quantile(0.999),

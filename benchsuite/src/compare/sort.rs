@@ -8,13 +8,15 @@ use super::COSTS;
 use super::fio::{self, Ceiling};
 use crate::Result;
 use crate::data::{Lines, remove, text};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// An order, and the time that is to be reached as a part of GNU's.
 struct Trial {
@@ -93,7 +95,7 @@ impl Trial {
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "fio", "sort", "cksum"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
-    let mut report = Report::new("sort", Host::describe(&lab.dir)?, lab.programs(&["sort"]))?;
+    let mut report = report::begin("sort", Host::of(&lab.dir)?, lab.programs(&["sort"]))?;
     report.set("size", size_text(bytes));
     report.set("rounds", lab.options.runs);
     for trial in TRIALS {
@@ -116,10 +118,10 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         }
         report.groups.push(group);
     }
-    report.notes.push(
+    report.note(
         "fio, the same bytes: the source is read while as many bytes are written, twice, as sorting within a quarter of the \
          memory must.",
     );
-    report.notes.push("Both write their temporary files into the directory of the output, which is synced.");
+    report.note("Both write their temporary files into the directory of the output, which is synced.");
     Ok(report)
 }

@@ -8,13 +8,15 @@ use serde_json::Value;
 use super::fio;
 use crate::Result;
 use crate::data::source;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::must;
-use crate::units::{GIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, exact as size_text};
 
 /// Streams in one file: the default of `dio bench streams`.
 const STREAMS: u64 = 64;
@@ -51,7 +53,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let name = large.file_name().unwrap_or_default().to_string_lossy();
     let part = size_text(fs::metadata(&large)?.len() / STREAMS);
     let judge = fio::streams_script(&format!("$DIR/{name}"), STREAMS, &part);
-    let mut report = Report::new("streams", Host::describe(&lab.dir)?, lab.programs(&["fio"]))?;
+    let mut report = report::begin("streams", Host::of(&lab.dir)?, lab.programs(&["fio"]))?;
     report.set("fio", judge.as_str());
     report.set("rounds", lab.options.runs);
     report.set("size_of_steps", size_text(fs::metadata(&small)?.len()));
@@ -82,14 +84,12 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     }
     let left = pages(&report.groups);
     report.goal(Goal::at_most("resident pages that streams leave, worst", 0.0, left));
-    report.notes.push("Each round begins with another way (`--round N`), and reads at random places of its own.");
-    report.notes.push("fio: as many jobs at once, each with the requests that a stream's memory allows.");
-    report.notes.push("limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.");
-    report.notes.push("page cache: a descriptor for each of the streams, read(2).");
-    report
-        .notes
-        .push("one stream: one stream of the library that seeks to each place in turn, with the memory of all.");
-    report.notes.push("read_at: single direct reads into aligned memory, no read-ahead.");
+    report.note("Each round begins with another way (`--round N`), and reads at random places of its own.");
+    report.note("fio: as many jobs at once, each with the requests that a stream's memory allows.");
+    report.note("limit: one stream over the same bytes, 8 requests of 1 MiB in flight, nothing copied.");
+    report.note("page cache: a descriptor for each of the streams, read(2).");
+    report.note("one stream: one stream of the library that seeks to each place in turn, with the memory of all.");
+    report.note("read_at: single direct reads into aligned memory, no read-ahead.");
     Ok(report)
 }
 

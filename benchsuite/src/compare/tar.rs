@@ -7,13 +7,15 @@ use super::COSTS;
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::{self, large_files, remove};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// The peer's name in the tables.
 const PEER: &str = "tar && sync";
@@ -146,7 +148,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let each = lab.options.size.unwrap_or(4 * GIB) / LARGE / MIB * MIB;
     let large = large_files(&lab.dir, LARGE, each.max(MIB))?;
     let small = data::tree(&lab.dir, SMALL.min(lab.options.files))?;
-    let mut report = Report::new("tar", Host::describe(&lab.dir)?, lab.programs(&["tar"]))?;
+    let mut report = report::begin("tar", Host::of(&lab.dir)?, lab.programs(&["tar"]))?;
     report.set("large_files", format!("{LARGE} of {}", size_text(each.max(MIB))));
     report
         .set("small_files", format!("{}, {:.1} MiB in 300 directories", small.count, small.bytes as f64 / MIB as f64));
@@ -171,9 +173,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
             report.groups.push(group);
         }
     }
-    report
-        .notes
-        .push("Archives to extract were made by GNU tar. Each command ends with `sync -f` of the target, dio's too.");
+    report.note("Archives to extract were made by GNU tar. Each command ends with `sync -f` of the target, dio's too.");
     lab.profile(&large.filled("dio tar -cf TARGET -C $DIR TREE"))?;
     remove(&lab.dir.join("target"))?;
     Ok(report)

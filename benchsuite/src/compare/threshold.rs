@@ -6,12 +6,13 @@ use super::COSTS;
 use super::tree::{forget_retired, retire};
 use crate::Result;
 use crate::data::equal_files;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib};
-use crate::report::Report;
+use crate::report;
 use crate::rounds::{Entry, interleave};
-use crate::units::{KIB, MIB};
+use dio_bench::suite::Host;
+use dio_bench::suite::Report;
+use dio_common::size::{KIB, MIB};
 
 /// Sizes in bytes, around the default.
 const SIZES: [u64; 5] = [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
@@ -21,7 +22,7 @@ const TREE: u64 = 128 * MIB;
 
 /// `threshold`: the same tree with every file going the small way and with every file going direct, cold.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
-    let mut report = Report::new("threshold", Host::describe(&lab.dir)?, lab.programs(&[]))?;
+    let mut report = report::begin("threshold", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.set("rounds", lab.options.runs);
     report.set("data", format!("{} MiB in files of one size, 100 to a directory", TREE / MIB));
     let target = lab.dir.join("target");
@@ -37,7 +38,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         )?);
     }
     forget_retired(&target)?;
-    report.notes.push("Where the small way takes less, `dio cp` takes it by default (`--small 64K`).");
+    report.note("Where the small way takes less, `dio cp` takes it by default (`--small 64K`).");
     Ok(report)
 }
 

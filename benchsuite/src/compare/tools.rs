@@ -7,13 +7,15 @@ use super::fio::Ceiling;
 use super::{COSTS, fio};
 use crate::Result;
 use crate::data::{remove, source};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, need, output, tool};
-use crate::units::{GIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, exact as size_text};
 
 /// The disk's own limit among the contenders.
 const LIMIT: &str = "fio, the disk's limit";
@@ -137,7 +139,7 @@ const SMALL_BLOCKS: &[Trial<'_>] = &[
 fn prepare(lab: &Lab, name: &'static str, peers: &[&str]) -> Result<(Report, std::path::PathBuf)> {
     ["fincore", "fio", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let source = source(&lab.dir, lab.options.size.unwrap_or(4 * GIB))?;
-    let mut report = Report::new(name, Host::describe(&lab.dir)?, lab.programs(peers))?;
+    let mut report = report::begin(name, Host::of(&lab.dir)?, lab.programs(peers))?;
     report.set("size", size_text(fs::metadata(&source)?.len()));
     report.set("rounds", lab.options.runs);
     Ok((report, source))
@@ -170,9 +172,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         report.goal(Goal::at_least(&format!("{}: speed of bs=512 ÷ bs=8M", trial.title), 0.9, speed));
         report.groups.push(group);
     }
-    report
-        .notes
-        .push("The disk's limit is fio's own run time, without its start; the tools' times are of the process.");
+    report.note("The disk's limit is fio's own run time, without its start; the tools' times are of the process.");
     Ok(report)
 }
 

@@ -5,13 +5,15 @@ use std::path::Path;
 use super::COSTS;
 use crate::Result;
 use crate::data::{self, Tree, remove};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::MIB;
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::MIB;
 
 /// Contenders: name, program, command. dio syncs by itself; it may not be spared what the others do, so it
 /// gets the last sync too.
@@ -27,7 +29,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "diff"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let tree = data::tree(&lab.dir, lab.options.files)?;
     let peers = lab.available(&["cp", "cpz", "xcp"]);
-    let mut report = Report::new("tree", Host::describe(&lab.dir)?, lab.programs(&peers))?;
+    let mut report = report::begin("tree", Host::of(&lab.dir)?, lab.programs(&peers))?;
     report.set("files", tree.count);
     report.set("data", format!("{:.1} MiB in 300 directories", tree.bytes as f64 / MIB as f64));
     report.set("rounds", lab.options.runs);
@@ -39,7 +41,7 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         }
         report.groups.push(group);
     }
-    report.notes.push("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
+    report.note("`cp -a` and `dio cp -a` keep owners, times, links and attributes; `cpz` keeps modes only, `xcp` modes and times.");
     lab.profile(&filled("dio cp -a TREE TARGET", &tree))?;
     forget_retired(&lab.dir.join("target"))?;
     Ok(report)

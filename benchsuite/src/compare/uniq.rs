@@ -6,13 +6,15 @@ use std::path::Path;
 use super::COSTS;
 use crate::Result;
 use crate::data::{Lines, remove, text};
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::{measure, per_gib, resident_pages};
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::{must, output, tool};
-use crate::units::{GIB, MIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, MIB, exact as size_text};
 
 /// Text, the part of `--size` that there is of it, and where the result goes.
 struct Trial {
@@ -75,7 +77,7 @@ impl Trial {
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     ["fincore", "uniq", "cmp"].map(must).into_iter().collect::<Result<Vec<_>>>()?;
     let bytes = lab.options.size.unwrap_or(4 * GIB);
-    let mut report = Report::new("uniq", Host::describe(&lab.dir)?, lab.programs(&["uniq"]))?;
+    let mut report = report::begin("uniq", Host::of(&lab.dir)?, lab.programs(&["uniq"]))?;
     report.set("size", size_text(bytes));
     report.set("rounds", lab.options.runs);
     for trial in TRIALS {
@@ -90,6 +92,6 @@ pub(crate) fn compare(lab: &Lab) -> Result<Report> {
         }
         report.groups.push(group);
     }
-    report.notes.push("Of short lines there is a quarter of the size.");
+    report.note("Of short lines there is a quarter of the size.");
     Ok(report)
 }

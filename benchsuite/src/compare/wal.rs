@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::Result;
-use crate::host::Host;
 use crate::lab::Lab;
 use crate::measure::measure;
-use crate::report::{Goal, Report};
-use crate::rounds::{Entry, Group, Sample, interleave};
+use crate::report;
+use crate::rounds::{Entry, interleave};
 use crate::tool::version;
-use crate::units::{GIB, size_text};
+use dio_bench::suite::Host;
+use dio_bench::suite::{Goal, Report};
+use dio_bench::suite::{Group, Sample};
+use dio_common::size::{GIB, exact as size_text};
 
 /// The methods that both know, by the names of both.
 const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_sync"];
@@ -41,17 +43,17 @@ const BUSY: f64 = 0.9;
 /// `wal`: one thread by method, load, and large steps.
 pub(crate) fn compare(lab: &Lab) -> Result<Report> {
     let seconds = lab.options.seconds.unwrap_or(2);
-    let mut report = Report::new("wal", Host::describe(&lab.dir)?, lab.programs(&[]))?;
+    let mut report = report::begin("wal", Host::of(&lab.dir)?, lab.programs(&[]))?;
     report.programs.insert("pg_test_fsync".to_string(), version(&pg_test_fsync()));
     report.set("seconds", seconds);
     report.set("rounds", lab.options.runs);
     one_thread(lab, seconds, &mut report)?;
     load(lab, seconds, &mut report)?;
     large_steps(lab, &mut report)?;
-    report.notes.push("pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use O_DIRECT, its fsync and fdatasync do not. The log appends to segments, 8 KiB by commit, header and mark of the log included.");
-    report.notes.push("SQLite: WAL, synchronous=FULL, one connection used by turns. RocksDB: WriteOptions::sync, as it comes. redb: a transaction for each record, durability Immediate. Each run on new files.");
-    report.notes.push("Under load a record takes its bytes, a header of 24 and padding up to a multiple of 8. Flushes: one thread overwrites one block of 4 KiB past the page cache, then fdatasync, in the same rounds.");
-    report.notes.push("Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures the disk in the same rounds: requests of 1 MiB, four in flight, into allocated space, one sync.");
+    report.note("pg_test_fsync overwrites one place of 8 KiB; its open_sync and open_datasync use O_DIRECT, its fsync and fdatasync do not. The log appends to segments, 8 KiB by commit, header and mark of the log included.");
+    report.note("SQLite: WAL, synchronous=FULL, one connection used by turns. RocksDB: WriteOptions::sync, as it comes. redb: a transaction for each record, durability Immediate. Each run on new files.");
+    report.note("Under load a record takes its bytes, a header of 24 and padding up to a multiple of 8. Flushes: one thread overwrites one block of 4 KiB past the page cache, then fdatasync, in the same rounds.");
+    report.note("Large steps: records of 1 MiB, a commit every 64 MiB, by `dio bench wal`, which measures the disk in the same rounds: requests of 1 MiB, four in flight, into allocated space, one sync.");
     Ok(report)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dio::probe::{Device, Mount};
+use dio::probe::{Device, Report};
 use dio_common::memory;
 use dio_common::units::size;
 use serde::Serialize;
@@ -52,14 +52,18 @@ impl Environment {
     /// # Errors
     /// When the file cannot be opened, or there is no I/O to be had.
     pub fn of(path: &Path) -> Result<Environment, BenchError> {
-        let report = dio::probe::probe(path).map_err(|error| BenchError::Asked(error.to_string()))?;
+        Environment::of_probed(&dio::probe::probe(path).map_err(|error| BenchError::Asked(error.to_string()))?)
+    }
+
+    /// The same of a path that was probed.
+    pub(crate) fn of_probed(report: &Report) -> Result<Environment, BenchError> {
         let file_system = match (&report.mount, report.file_system.and_then(|found| found.name())) {
             (Some(mount), _) => mount.file_system.clone(),
             (None, name) => name.unwrap_or("none").to_owned(),
         };
-        let device = report.device.ok();
-        let of = |number: fn(&Device) -> Option<u64>| device.as_ref().and_then(number);
-        let flag = |flag: fn(&Device) -> Option<bool>| device.as_ref().and_then(flag);
+        let device = report.device.as_ref().ok();
+        let of = |number: fn(&Device) -> Option<u64>| device.and_then(number);
+        let flag = |flag: fn(&Device) -> Option<bool>| device.and_then(flag);
         Ok(Environment {
             version: env!("CARGO_PKG_VERSION"),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
@@ -68,14 +72,14 @@ impl Environment {
             memory_bytes: memory::of_machine("MemTotal").unwrap_or(0),
             memory_limit_bytes: memory::limit(),
             file_system,
-            mount_options: report.mount.map(|Mount { options, .. }| options),
-            scheduler: device.as_ref().and_then(|device| device.scheduler.clone()),
+            mount_options: report.mount.as_ref().map(|mount| mount.options.clone()),
+            scheduler: device.and_then(|device| device.scheduler.clone()),
             read_ahead_bytes: of(|device| device.read_ahead),
             volatile_write_cache: flag(|device| device.volatile_write_cache),
             rotational: flag(|device| device.rotational),
             queue_depth: of(|device| device.queue_depth),
             logical_block_bytes: of(|device| device.logical_block),
-            device: device.map(|device| device.name),
+            device: device.map(|device| device.name.clone()),
             engine: dio::Io::shared()?.engine_name(),
         })
     }

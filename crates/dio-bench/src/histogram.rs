@@ -60,6 +60,11 @@ impl Histogram {
         self.count
     }
 
+    /// The greatest value.
+    pub fn max(&self) -> u64 {
+        self.most
+    }
+
     /// The value that `part` (0 to 1) of all values do not exceed, rounded up to the end of its bucket; 0 without any.
     pub fn quantile(&self, part: f64) -> u64 {
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
@@ -131,6 +136,15 @@ mod tests {
             let at = spread.iter().position(|bucket| bucket.seconds * 1e9 + 1e-3 >= value as f64).unwrap();
             assert!(spread[at].count > 0 && spread[at].seconds * 1e9 < value as f64 * 1.13, "{value}: {spread:?}");
         }
+    }
+
+    #[test]
+    fn a_rare_stall_shows_only_above_its_share() {
+        let mut histogram = Histogram::default();
+        (0..999).for_each(|_| histogram.add(1_000));
+        histogram.add(5_000_000);
+        assert!(histogram.quantile(0.999) < 1_100);
+        assert_eq!((histogram.max(), histogram.quantile(1.0)), (5_000_000, 5_000_000));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod stats;
 pub mod streams;
 pub mod stripe;
 pub mod study;
+pub mod suite;
 pub mod synctest;
 pub mod table;
 pub mod undo;

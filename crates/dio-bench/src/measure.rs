@@ -1,9 +1,13 @@
 //! Meters: wall time, CPU time of the process, bytes that it had the storage deliver.
 
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+
+use crate::BenchError;
+use crate::study::meters::processors;
 
 /// What one run used.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -56,6 +60,42 @@ pub fn children_cpu_seconds() -> Option<f64> {
     let ticks: Vec<u64> = fields.split_whitespace().skip(16 - 3).take(2).filter_map(|text| text.parse().ok()).collect();
     let [user, system] = ticks[..] else { return None };
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// CPU time of the whole machine since it started: kernel threads write buffered pages back, and their time appears in no
+/// process's account.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineCpu {
+    /// Seconds in which programs and the kernel worked, of all processors together.
+    pub busy: f64,
+    /// Seconds that other virtual machines took.
+    pub steal: f64,
+}
+
+impl MachineCpu {
+    /// Reads `/proc/stat` (`proc_stat(5)`).
+    ///
+    /// # Errors
+    /// Where it cannot be read, or has no line of CPU times.
+    pub fn now() -> Result<MachineCpu, BenchError> {
+        let path = Path::new("/proc/stat");
+        let text = std::fs::read_to_string(path).map_err(BenchError::system("read", path))?;
+        let ticks = processors(&text);
+        let [user, system, _, _, steal] =
+            ticks.ok_or_else(|| BenchError::Asked("/proc/stat has no line of CPU times".to_owned()))?;
+        let per_second = rustix::param::clock_ticks_per_second() as f64;
+        Ok(MachineCpu { busy: (user + system) as f64 / per_second, steal: steal as f64 / per_second })
+    }
+}
+
+/// Processors that are busy, over one second.
+///
+/// # Errors
+/// As [`MachineCpu::now`].
+pub fn busy_cpus() -> Result<f64, BenchError> {
+    let (before, started) = (MachineCpu::now()?, Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    Ok((MachineCpu::now()?.busy - before.busy) / started.elapsed().as_secs_f64())
 }
 
 /// `read_bytes` of `/proc/self/io` (`proc_pid_io(5)`): bytes of the block requests that this process sent, by read(2),

@@ -16,15 +16,24 @@ pub struct Summary {
 impl Summary {
     /// Summarises measurements; all zero when there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Summary {
+        Summary::of_some(values).unwrap_or(Summary { median: 0.0, min: 0.0, max: 0.0 })
+    }
+
+    /// Summarises measurements; `None` when there are none.
+    pub fn of_some(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (values.first(), values.last()) else {
-            return Summary { median: 0.0, min: 0.0, max: 0.0 };
-        };
+        let (min, max) = (*values.first()?, *values.last()?);
         let middle = values.len() / 2;
         let median = if values.len() % 2 == 0 { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
-        Summary { median, min: *min, max: *max }
+        Some(Summary { median, min, max })
     }
+}
+
+/// The quotients `ours / theirs`, pair by pair: both of a pair were measured in the same round, so a disk that drifts over the
+/// minutes moves both. A pair with zero below the line says nothing and is left out.
+pub fn ratios(ours: impl IntoIterator<Item = f64>, theirs: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    ours.into_iter().zip(theirs).filter(|(_, theirs)| *theirs > 0.0).map(|(ours, theirs)| ours / theirs).collect()
 }
 
 /// The middle of some counts: of an even number, the greater of the middle two. 0 when there are none.
@@ -45,5 +54,14 @@ mod tests {
         assert_eq!(Summary::of([]).median, 0.0);
         assert_eq!(median_count([7, 1, 5]), 5);
         assert_eq!(median_count([]), 0);
+        assert_eq!(Summary::of_some([]), None);
+    }
+
+    #[test]
+    fn ratios_are_taken_within_a_round() {
+        // The disk slows down tenfold: medians of the columns would say the same, a wrong pairing would not.
+        let ratio = Summary::of(ratios([1.0, 10.0, 100.0], [2.0, 20.0, 200.0]));
+        assert_eq!(ratio, Summary { median: 0.5, min: 0.5, max: 0.5 });
+        assert!(ratios([1.0], [0.0]).is_empty());
     }
 }

@@ -2,79 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::model::{Block, Cell, Column, Finding, Section, Table};
 use super::slug;
 use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
-use crate::stats::Summary;
-
-#[derive(Deserialize)]
-struct Report {
-    comparison: String,
-    date: String,
-    commit: String,
-    host: Host,
-    settings: BTreeMap<String, Value>,
-    programs: BTreeMap<String, String>,
-    goals: Vec<Goal>,
-    notes: Vec<String>,
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Host {
-    cpu: String,
-    cores: u64,
-    memory_gib: f64,
-    kernel: String,
-    file_system: String,
-    mount_options: String,
-    device: String,
-    device_gib: f64,
-    scheduler: String,
-    read_ahead_kib: String,
-    busy_cpus_before: f64,
-}
-
-#[derive(Deserialize)]
-struct Goal {
-    goal: String,
-    limit: f64,
-    bound: String,
-    measured: f64,
-    reached: bool,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    title: String,
-    contenders: Vec<Contender>,
-    #[serde(default)]
-    ratios: Vec<Ratio>,
-    #[serde(default)]
-    to_first: bool,
-    #[serde(default)]
-    skipped: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct Contender {
-    name: String,
-    command: String,
-    samples: Vec<BTreeMap<String, f64>>,
-}
-
-#[derive(Deserialize)]
-struct Ratio {
-    peer: String,
-    metric: String,
-    median: f64,
-    min: f64,
-    max: f64,
-}
+use crate::suite::{Contender, Goal, Group, Host, Ratio, Report};
 
 /// Quantities with a name of their own, in the order of the columns; the first one that a group has is plotted.
 const QUANTITIES: [(&str, &str); 18] = [
@@ -126,11 +60,10 @@ fn unit(key: &str) -> (Unit, f64) {
     }
 }
 
-impl Contender {
-    fn values(&self, key: &str) -> Vec<f64> {
-        let (_, factor) = unit(key);
-        self.samples.iter().filter_map(|sample| sample.get(key)).map(|value| value * factor).collect()
-    }
+/// A quantity of all runs in base units.
+fn values(contender: &Contender, key: &str) -> Vec<f64> {
+    let (_, factor) = unit(key);
+    contender.column(key).into_iter().map(|value| value * factor).collect()
 }
 
 impl Group {
@@ -162,7 +95,7 @@ impl Group {
             name: contender.name.clone(),
             // The first one is what the group is about, or what the others are compared with.
             tone: if place == 0 { 4 } else { 1 },
-            values: contender.values(key),
+            values: values(contender, key),
             published: None,
         };
         let rows = self.contenders.iter().enumerate().map(row).collect();
@@ -187,13 +120,11 @@ impl Group {
             columns.push(Column::of(format!("{}: {ratio}", title(key)), Unit::Ratio));
         }
         let row = |contender: &Contender| {
-            let mut cells: Vec<Cell> = keys.iter().map(|key| Cell::runs(contender.values(key))).collect();
+            let mut cells: Vec<Cell> = keys.iter().map(|key| Cell::runs(values(contender, key))).collect();
             for key in &compared {
                 let of = |ratio: &&Ratio| ratio.peer == contender.name && ratio.metric == *key;
                 let found = self.ratios.iter().find(of);
-                cells.push(found.map_or(Cell::Missing, |ratio| {
-                    Cell::Runs(Summary { median: ratio.median, min: ratio.min, max: ratio.max })
-                }));
+                cells.push(found.map_or(Cell::Missing, |ratio| Cell::Runs(ratio.spread)));
             }
             (contender.name.clone(), cells)
         };

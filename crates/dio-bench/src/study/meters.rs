@@ -119,8 +119,9 @@ impl Series {
     }
 }
 
-/// The first line of `/proc/stat`: `cpu user nice system idle iowait irq softirq steal …`.
-fn processors(text: &str) -> Option<[u64; 5]> {
+/// Clock ticks by the first line of `/proc/stat`, `cpu user nice system idle iowait irq softirq steal …`: of programs, of the
+/// kernel, waiting for I/O, idle, taken by others (steal).
+pub(crate) fn processors(text: &str) -> Option<[u64; 5]> {
     let fields = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else { return None };

@@ -149,6 +149,12 @@ impl Disk {
         physical <= 512 || self.atomic.is_some_and(|atomic| atomic >= physical.max(4096))
     }
 
+    /// Its size (`size`, in sectors of 512 bytes whatever the disk).
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.stat.with_file_name("size")).ok()?;
+        Some(text.trim().parse::<u64>().ok()? * 512)
+    }
+
     /// Flush requests that the disk has completed since it is there (`Documentation/block/stat.rst`, Linux 5.5); `None` where
     /// nobody counts them.
     pub(crate) fn flushes(&self) -> Option<u64> {

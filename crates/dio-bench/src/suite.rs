@@ -1,0 +1,269 @@
+//! Records of the benchsuite: comparisons with other programs. The benchsuite makes and writes them, and `dio report` shows them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::environment::Environment;
+use crate::stats::{Summary, ratios};
+use crate::synctest::Facts;
+use crate::{BenchError, measure};
+
+const GIB: f64 = (1 << 30) as f64;
+
+/// One comparison, complete.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The name of the comparison.
+    pub comparison: String,
+    /// The day, as `2026-11-23`.
+    pub date: String,
+    /// The commit that dio was built from.
+    pub commit: String,
+    /// Where it was measured.
+    pub host: Host,
+    /// What the comparison was run with: sizes, rounds, the engine.
+    pub settings: BTreeMap<String, Value>,
+    /// Versions of the programs by their names.
+    pub programs: BTreeMap<String, String>,
+    /// The figures to reach.
+    pub goals: Vec<Goal>,
+    /// What to know before believing it.
+    pub notes: Vec<String>,
+    /// What was compared.
+    pub groups: Vec<Group>,
+}
+
+impl Report {
+    /// Sets what it was run with.
+    pub fn set(&mut self, name: &str, value: impl Into<Value>) {
+        self.settings.insert(name.to_owned(), value.into());
+    }
+
+    /// Adds a figure to reach, if it could be measured.
+    pub fn goal(&mut self, goal: Option<Goal>) {
+        self.goals.extend(goal);
+    }
+
+    /// Adds what to know before believing it.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+/// The machine a comparison ran on, without its name: what a reader needs to know to judge the figures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Host {
+    /// Name of the processor.
+    pub cpu: String,
+    /// Processors.
+    pub cores: usize,
+    /// Memory in GiB.
+    pub memory_gib: f64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Type of the file system.
+    pub file_system: String,
+    /// Options that it is mounted with.
+    pub mount_options: String,
+    /// Driver or model of the disk, such as `virtio_blk (vda, reported rotational)`.
+    pub device: String,
+    /// Its size in GiB.
+    pub device_gib: f64,
+    /// Its I/O scheduler; in earlier records all that there are, the active one in brackets.
+    pub scheduler: String,
+    /// KiB that the kernel reads ahead of buffered readers.
+    pub read_ahead_kib: String,
+    /// CPUs that others kept busy in the second before the comparison.
+    pub busy_cpus_before: f64,
+}
+
+impl Host {
+    /// Describes this machine and the disk that holds a directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be opened.
+    pub fn of(directory: &Path) -> Result<Host, BenchError> {
+        let probed = dio::probe::probe(directory).map_err(|error| BenchError::Asked(error.to_string()))?;
+        let environment = Environment::of_probed(&probed)?;
+        let disk = Facts::of(&probed).disk;
+        let unknown = || "unknown".to_owned();
+        let device = disk.as_ref().map(|disk| {
+            let rotational = if disk.rotational == Some(true) { "reported rotational" } else { "not rotational" };
+            let kind = disk.model.as_ref().or(disk.driver.as_ref()).map_or("no hardware", String::as_str);
+            format!("{kind} ({}, {rotational})", disk.name)
+        });
+        Ok(Host {
+            cpu: environment.cpu,
+            cores: environment.cpus,
+            memory_gib: environment.memory_bytes as f64 / GIB,
+            kernel: environment.kernel,
+            file_system: environment.file_system,
+            mount_options: environment.mount_options.unwrap_or_else(unknown),
+            device: device.unwrap_or_else(|| "not a single block device".to_owned()),
+            device_gib: disk.and_then(|disk| disk.bytes()).unwrap_or(0) as f64 / GIB,
+            scheduler: environment.scheduler.unwrap_or_else(unknown),
+            read_ahead_kib: environment.read_ahead_bytes.map_or_else(unknown, |bytes| (bytes >> 10).to_string()),
+            busy_cpus_before: measure::busy_cpus()?,
+        })
+    }
+}
+
+/// A figure to reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Goal {
+    /// What it is of.
+    pub goal: String,
+    /// The figure.
+    pub limit: f64,
+    /// `at most` or `at least`.
+    pub bound: String,
+    /// What was measured.
+    pub measured: f64,
+    /// Whether the figure was reached.
+    pub reached: bool,
+}
+
+impl Goal {
+    /// `measured` must not exceed `limit`; `None` when it could not be measured.
+    pub fn at_most(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
+        measured.map(|measured| Goal::new(goal, limit, "at most", measured, measured <= limit))
+    }
+
+    /// `measured` must not be below `limit`.
+    pub fn at_least(goal: &str, limit: f64, measured: Option<f64>) -> Option<Goal> {
+        measured.map(|measured| Goal::new(goal, limit, "at least", measured, measured >= limit))
+    }
+
+    fn new(goal: &str, limit: f64, bound: &str, measured: f64, reached: bool) -> Goal {
+        Goal { goal: goal.to_owned(), limit, bound: bound.to_owned(), measured, reached }
+    }
+}
+
+/// Quantities of one run by their key.
+pub type Sample = BTreeMap<&'static str, f64>;
+
+/// All measurements of one program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Contender {
+    /// Its name.
+    pub name: String,
+    /// What a reader would type, with `$DIR` for the directory.
+    pub command: String,
+    /// Medians and extremes by the key of the quantity.
+    #[serde(default)]
+    pub summary: BTreeMap<String, Summary>,
+    /// Every run.
+    pub samples: Vec<BTreeMap<String, f64>>,
+}
+
+impl Contender {
+    /// A contender with its runs.
+    pub fn new(name: String, command: String, samples: Vec<Sample>) -> Contender {
+        let owned = |sample: Sample| sample.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let samples: Vec<BTreeMap<String, f64>> = samples.into_iter().map(owned).collect();
+        let mut contender = Contender { name, command, summary: BTreeMap::new(), samples };
+        let keys = contender.samples.iter().flat_map(BTreeMap::keys);
+        contender.summary =
+            keys.filter_map(|key| Some((key.clone(), Summary::of_some(contender.column(key))?))).collect();
+        contender
+    }
+
+    /// A quantity of all runs that have it.
+    pub fn column(&self, key: &str) -> Vec<f64> {
+        self.samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
+    }
+}
+
+/// The first contender's quantity divided by a peer's, or the other way round, round by round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The peer.
+    pub peer: String,
+    /// The key of the quantity.
+    pub metric: String,
+    /// The median, the least and the greatest.
+    #[serde(flatten)]
+    pub spread: Summary,
+}
+
+/// Programs that were compared under the same conditions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// What they did.
+    pub title: String,
+    /// The programs, that which the group is about first.
+    pub contenders: Vec<Contender>,
+    /// Quantities of the first compared with those of the others.
+    #[serde(default)]
+    pub ratios: Vec<Ratio>,
+    /// The ratios are of each peer to the first contender, not of the first to each.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub to_first: bool,
+    /// Peers that could not be measured, with the reason.
+    #[serde(default)]
+    pub skipped: BTreeMap<String, String>,
+}
+
+impl Group {
+    /// A group whose first contender is compared with each other one by some quantities.
+    pub fn new(title: &str, contenders: Vec<Contender>, skipped: BTreeMap<String, String>, compared: &[&str]) -> Group {
+        let mut group = Group { title: title.to_owned(), contenders, ratios: Vec::new(), to_first: false, skipped };
+        group.ratios = group.ratios_by(compared);
+        group
+    }
+
+    /// The same measurements with ratios of each peer to the first contender, which is what is to be reached.
+    #[must_use]
+    pub fn against_first(mut self, compared: &[&str]) -> Group {
+        self.to_first = true;
+        self.ratios = self.ratios_by(compared);
+        self
+    }
+
+    fn ratios_by(&self, compared: &[&str]) -> Vec<Ratio> {
+        let Some((first, peers)) = self.contenders.split_first() else { return Vec::new() };
+        let ratio = |peer: &Contender, metric: &str| {
+            let (ours, theirs) = if self.to_first { (peer, first) } else { (first, peer) };
+            let spread = Summary::of_some(ratios(ours.column(metric), theirs.column(metric)))?;
+            Some(Ratio { peer: peer.name.clone(), metric: metric.to_owned(), spread })
+        };
+        peers.iter().flat_map(|peer| compared.iter().filter_map(move |metric| ratio(peer, metric))).collect()
+    }
+
+    fn contender(&self, name: &str) -> Option<&Contender> {
+        self.contenders.iter().find(|contender| contender.name == name)
+    }
+
+    /// The median of the ratios of a peer, or `None` without that peer.
+    pub fn ratio(&self, peer: &str, metric: &str) -> Option<f64> {
+        let found = self.ratios.iter().find(|ratio| ratio.peer == peer && ratio.metric == metric);
+        found.map(|ratio| ratio.spread.median)
+    }
+
+    /// A quantity of one contender divided by another quantity of another one, round by round.
+    pub fn quotient(&self, (ours, of): (&str, &str), (peer, by): (&str, &str)) -> Option<Summary> {
+        Summary::of_some(ratios(self.contender(ours)?.column(of), self.contender(peer)?.column(by)))
+    }
+
+    /// The median and the extremes of one quantity of one contender.
+    pub fn spread(&self, name: &str, metric: &str) -> Option<Summary> {
+        self.contender(name)?.summary.get(metric).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_compare_in_their_direction() {
+        let reached = |goal: Option<Goal>| goal.map(|goal| goal.reached);
+        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.0))), Some(true));
+        assert_eq!(reached(Goal::at_most("", 1.0, Some(1.01))), Some(false));
+        assert_eq!(reached(Goal::at_least("", 0.97, Some(0.96))), Some(false));
+        assert!(Goal::at_least("", 0.97, None).is_none());
+    }
+}
