@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 
 use dio::transfer::{Copier, Job, NoWatch};
 use dio::{File, Io, OpenOptions};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::cold::{Cold, make_cold, resident_pages};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::{Meter, Usage};
+use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
-use crate::stats::Summary;
-use crate::table::Table;
-use dio_common::units::{factor, rate, seconds, size};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, times};
+use crate::stats::{Summary, number};
+use dio_common::units::size;
 use std::time::Duration;
 
 /// The small block: what `cp` of the reference asked for at a time.
@@ -48,7 +50,7 @@ pub struct Plan {
 }
 
 /// One way to copy, with the medians of its runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes of a block.
     pub block_bytes: u64,
@@ -57,12 +59,16 @@ pub struct Row {
     /// Bytes copied.
     pub file_bytes: u64,
     /// Elapsed seconds, until the target is durable.
+    #[serde(default)]
     pub seconds: f64,
     /// CPU seconds of the process, kernel time included.
+    #[serde(default)]
     pub cpu_seconds: f64,
     /// CPU seconds for each GiB (2^30 bytes) copied.
+    #[serde(default, deserialize_with = "number")]
     pub cpu_seconds_per_gib: f64,
     /// Bytes copied in a second.
+    #[serde(default, deserialize_with = "number")]
     pub bytes_per_second: f64,
     /// Read requests, of the last run.
     pub read_requests: u64,
@@ -77,11 +83,12 @@ pub struct Row {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Small blocks, then large ones.
     pub rows: Vec<Row>,
     /// Throughput of the large blocks divided by that of the small ones.
+    #[serde(deserialize_with = "number")]
     pub gain: f64,
     /// Where it was measured.
     pub environment: Environment,
@@ -176,35 +183,60 @@ fn row((block, depth, bytes): (usize, usize, u64), copies: &[Copied]) -> Row {
     }
 }
 
-impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let headings =
-            ["block × depth", "of", "elapsed", "min – max", "throughput", "CPU s/GiB", "requests", "pages left"];
-        let mut table = Table::new(headings);
-        for row in &self.rows {
-            let wall = Summary::of(row.samples.iter().map(|usage| usage.wall_seconds));
-            table.row([
-                format!("{} × {}", size(row.block_bytes), row.depth),
-                size(row.file_bytes),
-                seconds(row.seconds),
-                format!("{:.3} – {:.3}", wall.min, wall.max),
-                rate(row.file_bytes, row.seconds),
-                format!("{:.3}", row.cpu_seconds_per_gib),
-                format!("{} + {}", row.read_requests, row.write_requests),
-                format!("{} + {}", row.source_pages_after, row.target_pages_after),
-            ]);
-        }
+impl Row {
+    fn rates(&self) -> Vec<f64> {
+        self.samples.iter().map(|run| self.file_bytes as f64 / run.wall_seconds).collect()
+    }
+}
+
+impl Benchmark for Report {
+    const NAME: &'static str = "copy";
+    const FIELDS: &'static [&'static str] = &["rows", "gain"];
+
+    fn section(&self) -> Section {
         let (small, large) = REFERENCE_SECONDS;
-        format!(
-            "Cold, durable, direct copy; runs: {}, medians shown, in turns\n\n{}\n\
-             gain: {} in throughput (the rows copy different amounts); reference {} ({small} s, {large} s: cp of 1 GB on\n\
-             AIX in blocks of 4 KB and 8 MB). requests: read + write. pages left: resident after the copy, source + target.\n\n{}",
-            self.runs,
-            table.text(),
-            factor(self.gain, 1.0),
-            factor(small, large),
-            self.environment.text()
-        )
+        let dots = |(tone, row): (usize, &Row)| {
+            let name = format!("blocks of {}, {} in flight", size(row.block_bytes), row.depth);
+            plot::Row::new(name, [1, 4][tone % 2], row.rates())
+        };
+        let about = "Bytes copied per second, until the target is durable: each dot is a run, the bar the median.";
+        let dots = self.rows.iter().enumerate().map(dots).collect();
+        let plot = Plot::dots("throughput", "Throughput", about, Unit::BytesPerSecond, dots);
+        let gain = format!("{} the throughput", times(self.gain));
+        let finding = Finding::new("large blocks in flight", gain, format!("published {}", times(small / large)));
+        Section {
+            lead: format!(
+                "A cold file is copied past the page cache in blocks of 4 KiB, one at a time, and in large blocks, several in \
+                 flight, in turns, {} times each. Both end when the target is durable; they copy different amounts.",
+                self.runs
+            ),
+            findings: self.gain.is_finite().then_some(finding).into_iter().collect(),
+            blocks: vec![Block::Plots(vec![plot]), Block::Table(self.table())],
+            notes: vec![format!(
+                "Published: cp of 1 GB on AIX, {small} s in requests of 4 KB, {large} s in those of 8 MB."
+            )],
+            ..Section::new(Report::NAME, "Copying in small and in large blocks", &self.environment)
+        }
+    }
+}
+
+impl Report {
+    fn table(&self) -> crate::section::Table {
+        let caption = "Medians of the runs, with the least and the greatest";
+        let name = |row: &Row| format!("{} × {}", size(row.block_bytes), row.depth);
+        let per_gibibyte = |row: &Row| {
+            let gibibytes = row.file_bytes as f64 / f64::from(1 << 30);
+            Cell::runs(row.samples.iter().map(|run| run.cpu_seconds / gibibytes))
+        };
+        Rows::new(("ways", "block × depth"), caption, &self.rows, name)
+            .column("of", Unit::Bytes, |row| row.file_bytes)
+            .column("elapsed", Unit::Seconds, |row| Cell::runs(row.samples.iter().map(|run| run.wall_seconds)))
+            .column("throughput", Unit::BytesPerSecond, Row::rates)
+            .column("CPU per GiB", Unit::Seconds, per_gibibyte)
+            .column("read requests", Unit::Count, |row| row.read_requests)
+            .column("write requests", Unit::Count, |row| row.write_requests)
+            .column("pages left of the source", Unit::Count, |row| row.source_pages_after)
+            .column("of the target", Unit::Count, |row| row.target_pages_after)
+            .table()
     }
 }

@@ -5,15 +5,15 @@ use std::path::Path;
 use dio::probe::{Device, Report};
 use dio_common::memory;
 use dio_common::units::size;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::BenchError;
 
-/// The machine, and the storage below one path. What the kernel does not tell is `None`.
-#[derive(Clone, Debug, Serialize)]
+/// The machine, and the storage below one path. What the kernel does not tell is `None`; earlier results lack some of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Environment {
     /// Version of dio.
-    pub version: &'static str,
+    pub version: String,
     /// Kernel release, as `uname -r` prints it.
     pub kernel: String,
     /// Name of the processor.
@@ -22,28 +22,38 @@ pub struct Environment {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory that control groups leave this process, the page cache for its files included.
-    pub memory_limit_bytes: Option<u64>,
+    /// Bytes of memory that control groups leave this process, the page cache for its files included. `None` where earlier
+    /// results do not say, `Some(None)` where there was no limit.
+    #[serde(default, deserialize_with = "known", skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<Option<u64>>,
     /// Type of the file system.
     pub file_system: String,
     /// Options that it is mounted with.
+    #[serde(default)]
     pub mount_options: Option<String>,
     /// Kernel name of the block device below it, if it is on one.
+    #[serde(default)]
     pub device: Option<String>,
     /// Its I/O scheduler.
+    #[serde(default)]
     pub scheduler: Option<String>,
     /// Bytes that the kernel reads ahead of buffered readers.
+    #[serde(default)]
     pub read_ahead_bytes: Option<u64>,
     /// Whether it has a volatile write cache: what was written is lost with the power unless it is flushed.
+    #[serde(default)]
     pub volatile_write_cache: Option<bool>,
     /// Whether the kernel takes it for one that rotates.
+    #[serde(default)]
     pub rotational: Option<bool>,
     /// Requests that its queue holds.
+    #[serde(default)]
     pub queue_depth: Option<u64>,
     /// Smallest unit it can address, in bytes.
+    #[serde(default)]
     pub logical_block_bytes: Option<u64>,
     /// The I/O engine of the library.
-    pub engine: &'static str,
+    pub engine: String,
 }
 
 impl Environment {
@@ -65,12 +75,12 @@ impl Environment {
         let of = |number: fn(&Device) -> Option<u64>| device.and_then(number);
         let flag = |flag: fn(&Device) -> Option<bool>| device.and_then(flag);
         Ok(Environment {
-            version: env!("CARGO_PKG_VERSION"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             cpu: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory::of_machine("MemTotal").unwrap_or(0),
-            memory_limit_bytes: memory::limit(),
+            memory_limit_bytes: Some(memory::limit()),
             file_system,
             mount_options: report.mount.as_ref().map(|mount| mount.options.clone()),
             scheduler: device.and_then(|device| device.scheduler.clone()),
@@ -80,8 +90,37 @@ impl Environment {
             queue_depth: of(|device| device.queue_depth),
             logical_block_bytes: of(|device| device.logical_block),
             device: device.map(|device| device.name.clone()),
-            engine: dio::Io::shared()?.engine_name(),
+            engine: dio::Io::shared()?.engine_name().to_owned(),
         })
+    }
+
+    /// Names and values, storage first.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        let limit = match self.memory_limit_bytes {
+            Some(Some(bytes)) => size(bytes),
+            Some(None) => "none".to_owned(),
+            None => "not recorded".to_owned(),
+        };
+        let flag =
+            |value: Option<bool>, yes: &str, no: &str| value.map(|value| if value { yes } else { no }.to_owned());
+        let rows = [
+            ("file system", Some(self.file_system.clone())),
+            ("mount options", self.mount_options.clone()),
+            ("device", self.device.clone()),
+            ("I/O scheduler", self.scheduler.clone()),
+            ("read-ahead of the kernel", self.read_ahead_bytes.map(size)),
+            ("write cache of the device", flag(self.volatile_write_cache, "volatile", "none, or safe")),
+            ("reported as", flag(self.rotational, "rotational", "not rotational")),
+            ("queue depth", self.queue_depth.map(|depth| depth.to_string())),
+            ("logical block", self.logical_block_bytes.map(size)),
+            ("kernel", Some(format!("Linux {}", self.kernel))),
+            ("processors", Some(format!("{} × {}", self.cpus, self.cpu))),
+            ("memory", Some(size(self.memory_bytes))),
+            ("memory limit (cgroup)", Some(limit)),
+            ("I/O engine of dio", Some(self.engine.clone())),
+            ("dio", Some(self.version.clone())),
+        ];
+        rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 
     /// Two lines of text.
@@ -91,7 +130,8 @@ impl Environment {
             (Some(device), None) => format!(" on {device}"),
             _ => String::new(),
         };
-        let limit = self.memory_limit_bytes.map_or_else(String::new, |bytes| format!(", limited to {}", size(bytes)));
+        let limit =
+            self.memory_limit_bytes.flatten().map_or_else(String::new, |bytes| format!(", limited to {}", size(bytes)));
         format!(
             "dio {}, engine {}, {}{on}\nLinux {}, {} × {}, {} memory{limit}\n",
             self.version,
@@ -103,6 +143,11 @@ impl Environment {
             size(self.memory_bytes)
         )
     }
+}
+
+/// Tells a field that is `null` from one that is not there.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::<u64>::deserialize(deserializer).map(Some)
 }
 
 /// The value of the first line `name : value` of a file of `/proc`.
@@ -122,5 +167,26 @@ mod tests {
         assert!(environment.memory_bytes > 1 << 20 && environment.cpus > 0 && !environment.kernel.is_empty());
         assert!(environment.mount_options.is_some(), "{environment:?}");
         assert_eq!(environment.device.is_some(), environment.logical_block_bytes.is_some(), "{environment:?}");
+    }
+
+    #[test]
+    fn what_older_results_lack_is_left_out_or_said() {
+        let old = r#"{"version":"0.1.0","kernel":"6.1","cpu":"c","cpus":2,"memory_bytes":1073741824,"file_system":"xfs",
+                      "device":null,"scheduler":null,"engine":"io_uring"}"#;
+        let environment: Environment = serde_json::from_str(old).unwrap();
+        let rows = environment.rows();
+        assert!(rows.contains(&("memory limit (cgroup)".to_owned(), "not recorded".to_owned())), "{rows:?}");
+        assert!(!rows.iter().any(|(name, _)| name == "device" || name == "logical block"), "{rows:?}");
+        let new = old.replace("\"cpus\"", "\"memory_limit_bytes\":null,\"volatile_write_cache\":true,\"cpus\"");
+        let rows = serde_json::from_str::<Environment>(&new).unwrap().rows();
+        assert!(rows.contains(&("memory limit (cgroup)".to_owned(), "none".to_owned())), "{rows:?}");
+        assert!(rows.iter().any(|(_, value)| value == "volatile"), "{rows:?}");
+    }
+
+    #[test]
+    fn what_is_written_here_can_be_read() {
+        let environment = Environment::of(Path::new("/proc/self/exe")).unwrap();
+        let text = serde_json::to_string(&environment).unwrap();
+        assert!(serde_json::from_str::<Environment>(&text).unwrap().rows().len() >= 8, "{text}");
     }
 }

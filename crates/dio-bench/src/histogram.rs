@@ -1,6 +1,6 @@
 //! Latencies in a fixed amount of memory.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::study::Bucket;
 
@@ -98,7 +98,7 @@ impl Histogram {
 }
 
 /// Latencies in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The median.
     pub p50: f64,
@@ -107,6 +107,7 @@ pub struct Latency {
     /// What 999 of 1000 do not exceed.
     pub p999: f64,
     /// The longest.
+    #[serde(default)]
     pub max: f64,
 }
 

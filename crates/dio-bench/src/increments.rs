@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 
 use dio::stream::Reader;
 use dio::{Mode, OpenOptions};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::cold::{Cold, make_cold};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::{Meter, Usage};
+use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
-use crate::stats::{Summary, median_count};
-use crate::table::Table;
-use dio_common::units;
-use dio_common::units::{factor, size};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, times};
+use crate::stats::{Summary, median_count, ratios};
+use dio_common::units::size;
 use std::time::Duration;
 
 /// Steps smaller than this read only as much as [`MOST_STEPS`] of them make, so that a row ends in reasonable time.
@@ -47,15 +48,17 @@ pub struct Plan {
 }
 
 /// One row of the table: medians.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes asked for by each call.
     pub step_bytes: u64,
     /// Bytes read in all.
     pub file_bytes: u64,
     /// Elapsed seconds through the page cache.
+    #[serde(default)]
     pub cached_seconds: f64,
     /// Elapsed seconds through direct I/O.
+    #[serde(default)]
     pub direct_seconds: f64,
     /// Bytes that storage delivered for the cached run; `None` where the kernel does not count them.
     pub cached_device_bytes: Option<u64>,
@@ -64,9 +67,10 @@ pub struct Row {
 }
 
 /// The runs behind one row, in the order in which they were made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Samples {
     /// Bytes asked for by each call.
+    #[serde(default)]
     pub step_bytes: u64,
     /// The runs through the page cache.
     pub cached: Vec<Usage>,
@@ -75,7 +79,7 @@ pub struct Samples {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// One row for each step.
     pub rows: Vec<Row>,
@@ -214,49 +218,93 @@ fn row(samples: &Samples, bytes: u64) -> Row {
     }
 }
 
-impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let headings = ["step", "of", "cached", "min – max", "direct", "min – max", "gain", "from device", "reference"];
-        let mut table = Table::new(headings);
-        for (row, samples) in self.rows.iter().zip(&self.samples) {
-            table.row([
-                size(row.step_bytes),
-                size(row.file_bytes),
-                units::seconds(row.cached_seconds),
-                spread(&samples.cached),
-                units::seconds(row.direct_seconds),
-                spread(&samples.direct),
-                factor(row.cached_seconds, row.direct_seconds),
-                format!("{} / {}", device(row.cached_device_bytes), device(row.direct_device_bytes)),
-                reference(row.step_bytes),
-            ]);
+/// One step with its runs.
+struct Both<'a> {
+    step: &'a Row,
+    runs: &'a Samples,
+}
+
+fn wall(runs: &[Usage]) -> impl Iterator<Item = f64> + '_ {
+    runs.iter().map(|run| run.wall_seconds)
+}
+
+impl Both<'_> {
+    fn name(&self) -> String {
+        size(self.step.step_bytes)
+    }
+
+    /// Time through the cache divided by that of direct I/O, run by run.
+    fn gains(&self) -> Vec<f64> {
+        ratios(wall(&self.runs.cached), wall(&self.runs.direct))
+    }
+
+    /// The same in the reference.
+    fn published(&self) -> Option<f64> {
+        let found = REFERENCE.iter().find(|(step, ..)| *step == self.step.step_bytes);
+        found.map(|(_, cached, direct)| cached / direct)
+    }
+}
+
+impl Benchmark for Report {
+    const NAME: &'static str = "increments";
+    const FIELDS: &'static [&'static str] = &["rows", "samples"];
+
+    fn section(&self) -> Section {
+        let steps: Vec<Both<'_>> =
+            self.rows.iter().zip(&self.samples).map(|(step, runs)| Both { step, runs }).collect();
+        let finding = |both: &Both<'_>| {
+            let gain = format!("{} as fast", times(Summary::of(both.gains()).median));
+            let published = both.published().map(|gain| format!("published {}", times(gain)));
+            Finding::new(format!("steps of {}", both.name()), gain, published.unwrap_or_default())
+        };
+        Section {
+            lead: format!(
+                "A cold file is read from front to back, each step one call: read(2) through the page cache, and the library's \
+                 stream past it, in turns, {} times each. Opening and closing count.",
+                self.runs
+            ),
+            findings: steps.iter().map(finding).collect(),
+            blocks: vec![Block::Plots(vec![gains(&steps), elapsed(&steps)]), Block::Table(table(&steps))],
+            notes: vec![
+                "Published: AIX JFS, 1 MB in steps of 1 B, 1 GB otherwise, where every step was a request to the disk. Only \
+                 ratios compare."
+                    .to_owned(),
+            ],
+            ..Section::new(Report::NAME, "Cold sequential reading in small and large steps", &self.environment)
         }
-        format!(
-            "Cold sequential reading; elapsed, runs: {}, medians shown, cached and direct in turns\n\n{}\n\
-             gain: cached / direct, above 1 direct is faster. from device: cached / direct, read_bytes of /proc/self/io.\n\
-             reference: AIX JFS, 1 MB or 1 GB, direct without read-ahead; only ratios compare.\n\n{}",
-            self.runs,
-            table.text(),
-            self.environment.text()
-        )
     }
 }
 
-fn spread(runs: &[Usage]) -> String {
-    let Summary { min, max, .. } = Summary::of(runs.iter().map(|run| run.wall_seconds));
-    format!("{min:.3} – {max:.3}")
+fn gains(steps: &[Both<'_>]) -> Plot {
+    let rows = steps.iter().map(|both| plot::Row::new(both.name(), 4, both.gains()).beside(both.published()));
+    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 direct reading is faster. Diamonds are \
+                 published ratios.";
+    Plot::ratios("gain", "Cached ÷ direct time", about, "times as fast", rows.collect())
 }
 
-fn device(bytes: Option<u64>) -> String {
-    bytes.map_or("unknown".to_owned(), size)
+fn elapsed(steps: &[Both<'_>]) -> Plot {
+    let rows = steps.iter().flat_map(|both| {
+        [("cached", 1, &both.runs.cached), ("direct", 4, &both.runs.direct)]
+            .map(|(way, tone, runs)| plot::Row::new(format!("{}, {way}", both.name()), tone, wall(runs).collect()))
+    });
+    let about = "Each dot is a run, the bar the median; further left is better.";
+    Plot::dots("elapsed", "Elapsed time", about, Unit::Seconds, rows.collect())
 }
 
-fn reference(step: u64) -> String {
-    match REFERENCE.iter().find(|(reference, ..)| *reference == step) {
-        Some((_, cached, direct)) => format!("{cached} s, {direct} s: {}", factor(*cached, *direct)),
-        None => "-".to_owned(),
-    }
+fn table(steps: &[Both<'_>]) -> Table {
+    let cpu = |runs: &[Usage]| Cell::runs(runs.iter().map(|run| run.cpu_seconds));
+    let caption = "Medians of the runs, with the least and the greatest";
+    Rows::new(("steps", "step"), caption, steps, Both::name)
+        .column("of", Unit::Bytes, |both| both.step.file_bytes)
+        .column("cached", Unit::Seconds, |both| Cell::runs(wall(&both.runs.cached)))
+        .column("direct", Unit::Seconds, |both| Cell::runs(wall(&both.runs.direct)))
+        .column("cached ÷ direct", Unit::Times, Both::gains)
+        .column("published", Unit::Times, Both::published)
+        .column("CPU cached", Unit::Seconds, |both| cpu(&both.runs.cached))
+        .column("CPU direct", Unit::Seconds, |both| cpu(&both.runs.direct))
+        .column("from the device, cached", Unit::Bytes, |both| both.step.cached_device_bytes)
+        .column("direct", Unit::Bytes, |both| both.step.direct_device_bytes)
+        .table()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The workloads behind `dio bench`, and what they share: cold files, meters, statistics, tables and a description of
-//! the machine. A workload returns numbers; the command line prints them, as a table or as JSON.
+//! The workloads behind `dio bench`, and what they share: cold files, meters, statistics and a description of the machine. A
+//! workload returns its result ([`section::Benchmark`]), which is printed as tables or as JSON, and shown on a page.
 
 pub mod cold;
 pub mod commands;
@@ -20,14 +20,13 @@ pub mod plot;
 pub mod progress;
 pub mod quantity;
 pub mod random;
-pub mod record;
+pub mod section;
 pub mod stats;
 pub mod streams;
 pub mod stripe;
 pub mod study;
 pub mod suite;
 pub mod synctest;
-pub mod table;
 pub mod undo;
 pub mod wal;
 

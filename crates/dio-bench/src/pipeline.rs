@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::cold::{Cold, make_cold, reachable, resident_pages};
@@ -16,10 +16,12 @@ use crate::commands::{Part, run_line};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::{Meter, Usage, children_cpu_seconds};
+use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
-use crate::stats::{Summary, median_count};
-use crate::table::Table;
-use dio_common::units::{factor, rate, seconds, size};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, times};
+use crate::stats::{Summary, median_count, number, ratios};
+use dio_common::units::size;
 use std::time::Duration;
 
 /// What to measure.
@@ -42,7 +44,7 @@ pub struct Plan {
 }
 
 /// At which ends of the command there is large direct I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ends {
     /// `cat` of the system before it, and the shell's redirection behind.
@@ -66,7 +68,7 @@ impl Ends {
 }
 
 /// One run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// Until the target was durable; the CPU time of the commands and of the sync, what the commands read.
     #[serde(flatten)]
@@ -74,27 +76,34 @@ pub struct Sample {
     /// Until the last command ended, which with the page cache is before its output is written.
     pub commands_seconds: f64,
     /// Bytes of the target.
+    #[serde(default)]
     pub target_bytes: u64,
     /// Pages of the source in the cache afterwards.
+    #[serde(default)]
     pub source_pages_after: u64,
     /// Pages of the target in the cache afterwards.
+    #[serde(default)]
     pub target_pages_after: u64,
 }
 
 /// One row of the table, with the medians of its runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Where there is large direct I/O.
     pub ends: Ends,
     /// The commands, as a person would type them.
     pub line: String,
     /// Elapsed seconds, until the target is durable.
+    #[serde(default)]
     pub seconds: f64,
     /// Elapsed seconds, until the last command ended.
+    #[serde(default)]
     pub commands_seconds: f64,
     /// CPU seconds of the commands and of the sync; the kernel's own threads, which write dirty pages, are not in it.
+    #[serde(default)]
     pub cpu_seconds: f64,
     /// Elapsed seconds of the plain row divided by those of this one.
+    #[serde(default, deserialize_with = "number")]
     pub gain: f64,
     /// Bytes that storage delivered for the commands; `None` where the kernel does not count them.
     pub device_bytes: Option<u64>,
@@ -109,7 +118,7 @@ pub struct Row {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Large direct I/O at neither end, at the input, at both.
     pub rows: Vec<Row>,
@@ -242,43 +251,79 @@ fn row(ends: Ends, line: String, samples: Vec<Sample>) -> Row {
     }
 }
 
-impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let headings =
-            ["large I/O", "durable", "min – max", "commands", "gain", "CPU", "throughput", "target", "pages left"];
-        let mut table = Table::new(headings);
-        for row in &self.rows {
-            let wall = Summary::of(row.samples.iter().map(|sample| sample.usage.wall_seconds));
-            table.row([
-                row.ends.text().to_owned(),
-                seconds(row.seconds),
-                format!("{:.3} – {:.3}", wall.min, wall.max),
-                seconds(row.commands_seconds),
-                factor(row.gain, 1.0),
-                seconds(row.cpu_seconds),
-                rate(self.file_bytes, row.seconds),
-                size(row.target_bytes),
-                format!("{} + {}", row.source_pages_after, row.target_pages_after),
-            ]);
-        }
-        let lines: Vec<String> = self.rows.iter().map(|row| format!("  {}\n", row.line)).collect();
-        let cold = match self.cold {
-            Cold::System => "caches of the system dropped before each",
-            Cold::File => "pages of the source evicted before each, the caches of the system not dropped",
+impl Row {
+    fn runs(&self, of: fn(&Sample) -> f64) -> impl Iterator<Item = f64> + '_ {
+        self.samples.iter().map(of)
+    }
+
+    /// Time of the plain pipeline divided by this one's, run by run.
+    fn gains(&self, plain: &Row) -> Vec<f64> {
+        let wall: fn(&Sample) -> f64 = |run| run.usage.wall_seconds;
+        ratios(plain.runs(wall), self.runs(wall))
+    }
+}
+
+impl Benchmark for Report {
+    const NAME: &'static str = "pipeline";
+    const FIELDS: &'static [&'static str] = &["rows", "command", "cold"];
+
+    fn section(&self) -> Section {
+        let plain = self.rows.iter().find(|row| row.ends == Ends::Plain);
+        let finding = |row: &Row| {
+            let gain = Summary::of_some(row.gains(plain?))?.median;
+            let note = if row.ends == Ends::Both { "published 1.16× to 1.21×" } else { "" };
+            Some(Finding::new(format!("large I/O {}", row.ends.text()), format!("{} as fast", times(gain)), note))
         };
-        format!(
-            "{} of cold data through `{}`; runs: {}, medians shown, in turns; {cold}\n\n{}\n\
-             durable: until the target is synced. commands: until the last one ended. gain: plain / this, in durable time;\n\
-             reference: +16 to +21 % with large I/O at both ends (tar and gzip on AIX). CPU: of the commands and of the sync,\n\
-             without the kernel's own threads. pages left: resident afterwards, source + target.\n\n{}\n{}",
-            size(self.file_bytes),
-            self.command,
-            self.runs,
-            table.text(),
-            lines.concat(),
-            self.environment.text()
-        )
+        let cold = match self.cold {
+            Cold::System => "the caches of the system",
+            Cold::File => "the pages of the source",
+        };
+        let commands = self.rows.iter().map(|row| (row.ends.text().to_owned(), row.line.clone())).collect();
+        let blocks = vec![Block::Plots(vec![self.plot()]), Block::Table(self.table(plain)), Block::Commands(commands)];
+        let title = format!("Large direct I/O around `{}`", self.command);
+        Section {
+            lead: format!(
+                "{} of cold data go through an unchanged command, `{}`, with large direct I/O at neither end, at its input and at \
+                 both, in turns, {} times each. Before each run {cold} were dropped; a run ends when the target is durable.",
+                size(self.file_bytes),
+                self.command,
+                self.runs
+            ),
+            findings: self.rows.iter().filter(|row| row.ends != Ends::Plain).filter_map(finding).collect(),
+            blocks,
+            notes: vec!["Published: tar and gzip on AIX gained 16 to 21 % by large I/O at both ends.".to_owned()],
+            ..Section::new(Report::NAME, title, &self.environment)
+        }
+    }
+}
+
+impl Report {
+    fn plot(&self) -> Plot {
+        let row = |(place, row): (usize, &Row)| {
+            let wall = row.runs(|run| run.usage.wall_seconds).collect();
+            plot::Row::new(row.ends.text(), [1, 3, 4][place % 3], wall)
+        };
+        let about = "Each dot is a run, the bar the median; further left is better.";
+        let rows = self.rows.iter().enumerate().map(row).collect();
+        Plot::dots("elapsed", "Time until the target is durable", about, Unit::Seconds, rows)
+    }
+
+    fn table(&self, plain: Option<&Row>) -> Table {
+        let caption = "Medians of the runs, with the least and the greatest";
+        let rate = |row: &Row| {
+            Cell::runs(row.runs(|run| run.usage.wall_seconds).map(|seconds| self.file_bytes as f64 / seconds))
+        };
+        Rows::new(("ways", "large I/O"), caption, &self.rows, |row| row.ends.text().to_owned())
+            .column("durable", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.usage.wall_seconds)))
+            .column("commands ended", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.commands_seconds)))
+            .column("gain", Unit::Times, |row| plain.map(|plain| row.gains(plain)))
+            .column("CPU", Unit::Seconds, |row| Cell::runs(row.runs(|run| run.usage.cpu_seconds)))
+            .column("throughput", Unit::BytesPerSecond, rate)
+            .column("from the device", Unit::Bytes, |row| row.device_bytes)
+            .column("target", Unit::Bytes, |row| row.target_bytes)
+            .column("pages left of the source", Unit::Count, |row| row.source_pages_after)
+            .column("of the target", Unit::Count, |row| row.target_pages_after)
+            .table()
     }
 }
 
@@ -325,7 +370,7 @@ mod tests {
             // The system's own tools leave what they touch in the cache: 300,000 bytes are 74 pages of 4 KiB.
             assert!(row.source_pages_after >= 4 && row.target_pages_after >= 4, "{row:?}");
         }
-        assert!(report.text().contains("at both ends"));
+        assert!(Benchmark::text(&report).contains("at both ends"));
         assert!(is_empty(&scratch));
     }
 

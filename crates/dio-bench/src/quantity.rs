@@ -17,6 +17,8 @@ pub enum Unit {
     Part,
     /// A number divided by another one.
     Ratio,
+    /// How many times as much or as fast something is.
+    Times,
 }
 
 /// How the numbers of one column or axis are shown.
@@ -56,18 +58,24 @@ impl Unit {
             }
             Unit::PerSecond => (1.0, "/s"),
             Unit::Part => (100.0, "%"),
-            Unit::Count | Unit::Ratio => (1.0, ""),
+            Unit::Count | Unit::Ratio | Unit::Times => (1.0, ""),
         };
         let shown = most * factor;
         let digits = match self {
             Unit::Count => 0,
-            Unit::Ratio if shown < 10.0 => 2,
+            Unit::Ratio | Unit::Times if shown < 10.0 => 2,
             _ if shown >= 99.95 || shown == 0.0 => 0,
             Unit::Part => 1,
             _ if shown >= 9.995 => 1,
             _ => 2,
         };
-        Scale { factor, symbol, digits, own: self == Unit::Ratio, fine: !matches!(self, Unit::Count | Unit::Part) }
+        Scale {
+            factor,
+            symbol,
+            digits,
+            own: matches!(self, Unit::Ratio | Unit::Times),
+            fine: !matches!(self, Unit::Count | Unit::Part),
+        }
     }
 }
 

@@ -9,18 +9,21 @@ use dio::engine::{EngineKind, Null, NullMedium, Selection, Uring};
 use dio::geometry::Geometry;
 use dio::queue::Queue;
 use dio::{File, Io, Limits, Mode, Need, OpenOptions};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::data::{Random, Scratch};
 use crate::environment::Environment;
 use crate::histogram::{Histogram, Latency};
 use crate::measure::Meter;
+use crate::plot::{self, Plot, Series};
 use crate::progress::{self, time_for};
-use crate::stats::Summary;
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table};
+use crate::stats::{Summary, number};
 use crate::study::Bucket;
-use crate::table::Table;
-use dio_common::units::{rate, seconds, size};
+use crate::study::plots::{distribution, distribution_plot};
+use dio_common::units::{seconds, size};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -48,7 +51,7 @@ pub struct Plan {
 }
 
 /// One depth: medians of its runs, latencies of all of them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Bytes of each read.
     pub block_bytes: u64,
@@ -57,26 +60,29 @@ pub struct Row {
     /// Reads per second.
     pub reads_per_second: f64,
     /// Bytes per second.
+    #[serde(default, deserialize_with = "number")]
     pub bytes_per_second: f64,
     /// CPU seconds of the process for each read, kernel time included.
+    #[serde(deserialize_with = "number")]
     pub cpu_seconds_per_read: f64,
     /// From the call that queues a read to the return of the call that gives it back, in seconds.
     pub latency: Latency,
     /// How the latencies are spread.
+    #[serde(default)]
     pub histogram: Vec<Bucket>,
     /// Reads per second of the single runs.
     pub samples: Vec<f64>,
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// One row for each depth.
     pub rows: Vec<Row>,
     /// How the file was opened.
-    pub mode: &'static str,
+    pub mode: String,
     /// The engine that ran the reads.
-    pub engine: &'static str,
+    pub engine: String,
     /// Bytes of the file among which the reads are spread.
     pub file_bytes: u64,
     /// Runs of each row.
@@ -128,12 +134,12 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
             runs.push(load.run(&io, round as u64, histogram)?);
         }
     }
-    let environment = Environment { engine: io.engine_name(), ..Environment::of(&path)? };
+    let environment = Environment { engine: io.engine_name().to_owned(), ..Environment::of(&path)? };
     let rows = plan.depths.iter().zip(&results).map(|(depth, (runs, latency))| row(plan.block, *depth, runs, latency));
     Ok(Report {
         rows: rows.collect(),
-        mode: plan.mode.name(),
-        engine: io.engine_name(),
+        mode: plan.mode.name().to_owned(),
+        engine: io.engine_name().to_owned(),
         file_bytes: blocks * plan.block as u64,
         runs: plan.runs,
         environment,
@@ -245,41 +251,71 @@ fn row(block: usize, depth: usize, runs: &[Run], histogram: &Histogram) -> Row {
     }
 }
 
-impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let headings =
-            ["depth", "reads/s", "min – max", "throughput", "CPU per read", "p50", "p99", "p99.9", "longest"];
-        let mut table = Table::new(headings);
-        for row in &self.rows {
-            let Summary { min, max, .. } = Summary::of(row.samples.iter().copied());
-            table.row([
-                row.depth.to_string(),
-                format!("{:.0}", row.reads_per_second),
-                format!("{min:.0} – {max:.0}"),
-                rate(row.bytes_per_second as u64, 1.0),
-                seconds(row.cpu_seconds_per_read),
-                seconds(row.latency.p50),
-                seconds(row.latency.p99),
-                seconds(row.latency.p999),
-                seconds(row.latency.max),
-            ]);
-        }
-        let block = self.rows.first().map_or(0, |row| row.block_bytes);
-        let note = if self.engine == "null" {
-            "\nNothing was read: this is the cost of the harness and the library alone."
-        } else {
-            ""
+impl Row {
+    fn name(&self) -> String {
+        format!("{} in flight", self.depth)
+    }
+}
+
+impl Benchmark for Report {
+    const NAME: &'static str = "random";
+    const FIELDS: &'static [&'static str] = &["rows", "mode", "engine"];
+
+    fn section(&self) -> Section {
+        let scale = Unit::PerSecond.scale(self.rows.iter().map(|row| row.reads_per_second));
+        let finding = |row: &Row| {
+            let note = format!("p50 {}, p99 {}", seconds(row.latency.p50), seconds(row.latency.p99));
+            Finding::new(row.name(), scale.show(row.reads_per_second), note)
         };
-        format!(
-            "Random reads of {} over {}, mode {}; runs: {}, medians shown{note}\n\n{}\n\
-             latency: from queueing a read until it is given back, of all runs.\n\n{}",
-            size(block),
-            size(self.file_bytes),
-            self.mode,
-            self.runs,
-            table.text(),
-            self.environment.text()
-        )
+        let mut notes = Vec::new();
+        if self.engine == "null" {
+            notes.push("Nothing was read: this is the cost of the harness and the library alone.".to_owned());
+        }
+        Section {
+            lead: format!(
+                "Aligned reads of {} at random places among {}, mode {}, engine {}; {} runs of each depth, in turns. Latency is \
+                 from queueing a read until it is given back, of all runs.",
+                size(self.rows.first().map_or(0, |row| row.block_bytes)),
+                size(self.file_bytes),
+                self.mode,
+                self.engine,
+                self.runs
+            ),
+            findings: self.rows.iter().map(finding).collect(),
+            blocks: vec![Block::Plots(self.plots()), Block::Table(self.table())],
+            notes,
+            ..Section::new(Report::NAME, "Random reads through a queue", &self.environment)
+        }
+    }
+}
+
+impl Report {
+    fn plots(&self) -> Vec<Plot> {
+        let rates = self.rows.iter().enumerate();
+        let rates = rates.map(|(tone, row)| plot::Row::new(row.name(), tone, row.samples.clone())).collect();
+        let about = "Reads per second by how many are in flight: each dot is a run, the bar the median.";
+        let mut plots = vec![Plot::dots("rate", "Reads", about, Unit::PerSecond, rates)];
+        let series = self.rows.iter().enumerate().filter_map(|(tone, row)| {
+            Some(Series { name: row.name(), tone, points: distribution([&row.histogram[..]].into_iter())? })
+        });
+        let series: Vec<Series> = series.collect();
+        if !series.is_empty() {
+            plots.push(distribution_plot("latency", "Latency of reads".to_owned(), series));
+        }
+        plots
+    }
+
+    fn table(&self) -> Table {
+        let caption = "Reads and their latency; rates are medians, with the least and the greatest";
+        let throughput = |row: &Row| Cell::runs(row.samples.iter().map(|rate| rate * row.block_bytes as f64));
+        Rows::new(("depths", "in flight"), caption, &self.rows, |row| row.depth.to_string())
+            .column("reads", Unit::PerSecond, |row| row.samples.clone())
+            .column("throughput", Unit::BytesPerSecond, throughput)
+            .column("CPU per read", Unit::Seconds, |row| row.cpu_seconds_per_read)
+            .column("p50", Unit::Seconds, |row| row.latency.p50)
+            .column("p99", Unit::Seconds, |row| row.latency.p99)
+            .column("p99.9", Unit::Seconds, |row| row.latency.p999)
+            .column("longest", Unit::Seconds, |row| row.latency.max)
+            .table()
     }
 }

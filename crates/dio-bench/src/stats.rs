@@ -1,9 +1,9 @@
 //! Statistics of a few repeated runs. Of so few, only the median and the extremes mean anything.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The middle and the extremes of some measurements, in their unit.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Summary {
     /// The median: of an even number, the mean of the middle two.
     pub median: f64,
@@ -16,7 +16,7 @@ pub struct Summary {
 impl Summary {
     /// Summarises measurements; all zero when there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Summary {
-        Summary::of_some(values).unwrap_or(Summary { median: 0.0, min: 0.0, max: 0.0 })
+        Summary::of_some(values).unwrap_or_default()
     }
 
     /// Summarises measurements; `None` when there are none.
@@ -41,6 +41,11 @@ pub fn median_count(values: impl IntoIterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.into_iter().collect();
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+/// Reads a number of a result. What is no number, such as a quotient by zero, is `null` in JSON.
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 #[cfg(test)]

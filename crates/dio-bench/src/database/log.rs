@@ -5,11 +5,12 @@
 //! it (`wal_level=minimal`, no WAL senders: `get_sync_bit` of `xlog.c`); from 16 on it does so for every method when told
 //! (`debug_io_direct=wal`).
 
+use std::borrow::Cow;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::engine::{Engine, Place};
@@ -30,7 +31,7 @@ pub const METHODS: [&str; 4] = ["open_datasync", "fdatasync", "fsync", "open_syn
 const WARM: Duration = Duration::from_secs(1);
 
 /// Where the log is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogPlace {
     /// On the file system, through the page cache.
@@ -136,15 +137,16 @@ struct Way {
 }
 
 /// Transactions in one way with so many clients: medians of the runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogRow {
     /// The value of `wal_sync_method`.
-    pub method: &'static str,
+    pub method: Cow<'static, str>,
     /// Where the log is.
     pub place: LogPlace,
     /// Clients.
     pub clients: usize,
     /// Transactions per second.
+    #[serde(default)]
     pub tps: Summary,
     /// Mean response time of each run, in seconds.
     pub response_seconds: Summary,
@@ -157,7 +159,7 @@ pub struct LogRow {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogReport {
     /// PostgreSQL's version.
     pub version: String,
@@ -170,6 +172,7 @@ pub struct LogReport {
     /// Runs of each way.
     pub rounds: usize,
     /// More options of the mount.
+    #[serde(default)]
     pub mount_options: Vec<String>,
     /// One row for each way and number of clients.
     pub rows: Vec<LogRow>,
@@ -237,7 +240,7 @@ fn major(version: &str) -> u32 {
 impl LogRow {
     fn new(way: &Way, clients: usize, sum: &Sum) -> LogRow {
         LogRow {
-            method: way.method,
+            method: way.method.into(),
             place: way.place,
             clients,
             tps: Summary::of(sum.tps.iter().copied()),
@@ -334,8 +337,8 @@ pub(crate) mod tests {
 
     /// Rows of one client, and of 16.
     pub(crate) fn report() -> LogReport {
-        let row = |method, place, clients, tps: f64| LogRow {
-            method,
+        let row = |method: &'static str, place, clients, tps: f64| LogRow {
+            method: method.into(),
             place,
             clients,
             tps: Summary { median: tps, min: tps * 0.9, max: tps * 1.1 },

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::cold::{self, Cold};
@@ -34,13 +34,13 @@ use engine::{Engine, Loaded, Place};
 #[cfg(test)]
 pub(crate) use log::tests as tests_of_log;
 pub use log::{LogPlace, LogPlan, LogReport, LogRow, METHODS as LOG_METHODS, run_log};
-pub use report::{Report, Section, Settings};
+pub use report::{Report, Section};
 
 /// Length of a slot of the time series: both load generators report once a second.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// The databases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// MariaDB with InnoDB, loaded by sysbench.

@@ -1,16 +1,17 @@
-//! The study's result: tables for people, JSON, and the time series as CSV.
+//! The result: a study for each workload and size of the database's cache, and the time series as CSV.
 
-use std::fmt::Write;
-
-use serde::Serialize;
+use dio_common::units::size;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{Contender, Kind, Plan, Run};
 use crate::environment::Environment;
-use crate::study::{Row, table};
-use dio_common::units::size;
+use crate::oltp::report::REFERENCE;
+use crate::section::{Benchmark, Finding, slug};
+use crate::study::{Row, Study, Words, named, series};
 
 /// One workload with one size of the database's cache.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Section {
     /// The script of the load generator.
     pub workload: String,
@@ -31,27 +32,8 @@ impl Section {
     }
 }
 
-/// The settings that the figures are of.
-#[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// Bytes of data, about.
-    pub bytes: u64,
-    /// Clients.
-    pub clients: usize,
-    /// Seconds of the load before, of the load that is measured, and none after it.
-    pub seconds: [f64; 3],
-    /// Runs of each contender.
-    pub rounds: usize,
-    /// Whether mounts other than that with the file lock were to have io_uring.
-    pub io_uring: bool,
-    /// More options of all mounts.
-    pub mount_options: Vec<String>,
-    /// Limit to the memory of the database, its clients and the mount, page cache included.
-    pub memory_bytes: Option<u64>,
-}
-
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The database.
     pub database: Kind,
@@ -60,8 +42,9 @@ pub struct Report {
     /// Its workloads.
     pub sections: Vec<Section>,
     /// The settings.
-    pub settings: Settings,
+    pub settings: Map<String, Value>,
     /// What was missing.
+    #[serde(default)]
     pub notes: Vec<String>,
     /// Where it was measured.
     pub environment: Environment,
@@ -75,71 +58,86 @@ impl Report {
         notes: Vec<String>,
         environment: Environment,
     ) -> Report {
-        let settings = Settings {
-            bytes: plan.size,
-            clients: plan.clients,
-            seconds: [plan.ramp_up.as_secs_f64(), plan.steady.as_secs_f64(), 0.0],
-            rounds: plan.rounds,
-            io_uring: plan.io_uring,
-            mount_options: plan.mount_options.clone(),
-            memory_bytes: plan.memory,
-        };
+        let settings = named([
+            ("bytes", plan.size.into()),
+            ("clients", plan.clients.into()),
+            // Of the load before, of the load that is measured, and none after it.
+            ("seconds", vec![plan.ramp_up.as_secs_f64(), plan.steady.as_secs_f64(), 0.0].into()),
+            ("rounds", plan.rounds.into()),
+            ("io_uring", plan.io_uring.into()),
+            ("mount_options", plan.mount_options.clone().into()),
+            ("memory_bytes", plan.memory.into()),
+        ]);
         Report { database: plan.kind, version, sections, settings, notes, environment }
-    }
-
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let settings = &self.settings;
-        let [up, steady, _] = settings.seconds;
-        let memory = settings.memory_bytes.map_or_else(|| "not limited".to_owned(), size);
-        let mut text = format!(
-            "{} {}, {} clients, {} of data; memory of server, clients and mount, page cache included: {memory}\n\
-             {up} s of load before, {steady} s measured; rounds: {}, medians shown\n",
-            self.database.name(),
-            self.version,
-            settings.clients,
-            size(settings.bytes),
-            settings.rounds,
-        );
-        for section in &self.sections {
-            let _ = write!(text, "\n{}\n{}\n", section.title(), table::transactions(&section.rows, |_| None));
-            text.push_str(&table::resources(&section.rows));
-        }
-        let _ = write!(text, "\n{}", table::LEGEND);
-        self.notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
-        text.push('\n');
-        text.push_str(&self.environment.text());
-        text
     }
 
     /// The time series of all runs, a line for each slot.
     pub fn csv(&self) -> String {
-        let mut text = format!("workload,pool_bytes,{}", table::SERIES);
+        let before = |section: &Section| format!("{},{},", section.workload, section.pool_bytes);
+        let parts: Vec<(String, &[Row])> =
+            self.sections.iter().map(|section| (before(section), &section.rows[..])).collect();
+        series::beside("workload,pool_bytes,", parts.iter().map(|(before, rows)| (before.as_str(), *rows)))
+    }
+}
+
+/// Findings of each workload that the top of a page has room for.
+const FINDINGS: usize = 3;
+
+impl Benchmark for Report {
+    const NAME: &'static str = "database";
+    const FIELDS: &'static [&'static str] = &["database", "sections"];
+
+    fn section(&self) -> crate::section::Section {
+        let name = self.database.name();
+        let title = format!("{name} on raw, direct and concurrent storage");
+        let lead = format!(
+            "{name} {} with its data on each kind of storage, loaded by the generator that its people use, for each workload and \
+             each size of its own cache. A first load, which is not measured, warms it up.",
+            self.version
+        );
+        let words = Words { id: Report::NAME, title: &title, events: "transactions", lead: &lead };
+        let Some(first) = self.sections.first() else {
+            let notes = self.notes.clone();
+            let section = crate::section::Section::new(words.id, title.clone(), &self.environment);
+            return crate::section::Section { lead, notes, ..section };
+        };
+        let mut shown = self.study(first).section(&words);
+        (shown.findings, shown.blocks, shown.data) = (Vec::new(), Vec::new(), Vec::new());
         for section in &self.sections {
-            let before = format!("{},{},", section.workload, section.pool_bytes);
-            text.push_str(&table::series(&before, &section.rows));
+            let (part, study) = (section.title(), self.study(section));
+            let found = study.findings().into_iter().take(FINDINGS);
+            shown
+                .findings
+                .extend(found.map(|finding| Finding { label: format!("{part}: {}", finding.label), ..finding }));
+            shown.blocks.extend(study.blocks(&words, Some(&part)));
+            shown.data.push((format!("series-{}", slug(&part)), series::csv(&section.rows)));
         }
-        text
+        shown
+    }
+}
+
+impl Report {
+    fn study<'a>(&'a self, section: &'a Section) -> Study<'a> {
+        Study {
+            rows: &section.rows,
+            reference: &REFERENCE,
+            settings: &self.settings,
+            notes: &self.notes,
+            environment: &self.environment,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::Page;
     use crate::study::run::tests::rows;
 
     #[test]
     fn every_section_has_its_tables_and_its_series() {
         let section = |name: &str| Section { workload: name.to_owned(), pool_bytes: 128 << 20, rows: rows() };
-        let settings = Settings {
-            bytes: 500 << 20,
-            clients: 16,
-            seconds: [3.0, 10.0, 0.0],
-            rounds: 3,
-            io_uring: false,
-            mount_options: Vec::new(),
-            memory_bytes: Some(500 << 20),
-        };
+        let settings = named([("bytes", (500 << 20).into()), ("seconds", vec![3.0, 10.0, 0.0].into())]);
         let environment = Environment::of(std::path::Path::new("/proc/self/exe")).unwrap();
         let sections = vec![section("one"), section("two")];
         let report = Report {
@@ -155,5 +153,27 @@ mod tests {
         let csv = report.csv();
         assert_eq!(csv.lines().count(), 1 + 2 * 2 * 3 * 5);
         assert!(csv.contains("\ntwo,134217728,concurrent,3,"), "{csv}");
+    }
+
+    #[test]
+    fn every_workload_has_its_plots_and_series() {
+        let study: Value = serde_json::from_str(&crate::study::section::tests::text()).unwrap();
+        let workload = |pool: u64| serde_json::json!({"workload": "oltp", "pool_bytes": pool, "rows": study["rows"]});
+        let result = serde_json::json!({"database": "mariadb", "version": "10.11", "sections": [workload(1 << 20), workload(1 << 30)],
+            "settings": {"bytes": 1 << 20, "seconds": [1, 2, 0]}, "notes": [], "environment": study["environment"]});
+        let section = crate::page::read("db.json", &result.to_string()).unwrap();
+        assert_eq!(section.title, "MariaDB on raw, direct and concurrent storage");
+        assert_eq!(section.findings[0].label, "oltp, cache of 1 MiB: concurrent");
+        assert!(section.settings.contains(&("data".to_owned(), "1 MiB".to_owned())), "{:?}", section.settings);
+        let page = Page::new(None, vec![section]);
+        let names: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
+        let has = |name: &str| names.iter().any(|other| other == name);
+        assert!(
+            has("database-oltp-cache-of-1-mib-share.svg") && has("database-oltp-cache-of-1-gib-share.svg"),
+            "{names:?}"
+        );
+        assert!(page.tables().iter().any(|(name, _)| name == "database-series-oltp-cache-of-1-gib.csv"));
+        let none = result.to_string().replace(&result["sections"].to_string(), "[]");
+        assert!(crate::page::read("db.json", &none).unwrap().blocks.is_empty());
     }
 }

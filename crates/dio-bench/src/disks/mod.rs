@@ -13,6 +13,7 @@ pub mod plot;
 mod processors;
 pub mod report;
 mod rig;
+mod section;
 mod throttle;
 mod work;
 

@@ -1,14 +1,10 @@
-//! What came out, for people.
-
-use std::fmt::Write;
+//! What came out.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Direction, Plan, Run, Way};
 use crate::environment::Environment;
 use crate::stats::Summary;
-use crate::table::Table;
-use dio_common::units::{factor, rate, size};
 
 /// Published figures of sequential reading over 8 disks (JFS on AIX): KB/s, and the processors' time in percent.
 pub const REFERENCE: [(Way, f64, f64); 3] =
@@ -63,7 +59,7 @@ pub struct Settings {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
     /// One row for each way, number of disks and direction.
     pub rows: Vec<Row>,
@@ -131,37 +127,6 @@ impl Report {
         let notes = rows.iter().filter_map(|row| escaped(row, plan)).collect();
         Report { rows, settings, notes, environment }
     }
-
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let Settings { rate_bytes_per_second, limited_by, stripe_bytes, depth, seconds: [warm, steady], rounds } =
-            &self.settings;
-        let mut text = format!(
-            "Disks of {} in each direction (loop devices, limited by {limited_by}); stripes of {}, {depth} requests to each disk in \
-             flight\n{steady} s at that rate after {warm} s; runs: {rounds}, medians shown, all ways in turns\n",
-            rate(*rate_bytes_per_second, 1.0),
-            size(*stripe_bytes)
-        );
-        for direction in Direction::ALL {
-            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.case.direction == direction).collect();
-            if !rows.is_empty() {
-                let _ = write!(text, "\n{}", table(direction, &rows));
-            }
-        }
-        text.push_str(
-            "\nto one: throughput divided by that of the same way on one disk; to raw: by that of the raw devices.\n\
-             CPU: part of all processors' time that the benchmark and the kernel's threads took, the loop devices' own included; \
-             CPU/GiB:\nthe same in seconds of one processor; own: the benchmark alone. Reading begins with nothing cached; writing ends \
-             durable.\n",
-        );
-        if self.rows.iter().any(|row| reference(&row.case).is_some()) {
-            text.push_str("published: JFS on AIX, 8 disks; only ratios compare.\n");
-        }
-        self.notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
-        text.push('\n');
-        text.push_str(&self.environment.text());
-        text
-    }
 }
 
 /// Says so where the limits did not hold.
@@ -181,43 +146,11 @@ pub(crate) fn reference(case: &Case) -> Option<(f64, f64)> {
     REFERENCE.iter().find(|(way, ..)| same && *way == case.way).map(|(_, rate, busy)| (*rate, *busy))
 }
 
-fn table(direction: Direction, rows: &[&Row]) -> String {
-    let ours = [direction.name(), "disks", "throughput", "min – max", "to one", "to raw", "CPU", "CPU/GiB", "own"];
-    let published = rows.iter().any(|row| reference(&row.case).is_some());
-    let theirs = ["published", "to raw", "CPU"];
-    let mut table = Table::new(ours.into_iter().chain(theirs.into_iter().filter(|_| published)));
-    let ratio = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"));
-    for row in rows {
-        let Summary { median, min, max } = row.bytes_per_second;
-        let mib = |value: f64| format!("{:.0}", value / f64::from(1 << 20));
-        let mut cells = vec![
-            row.case.way.name().to_owned(),
-            row.case.targets.to_string(),
-            format!("{} MiB/s", mib(median)),
-            format!("{} – {}", mib(min), mib(max)),
-            row.to_one.map_or_else(|| "-".to_owned(), |value| factor(value, 1.0)),
-            ratio(row.to_raw),
-            format!("{:.1} %", row.busy * 100.0),
-            format!("{:.2} s", row.cpu_seconds_per_gib),
-            format!("{:.2} s", row.own_cpu_seconds_per_gib),
-        ];
-        match reference(&row.case) {
-            Some((rate, busy)) => {
-                let raw = REFERENCE[2].1;
-                cells.extend([format!("{rate:.0} KB/s"), format!("{:.3}", rate / raw), format!("{busy:.1} %")]);
-            }
-            None if published => cells.extend(["-", "-", "-"].map(str::to_owned)),
-            None => {}
-        }
-        table.row(cells);
-    }
-    table.text()
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::tests::plan;
     use super::*;
+    use crate::section::Benchmark;
 
     fn run(rate: f64, busy: f64) -> Run {
         let bytes = 1 << 30;

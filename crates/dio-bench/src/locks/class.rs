@@ -1,9 +1,9 @@
 //! What a lock of the kernel is, by the functions that wanted it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the kernel's locks guard, as far as it matters for I/O.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// The contents of a file: `i_rwsem` of its inode, which reads, writes and changes of the size take.
@@ -38,7 +38,7 @@ impl Class {
 }
 
 /// How a lock is waited for (`include/trace/events/lock.h`, `LCB_F_…`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// A read-write semaphore, exclusively.
@@ -50,6 +50,7 @@ pub enum Side {
     /// A per-processor read-write semaphore.
     Percpu,
     /// Not known: only what threads sleep in is seen.
+    #[default]
     Any,
 }
 

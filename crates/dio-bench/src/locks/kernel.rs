@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::class::{Class, Side};
 
@@ -10,17 +10,18 @@ use super::class::{Class, Side};
 const TOLD: usize = 4;
 
 /// How the kernel's locks were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Every block, by the tracepoints `lock:contention_begin` and `lock:contention_end` with kernel stacks.
+    #[default]
     Tracepoint,
     /// What the command's threads sleep in, looked at again and again: blocks are a lower bound, times an estimate.
     WaitChannels,
 }
 
 /// A function that wanted locks of a class.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
     /// Its name.
     pub name: String,
@@ -29,28 +30,34 @@ pub struct Function {
 }
 
 /// Locks of one class, waited for in one way.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What they guard.
     pub class: Class,
     /// How they were wanted.
+    #[serde(default)]
     pub side: Side,
     /// Times that a thread was blocked.
+    #[serde(default)]
     pub blocks: u64,
     /// The same for each second.
     pub blocks_per_second: f64,
     /// Time of all waits together, in seconds.
+    #[serde(default)]
     pub waited_seconds: f64,
     /// The functions that wanted them, the most frequent first.
+    #[serde(default)]
     pub functions: Vec<Function>,
 }
 
 /// The kernel's locks in a stretch of time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kernel {
     /// How they were seen.
+    #[serde(default)]
     pub method: Method,
     /// What is worth knowing about it: why it is not the better method, what is missing.
+    #[serde(default)]
     pub notes: Vec<String>,
     /// By class and side, the most blocks first.
     pub rows: Vec<Row>,

@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use dio::lock::LockClass;
 use dio_common::lock_waits::{ProcessWaits, VARIABLE};
 use rustix::fs::{MemfdFlags, memfd_create};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Most that is read.
 const MOST: u64 = 16 << 20;
 
 /// Blocks by what asked for the lock.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `read`, `write`, `resize` or `misaligned`.
     pub class: String,
@@ -26,7 +26,7 @@ pub struct Row {
 }
 
 /// The library's locks in the processes of a command.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Library {
     /// Processes that told of theirs: those of dio that ended of their own accord.
     pub processes: u64,

@@ -18,14 +18,16 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::commands::Running;
-use crate::table::Table;
+use crate::plot::{self, Dots, Kind, Plot};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
 use channels::Channels;
 use dio_common::units::seconds;
-use kernel::{Kernel, Method};
+use kernel::{Function, Kernel, Method};
 use library::{Ear, Library};
 use mounts::{Mount, Mounts};
 use trace::{Tracer, Watch};
@@ -57,7 +59,7 @@ pub struct Plan {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The command as a person would type it.
     pub command: String,
@@ -74,6 +76,7 @@ pub struct Report {
     /// Locks of the kernel.
     pub kernel: Kernel,
     /// Of all processes, or of the command's only.
+    #[serde(default)]
     pub system: bool,
 }
 
@@ -154,101 +157,144 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
     })
 }
 
+/// Blocks of one class, wherever they were counted.
+struct Blocked<'a> {
+    name: String,
+    tone: usize,
+    blocks: u64,
+    blocks_per_second: f64,
+    waited_seconds: Option<f64>,
+    functions: &'a [Function],
+}
+
+impl Blocked<'_> {
+    /// The functions that wanted the locks, with how often each was blocked.
+    fn wanted_by(&self) -> Option<String> {
+        let words = self.functions.iter().map(|function| format!("{} {}", function.name, function.blocks));
+        (!self.functions.is_empty()).then(|| words.collect::<Vec<_>>().join(", "))
+    }
+}
+
 impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let mut text = format!("'{}' ran for {}", self.command, seconds(self.seconds));
-        match (self.status, self.signal) {
-            (Some(0), _) => {}
-            (Some(status), _) => text.push_str(&format!(" and ended with status {status}")),
-            (None, signal) => text.push_str(&format!(" and was ended by signal {}", signal.unwrap_or(0))),
+    fn blocked(&self) -> Vec<Blocked<'_>> {
+        let mut all = Vec::new();
+        for mount in &self.mounts {
+            let place =
+                if self.mounts.len() > 1 { format!("mount {}", mount.mountpoint.display()) } else { "mount".into() };
+            all.extend(mount.rows.iter().map(|row| Blocked {
+                name: format!("{place}: {}", row.class),
+                tone: 4,
+                blocks: row.blocks,
+                blocks_per_second: row.blocks_per_second,
+                waited_seconds: row.waited_seconds,
+                functions: &[],
+            }));
         }
-        text.push_str("\n\nMounts of dio, counted by their servers:\n");
-        if self.mounts.is_empty() {
-            text.push_str("  none was there\n");
-        }
-        self.mounts.iter().for_each(|mount| text.push_str(&mount.text()));
-        text.push_str(&format!("\n{}\nKernel, ", self.library.text()));
-        let whose = if self.system { "of all processes" } else { "of the command and its descendants" };
-        let how = match self.kernel.method {
-            Method::Tracepoint => "by the tracepoint lock:contention_begin",
-            Method::WaitChannels => "by what threads sleep in (/proc/PID/task/TID/wchan)",
+        all.extend(self.library.rows.iter().map(|row| Blocked {
+            name: format!("library: {}", row.class),
+            tone: 1,
+            blocks: row.blocks,
+            blocks_per_second: row.blocks_per_second,
+            waited_seconds: Some(row.waited_seconds),
+            functions: &[],
+        }));
+        all.extend(self.kernel.rows.iter().map(|row| Blocked {
+            name: format!("kernel: {} ({})", row.class.name(), row.side.name()),
+            tone: 2,
+            blocks: row.blocks,
+            blocks_per_second: row.blocks_per_second,
+            waited_seconds: Some(row.waited_seconds),
+            functions: &row.functions,
+        }));
+        all
+    }
+
+    fn lead(&self) -> String {
+        let ended = match (self.status, self.signal) {
+            (Some(0), _) => String::new(),
+            (Some(status), _) => format!(" and ended with status {status}"),
+            (None, Some(signal)) => format!(" and was ended by signal {signal}"),
+            (None, None) => " and was ended by a signal".to_owned(),
         };
-        text.push_str(&format!("{whose}, {how}:\n{}", self.kernel.text()));
-        text
+        format!(
+            "`{}` ran for {}{ended}. A block is a thread, or a request, that could not have a lock at once and waited.",
+            self.command,
+            seconds(self.seconds)
+        )
     }
-}
 
-/// Blocks with their time, a line for each class; the time may be unknown.
-fn table<'a>(rows: impl Iterator<Item = (&'a str, u64, f64, Option<f64>)>) -> String {
-    let mut table = Table::new(["  blocked on", "blocks/s", "blocks", "mean", "waited"]);
-    for (class, blocks, rate, waited) in rows {
-        let shown = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), seconds);
-        let mean = waited.map(|waited| waited / blocks.max(1) as f64);
-        table.row([format!("  {class}"), format!("{rate:.1}"), blocks.to_string(), shown(mean), shown(waited)]);
-    }
-    table.text()
-}
-
-impl Library {
-    fn text(&self) -> String {
-        let mut text =
-            "Library, told by programs of dio when they ended; others that use it are not seen:\n".to_owned();
-        match (self.processes, self.rows.is_empty()) {
-            (0, _) => text.push_str("  none has told\n"),
-            (_, true) => text.push_str("  nobody was blocked\n"),
-            _ => {
-                let rows = self.rows.iter();
-                let rows =
-                    rows.map(|row| (row.class.as_str(), row.blocks, row.blocks_per_second, Some(row.waited_seconds)));
-                text.push_str(&table(rows));
-            }
+    fn notes(&self) -> Vec<String> {
+        let method = match self.kernel.method {
+            Method::Tracepoint => "by the tracepoint lock:contention_begin",
+            Method::WaitChannels => "by what threads sleep in (/proc/PID/task/TID/wchan), which is a lower bound",
+        };
+        let whose = if self.system { "all processes" } else { "the command and its descendants" };
+        let mut notes = vec![format!("Kernel, of {whose}, {method}.")];
+        notes.extend(self.kernel.notes.iter().cloned());
+        for mount in &self.mounts {
+            let at = mount.mountpoint.display();
+            notes.push(match &mount.error {
+                Some(error) => format!("{at}: {error}"),
+                None => format!("{at} is a mount in mode {}.", mount.mode),
+            });
         }
-        text
+        if self.mounts.is_empty() {
+            notes.push("There was no mount of dio.".to_owned());
+        }
+        notes.push(format!(
+            "Library, told by {} programs of dio when they ended; others that use it are not seen.",
+            self.library.processes
+        ));
+        notes
     }
 }
 
-impl Mount {
-    fn text(&self) -> String {
-        let mode = if self.mode.is_empty() { String::new() } else { format!(", mode {}", self.mode) };
-        let mut text = format!("{}{mode}\n", self.mountpoint.display());
-        if let Some(error) = &self.error {
-            text.push_str(&format!("  {error}\n"));
-        }
-        if self.rows.is_empty() {
-            // Of one that could not be asked that is not known.
-            text.push_str(if self.error.is_none() { "  nobody was blocked\n" } else { "" });
-            return text;
-        }
-        let rows = self.rows.iter().map(|row| (row.class, row.blocks, row.blocks_per_second, row.waited_seconds));
-        text.push_str(&table(rows));
-        text
-    }
-}
+impl Benchmark for Report {
+    const NAME: &'static str = "locks";
+    const FIELDS: &'static [&'static str] = &["mounts", "library", "kernel"];
 
-impl Kernel {
-    /// The rows for people, and the notes.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        if self.rows.is_empty() {
-            text.push_str("  nobody was blocked\n");
+    fn section(&self) -> Section {
+        let all = self.blocked();
+        let mut most: Vec<&Blocked<'_>> = all.iter().collect();
+        most.sort_by_key(|row| std::cmp::Reverse(row.blocks));
+        let scale = Unit::PerSecond.scale(most.iter().map(|row| row.blocks_per_second));
+        let finding = |row: &&Blocked<'_>| {
+            let waited = row.waited_seconds.map_or_else(String::new, |time| format!("{} waited in all", seconds(time)));
+            Finding::new(row.name.clone(), scale.show(row.blocks_per_second), waited)
+        };
+        let mut findings: Vec<Finding> = most.iter().take(3).map(finding).collect();
+        let mut blocks = Vec::new();
+        if all.is_empty() {
+            findings.push(Finding::new("blocks on locks", "none", "nobody was seen to be blocked"));
         } else {
-            let mut table = Table::new(["  blocked on", "blocks/s", "blocks", "mean", "waited", "wanted by"]);
-            for row in &self.rows {
-                let functions: Vec<String> =
-                    row.functions.iter().map(|function| format!("{} {}", function.name, function.blocks)).collect();
-                table.row([
-                    format!("  {} ({})", row.class.name(), row.side.name()),
-                    format!("{:.1}", row.blocks_per_second),
-                    row.blocks.to_string(),
-                    seconds(row.waited_seconds / row.blocks.max(1) as f64),
-                    seconds(row.waited_seconds),
-                    functions.join(", "),
-                ]);
-            }
-            text.push_str(&table.text());
+            blocks = vec![Block::Plots(vec![plot(&all)]), Block::Table(table(&all))];
         }
-        self.notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
-        text
+        Section {
+            id: Report::NAME.to_owned(),
+            title: "What a command was blocked on".to_owned(),
+            lead: self.lead(),
+            findings,
+            blocks,
+            notes: self.notes(),
+            ..Section::default()
+        }
     }
+}
+
+fn plot(all: &[Blocked<'_>]) -> Plot {
+    let rows = all.iter().map(|row| plot::Row::new(row.name.clone(), row.tone, vec![row.blocks_per_second])).collect();
+    let about = "How often somebody had to wait for a lock of each class.";
+    let kind = Kind::Dots(Dots { unit: Unit::PerSecond, label: String::new(), guide: None, rows });
+    Plot { name: "blocks".to_owned(), title: "Blocks per second".to_owned(), about: about.to_owned(), kind }
+}
+
+fn table(all: &[Blocked<'_>]) -> Table {
+    let mean = |row: &Blocked<'_>| row.waited_seconds.map(|time| time / row.blocks.max(1) as f64);
+    Rows::new(("blocks", "blocked on"), "Blocks by class", all, |row| row.name.clone())
+        .column("blocks", Unit::PerSecond, |row| row.blocks_per_second)
+        .column("in all", Unit::Count, |row| row.blocks)
+        .column("mean wait", Unit::Seconds, mean)
+        .column("waited in all", Unit::Seconds, |row| row.waited_seconds)
+        .words("wanted by", Blocked::wanted_by)
+        .table()
 }

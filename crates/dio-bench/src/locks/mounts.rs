@@ -1,5 +1,6 @@
 //! Blocks that the mounts of dio count themselves, asked for through their control sockets.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use dio_mount::control::{self, Client, ControlError};
 use dio_mount::session::table::{self, Entry, KIND};
 use dio_mount::stats::{Interval, Snapshot, Wait};
 use rustix::process::Pid;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::processes::family;
 
@@ -19,20 +20,22 @@ use super::processes::family;
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Blocks by what was waited for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `file`, `range`, `queue`, `room` or `device`, as `dio stat` has them.
-    pub class: &'static str,
+    pub class: Cow<'static, str>,
     /// Requests that began to wait.
+    #[serde(default)]
     pub blocks: u64,
     /// The same for each second.
     pub blocks_per_second: f64,
     /// Time of all waits together, in seconds; not known for the queue.
+    #[serde(default)]
     pub waited_seconds: Option<f64>,
 }
 
 /// One mount.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mount {
     /// Where it is.
     pub mountpoint: PathBuf,
@@ -51,7 +54,7 @@ pub fn rows(change: &Interval, seconds: f64) -> Vec<Row> {
         let blocks = total.waits.get(wait);
         let waited_seconds = (wait != Wait::Queue).then(|| total.waited.get(wait) as f64 / 1e9);
         let blocks_per_second = if seconds > 0.0 { blocks as f64 / seconds } else { 0.0 };
-        Row { class: wait.name(), blocks, blocks_per_second, waited_seconds }
+        Row { class: wait.name().into(), blocks, blocks_per_second, waited_seconds }
     };
     Wait::ALL.into_iter().map(row).filter(|row| row.blocks > 0).collect()
 }
@@ -221,8 +224,8 @@ mod tests {
         change.total.waits.add(Wait::Queue, 10);
         let rows = rows(&Interval { seconds: 5.0, change }, 5.0);
         assert_eq!(rows.len(), 2);
-        assert_eq!((rows[0].class, rows[0].blocks_per_second, rows[0].waited_seconds), ("file", 6.0, Some(1.5)));
-        assert_eq!((rows[1].class, rows[1].blocks, rows[1].waited_seconds), ("queue", 10, None));
+        assert_eq!((&*rows[0].class, rows[0].blocks_per_second, rows[0].waited_seconds), ("file", 6.0, Some(1.5)));
+        assert_eq!((&*rows[1].class, rows[1].blocks, rows[1].waited_seconds), ("queue", 10, None));
     }
 
     #[test]

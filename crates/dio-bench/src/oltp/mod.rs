@@ -7,14 +7,11 @@
 mod load;
 mod log;
 mod page;
-pub mod plot;
 pub mod report;
 mod storage;
 
 use std::path::PathBuf;
 use std::time::Duration;
-
-use serde::Serialize;
 
 use crate::BenchError;
 use crate::environment::Environment;
@@ -31,13 +28,22 @@ use storage::Ground;
 const CHECKED: usize = 2000;
 
 /// How programs open their files below a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// As programs do that know nothing of direct I/O.
     Plain,
     /// With `O_DIRECT`.
     Direct,
+}
+
+impl Open {
+    /// The name in results.
+    fn name(self) -> &'static str {
+        match self {
+            Open::Plain => "plain",
+            Open::Direct => "direct",
+        }
+    }
 }
 
 /// What to measure.

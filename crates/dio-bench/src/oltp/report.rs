@@ -1,72 +1,48 @@
-//! The study's result: a table beside the published figures, JSON, and the time series as CSV.
+//! The study's result, beside the published figures, and its time series as CSV.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use super::{Open, Plan};
+use super::Plan;
 use crate::environment::Environment;
-use crate::study::{Contender, Row, Run, table};
-use dio_common::units::size;
+use crate::section::{Benchmark, Section};
+use crate::study::{Reference, Row, Run, Study, Words, named, plots, series};
+use crate::{BenchError, plot};
 
-/// A published figure: transactions per second and response time in seconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Reference {
-    /// What it is of.
-    pub name: &'static str,
-    /// Transactions per second.
-    pub tps: f64,
-    /// Response time in seconds.
-    pub response_seconds: f64,
-}
+/// What it calls things.
+pub(crate) const WORDS: Words<'static> = Words {
+    id: "oltp",
+    title: "A database's pages on raw, direct and concurrent storage",
+    events: "transactions",
+    lead: "Transactions read pages at random places of a few large files, change and write some of them, and write a log \
+           durably at commit. Pages have locks of their own, so the file's lock is in nobody's service; every page read was \
+           compared with what was written last.",
+};
 
 /// Measured with Oracle on AIX 5.2 (Kashyap, Olszewski, Hendrickson: *Improving database performance with AIX concurrent
 /// I/O*, IBM 2003). Only their ratios mean anything elsewhere.
 pub const REFERENCE: [Reference; 3] = [
-    Reference { name: "raw", tps: 710.19, response_seconds: 0.06 },
-    Reference { name: "direct", tps: 219.69, response_seconds: 0.12 },
-    Reference { name: "concurrent", tps: 652.12, response_seconds: 0.07 },
+    Reference { name: Cow::Borrowed("raw"), tps: 710.19, response_seconds: 0.06 },
+    Reference { name: Cow::Borrowed("direct"), tps: 219.69, response_seconds: 0.12 },
+    Reference { name: Cow::Borrowed("concurrent"), tps: 652.12, response_seconds: 0.07 },
 ];
 
-/// The settings that the figures are of.
-#[derive(Clone, Debug, Serialize)]
-pub struct Settings {
-    /// Files of pages.
-    pub files: u64,
-    /// Bytes of each.
-    pub file_bytes: u64,
-    /// Bytes of a page.
-    pub page_bytes: usize,
-    /// Clients.
-    pub clients: usize,
-    /// Pages that a transaction reads.
-    pub reads: usize,
-    /// Those that it changes and writes.
-    pub writes: usize,
-    /// Seconds of ramp-up, steady state and ramp-down.
-    pub seconds: [f64; 3],
-    /// Runs of each contender.
-    pub rounds: usize,
-    /// How files below mounts are opened.
-    pub open: Open,
-    /// Whether mounts other than that with the file lock were to have io_uring.
-    pub io_uring: bool,
-    /// More options of all mounts.
-    pub mount_options: Vec<String>,
-    /// Limit to the memory of the study, page cache included.
-    pub memory_bytes: Option<u64>,
-}
-
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The contenders.
     pub rows: Vec<Row>,
     /// Published figures.
-    pub reference: [Reference; 3],
+    #[serde(default)]
+    pub reference: Vec<Reference>,
     /// The settings.
-    pub settings: Settings,
+    #[serde(default)]
+    pub settings: Map<String, Value>,
     /// What was missing.
+    #[serde(default)]
     pub notes: Vec<String>,
     /// Where it was measured.
     pub environment: Environment,
@@ -75,86 +51,71 @@ pub struct Report {
 impl Report {
     pub(super) fn new(plan: &Plan, results: Vec<Vec<Run>>, notes: Vec<String>, environment: Environment) -> Report {
         let rows = Row::all(&plan.contenders, results);
-        let settings = Settings {
-            files: plan.files,
-            file_bytes: plan.size,
-            page_bytes: plan.page,
-            clients: plan.clients,
-            reads: plan.reads.max(plan.writes),
-            writes: plan.writes,
-            seconds: [plan.ramp_up, plan.steady, plan.ramp_down].map(|time| time.as_secs_f64()),
-            rounds: plan.rounds,
-            open: plan.open,
-            io_uring: plan.io_uring,
-            mount_options: plan.mount_options.clone(),
-            memory_bytes: plan.memory,
-        };
-        Report { rows, reference: REFERENCE, settings, notes, environment }
+        let settings = named([
+            ("files", plan.files.into()),
+            ("file_bytes", plan.size.into()),
+            ("page_bytes", plan.page.into()),
+            ("clients", plan.clients.into()),
+            ("reads", plan.reads.max(plan.writes).into()),
+            ("writes", plan.writes.into()),
+            ("seconds", [plan.ramp_up, plan.steady, plan.ramp_down].map(|time| time.as_secs_f64()).to_vec().into()),
+            ("rounds", plan.rounds.into()),
+            ("open", plan.open.name().into()),
+            ("io_uring", plan.io_uring.into()),
+            ("mount_options", plan.mount_options.clone().into()),
+            ("memory_bytes", plan.memory.into()),
+        ]);
+        Report { rows, reference: REFERENCE.to_vec(), settings, notes, environment }
     }
 
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let settings = &self.settings;
-        let [up, steady, down] = settings.seconds;
-        let mut text = format!(
-            "{} clients; {} pages of {} read, {} of them written, in each transaction, over {} files of {}; a log write at \
-             commit\n{up} s ramp-up, {steady} s steady state, {down} s ramp-down; rounds: {}, medians shown\n\
-             files below mounts are opened {}\n\n",
-            settings.clients,
-            settings.reads,
-            size(settings.page_bytes as u64),
-            settings.writes,
-            settings.files,
-            size(settings.file_bytes),
-            settings.rounds,
-            match settings.open {
-                Open::Plain =>
-                    "without O_DIRECT: writes return when the server has them, commits when they are durable",
-                Open::Direct => "with O_DIRECT",
-            }
-        );
-        if let Some(bytes) = settings.memory_bytes {
-            let _ = writeln!(text, "memory, page cache included: {}\n", size(bytes));
+    pub(crate) fn study(&self) -> Study<'_> {
+        Study {
+            rows: &self.rows,
+            reference: &self.reference,
+            settings: &self.settings,
+            notes: &self.notes,
+            environment: &self.environment,
         }
-        text.push_str(&table::transactions(&self.rows, published));
-        text.push('\n');
-        text.push_str(&table::resources(&self.rows));
-        let _ = write!(text, "\n{}", table::LEGEND);
-        let checked: u64 = self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.pages_checked).sum();
-        let _ = writeln!(text, "every page read was what was written last; {checked} were compared again afterwards");
-        self.notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
-        text.push('\n');
-        text.push_str(&self.environment.text());
-        text
     }
 
     /// The time series of all runs, a line for each slot.
     pub fn csv(&self) -> String {
-        format!("{}{}", table::SERIES, table::series("", &self.rows))
+        series::csv(&self.rows)
+    }
+
+    /// Writes plots into a directory, which is made; those of figures that nobody measured are left out.
+    ///
+    /// # Errors
+    /// [`BenchError`], such as no space.
+    pub fn write_plots(&self, directory: &Path) -> Result<(), BenchError> {
+        plot::write(&plots::plots(&self.study(), WORDS.events), directory)
     }
 }
 
-/// The published figure of the same kind of storage: single-writer semantics took the lock of the file there.
-fn published(contender: Contender) -> Option<table::Published> {
-    let figure = match contender {
-        Contender::Raw => REFERENCE[0],
-        Contender::DirectFile => REFERENCE[1],
-        Contender::Concurrent => REFERENCE[2],
-        Contender::Bare | Contender::Buffered | Contender::DirectRange => return None,
-    };
-    let to_raw = figure.tps / REFERENCE[0].tps;
-    Some(table::Published { tps: figure.tps, to_raw, response_seconds: figure.response_seconds })
+impl Benchmark for Report {
+    const NAME: &'static str = "oltp";
+    const FIELDS: &'static [&'static str] = &["rows", "reference", "settings"];
+
+    fn section(&self) -> Section {
+        let mut section = self.study().section(&WORDS);
+        let checked: u64 = self.rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.pages_checked).sum();
+        if checked > 0 {
+            section.notes.insert(0, format!("{checked} changed pages were compared again after the runs."));
+        }
+        section
+    }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::study::Contender;
     use crate::study::run::tests::run;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::time::Duration;
 
     /// Three rounds of two contenders.
-    pub(in super::super) fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let plan = Plan {
             contenders: vec![Contender::Raw, Contender::Concurrent],
             raw: None,
@@ -170,7 +131,7 @@ pub(super) mod tests {
             ramp_down: Duration::from_secs(1),
             every: Duration::from_secs(1),
             rounds: 3,
-            open: Open::Plain,
+            open: super::super::Open::Plain,
             io_uring: false,
             mount_options: Vec::new(),
             memory: None,
@@ -185,5 +146,18 @@ pub(super) mod tests {
         let text = report().text();
         assert!(text.contains("652.12") && text.contains("0.95×") && text.contains("0.92×"), "{text}");
         assert!(report().csv().lines().count() > 1);
+    }
+
+    #[test]
+    fn plots_have_all_contenders_and_leave_out_what_was_not_measured() {
+        let directory = tempfile::tempdir().unwrap();
+        report().write_plots(directory.path()).unwrap();
+        let text = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        let throughput = text("throughput.svg");
+        assert!(throughput.starts_with("<svg") && throughput.contains("concurrent") && throughput.contains("raw"));
+        assert!(text("share.svg").contains("0.95") && text("share.svg").contains("published 0.92"));
+        assert!(text("cpu-concurrent.svg").contains("user") && text("utilisation.svg").contains("<polyline"));
+        assert!(text("response-times.svg").contains("<polygon"));
+        assert!(!directory.path().join("io-rate.svg").exists(), "nobody counted requests");
     }
 }

@@ -3,9 +3,9 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::model::{Block, Cell, Column, Finding, Section, Table};
 use crate::plot::{self, Plot};
 use crate::quantity::{Scale, Unit};
+use crate::section::{Block, Cell, Column, Finding, Section, Table, capital};
 use crate::stats::Summary;
 
 const STYLE: &str = include_str!("style.css");
@@ -136,8 +136,8 @@ fn facts(rows: &[(String, String)]) -> Markup {
 fn block(block: &Block, section: &str, place: usize, alone: bool) -> Markup {
     let id = format!("{section}-part-{place}");
     match block {
-        Block::Heading(text) => heading(alone, Some(&id), text),
-        Block::Text(text) => html! { p { (text) } },
+        Block::Heading(text) => heading(alone, Some(&id), &capital(text)),
+        Block::Text(text) => html! { p { (capital(text)) } },
         Block::Table(table) => self::table(table, &id),
         Block::Plots(plots) => self::plots(plots, section),
         Block::Commands(commands) => html! {
@@ -206,7 +206,7 @@ fn table(table: &Table, id: &str) -> Markup {
     html! {
         div.scroll role="region" tabindex="0" aria-labelledby=(id) {
             table {
-                caption id=(id) { (table.caption) }
+                caption id=(id) { (capital(&table.caption)) }
                 thead {
                     tr {
                         th scope="col" { (table.head) }
@@ -232,6 +232,7 @@ fn table(table: &Table, id: &str) -> Markup {
                 }
             }
         }
+        @for note in &table.notes { p.caption { (note) } }
     }
 }
 
@@ -268,10 +269,9 @@ mod tests {
 
     fn shown(values: [f64; 2]) -> String {
         let rows = values.map(|value| ("row".to_owned(), vec![Cell::runs([value, value * 1.5, value * 2.0])])).to_vec();
-        let columns = vec![Column::of("elapsed", Unit::Seconds)];
-        let name = || "t".to_owned();
-        let table = super::table(&Table { name: name(), caption: name(), head: name(), columns, rows }, "id");
-        table.into_string()
+        let columns =
+            vec![Column { title: "elapsed".to_owned(), unit: Some(Unit::Seconds), exact: false, only_on_page: false }];
+        super::table(&Table { columns, rows, ..Table::default() }, "id").into_string()
     }
 
     #[test]

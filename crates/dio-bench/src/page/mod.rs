@@ -5,38 +5,21 @@
 //! files of [`Page::plots`] and [`Page::tables`] do. Everything that a result says is text to the page, whatever it looks like.
 //!
 //! # How a benchmark is added
-//! 1. Its report gets a name in [`crate::record`].
-//! 2. A module here has a `struct` of those fields of its JSON that the page shows, and `fn section(text: &str) ->
-//!    serde_json::Result<Section>`: findings, plots ([`crate::plot`]), tables. What older results lack is
-//!    `#[serde(default)]`.
-//! 3. A line of [`KINDS`] has the name, the fields by which a result without one is known, and that function.
+//! 1. Its result implements [`Benchmark`]: the name, the fields by which a result without a name is known, and
+//!    [`Benchmark::section`]: findings, plots ([`crate::plot`]), tables. What older results lack is `#[serde(default)]`.
+//! 2. It gets a line in [`KINDS`].
 //!
-//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with `points` over time, needs no `struct`:
-//! its module hands its words to [`study::section`], as `oltp` does.
+//! A benchmark with the shape of `oltp`, which is `rows` of `contender` and `runs`, each with `points` over time, hands its
+//! words to `study::Study::section`, as `oltp` does.
 
-mod copy;
-mod database;
-mod disks;
-mod environment;
 mod html;
-mod increments;
-mod locks;
-pub mod model;
-mod oltp;
-mod pipeline;
-mod random;
 mod recognise;
-mod streams;
-mod stripe;
-pub mod study;
-mod suite;
-mod synctest;
-mod wal;
 
 use std::collections::BTreeSet;
 
-use crate::quantity::Unit;
-pub use model::{Block, Section};
+#[cfg(doc)]
+use crate::section::Benchmark;
+use crate::section::{Block, Section};
 pub use recognise::{KINDS, Kind, ReadError, read};
 
 /// A page.
@@ -124,36 +107,14 @@ impl Names {
     }
 }
 
-/// Letters, digits and `-` for the names of files and anchors.
-fn slug(text: &str) -> String {
-    let mut slug = String::new();
-    for letter in text.chars() {
-        match letter {
-            letter if letter.is_ascii_alphanumeric() => slug.push(letter.to_ascii_lowercase()),
-            _ if slug.is_empty() || slug.ends_with('-') => {}
-            _ => slug.push('-'),
-        }
-        if slug.len() >= 60 {
-            break;
-        }
-    }
-    let slug = slug.trim_end_matches('-');
-    if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
-}
-
-/// A factor for a sentence, of two digits or more: `0.98×`, `0.0086×`.
-fn times(value: f64) -> String {
-    format!("{}×", Unit::Ratio.scale([value]).number(value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot;
+    use crate::section::{Finding, Rows, Table};
 
     #[test]
-    fn names_of_files_are_plain_and_all_different() {
-        assert_eq!(slug("gzip -6, text/../x"), "gzip-6-text-x");
-        assert_eq!(slug("<>"), "unnamed");
+    fn names_of_files_are_all_different() {
         let section = |id: &str| Section { id: id.to_owned(), ..Section::default() };
         let page = Page::new(None, vec![section("oltp"), section("copy"), section("oltp"), section("oltp")]);
         let ids: Vec<&str> = page.sections.iter().map(|section| section.id.as_str()).collect();
@@ -164,24 +125,16 @@ mod tests {
     fn everything_that_a_result_says_is_text() {
         let hostile = "<script>alert(1)</script>\"'&";
         let text = || hostile.to_owned();
-        let table = model::Table {
-            name: "t".to_owned(),
-            caption: text(),
-            head: text(),
-            columns: vec![model::Column::text(text())],
-            rows: vec![(text(), vec![model::Cell::Text(text())])],
-        };
-        let row = crate::plot::Row { name: text(), tone: 0, values: vec![1.0], published: None };
-        let dots =
-            crate::plot::Dots { unit: crate::quantity::Unit::Ratio, label: text(), guide: None, rows: vec![row] };
-        let kind = crate::plot::Kind::Dots(dots);
-        let plot = crate::plot::Plot { name: "p".to_owned(), title: text(), about: text(), kind };
+        let table = Rows::new(("t", hostile), text(), [hostile], str::to_owned).words(text(), str::to_owned).table();
+        let table = Table { notes: vec![text()], ..table };
+        let row = plot::Row::new(text(), 0, vec![1.0]);
+        let plot = plot::Plot::ratios("p", hostile, hostile, hostile, vec![row]);
         let section = Section {
             id: "x".to_owned(),
             title: text(),
             source: text(),
             lead: text(),
-            findings: vec![model::Finding::new(hostile, hostile, hostile)],
+            findings: vec![Finding::new(hostile, hostile, hostile)],
             blocks: vec![
                 Block::Heading(text()),
                 Block::Text(text()),
@@ -192,7 +145,7 @@ mod tests {
             notes: vec![text()],
             settings: vec![(text(), text())],
             environment: vec![(text(), text())],
-            data: Vec::new(),
+            ..Section::default()
         };
         let html = Page::new(Some(text()), vec![section.clone(), section]).html();
         assert!(!html.contains("<script"), "{html}");

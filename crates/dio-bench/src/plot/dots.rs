@@ -28,6 +28,19 @@ pub struct Row {
     pub published: Option<f64>,
 }
 
+impl Row {
+    /// The values of a contender, a dot for each.
+    pub fn new(name: impl Into<String>, tone: usize, values: Vec<f64>) -> Row {
+        Row { name: name.into(), tone, values, published: None }
+    }
+
+    /// With a published value beside them, if there is one.
+    #[must_use]
+    pub fn beside(self, published: Option<f64>) -> Row {
+        Row { published, ..self }
+    }
+}
+
 /// Contenders one below the other, on one axis.
 #[derive(Clone, Debug)]
 pub struct Dots {

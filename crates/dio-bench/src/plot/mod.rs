@@ -20,6 +20,7 @@ pub use lines::{Axis, Band, Lines, Series};
 pub use stack::{Slot, Stack};
 
 use crate::BenchError;
+use crate::quantity::Unit;
 
 /// A plot with what is to be said about it.
 #[derive(Clone, Debug)]
@@ -92,6 +93,23 @@ pub fn dark() -> String {
 }
 
 impl Plot {
+    /// The runs of some contenders, with their medians.
+    pub fn dots(name: impl Into<String>, title: impl Into<String>, about: &str, unit: Unit, rows: Vec<Row>) -> Plot {
+        let kind = Kind::Dots(Dots { unit, label: "median".to_owned(), guide: None, rows });
+        Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind }
+    }
+
+    /// Ratios, round by round, on both sides of a line at 1. `label` says what they are.
+    pub fn ratios(name: impl Into<String>, title: &str, about: &str, label: &str, rows: Vec<Row>) -> Plot {
+        let kind = Kind::Dots(Dots { unit: Unit::Ratio, label: label.to_owned(), guide: Some(1.0), rows });
+        Plot { name: name.into(), title: title.to_owned(), about: about.to_owned(), kind }
+    }
+
+    /// Lines over an axis.
+    pub fn lines(name: impl Into<String>, title: impl Into<String>, about: &str, kind: Lines) -> Plot {
+        Plot { name: name.into(), title: title.into(), about: about.to_owned(), kind: Kind::Lines(kind) }
+    }
+
     /// The drawing alone, without title and style, and its width and height.
     fn drawing(&self) -> (String, (u32, u32)) {
         let (text, size) = match &self.kind {

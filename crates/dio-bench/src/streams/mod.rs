@@ -12,24 +12,27 @@ use std::path::{Path, PathBuf};
 
 use dio::File;
 use dio::stream::ReadStats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::cold::{Cold, resident_pages};
 use crate::data::Scratch;
 use crate::environment::Environment;
 use crate::measure::Usage;
+use crate::plot::{self, Plot};
 use crate::progress::{self, time_for};
-use crate::stats::Summary;
-use crate::table::Table;
-use dio_common::units::{rate, seconds, size};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, slug};
+use crate::stats::{Summary, number, ratios};
+use dio_common::units::size;
 use std::time::Duration;
 
 /// A group of workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Reading a file from front to back in steps.
+    #[default]
     Read,
     /// Writing a new file from front to back in steps, durable at the end.
     Write,
@@ -72,7 +75,7 @@ pub struct Plan {
 }
 
 /// One run of one way.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Time, CPU time, bytes from the device.
     #[serde(flatten)]
@@ -84,23 +87,29 @@ pub struct Run {
     /// Bytes of the streams' buffers; `None` for ways without the library.
     pub buffer_bytes: Option<u64>,
     /// Pages of the file in the page cache afterwards.
+    #[serde(default)]
     pub pages_after: u64,
 }
 
 /// One way to do a workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Way {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Elapsed seconds, median.
+    #[serde(default)]
     pub seconds: f64,
     /// CPU seconds of the process, kernel time included, median.
+    #[serde(default)]
     pub cpu_seconds: f64,
     /// Bytes per second at the median.
+    #[serde(default, deserialize_with = "number")]
     pub bytes_per_second: f64,
     /// Steps per second at the median: calls of the program, whatever the requests to the device.
+    #[serde(default, deserialize_with = "number")]
     pub steps_per_second: f64,
     /// Elapsed time of the stream divided by this way's, run by run, the median of that: below 1 the stream is faster.
+    #[serde(deserialize_with = "number")]
     pub stream_ratio: f64,
     /// Bytes read in vain for each byte asked for; the worst run.
     pub in_vain_part: Option<f64>,
@@ -113,11 +122,12 @@ pub struct Way {
 }
 
 /// One workload.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Workload {
     /// What is done.
     pub name: String,
     /// The group it belongs to.
+    #[serde(default)]
     pub part: Part,
     /// Bytes of each step.
     pub step_bytes: u64,
@@ -128,7 +138,7 @@ pub struct Workload {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The workloads, in the order of [`Part`].
     pub workloads: Vec<Workload>,
@@ -282,7 +292,7 @@ impl Way {
         let ratios = samples.iter().zip(stream).map(|(run, stream)| stream / run.usage.wall_seconds);
         let in_vain: Option<Vec<u64>> = samples.iter().map(|run| run.in_vain_bytes).collect();
         Way {
-            name,
+            name: name.to_owned(),
             seconds: wall,
             cpu_seconds: median(|usage| usage.cpu_seconds),
             bytes_per_second: bytes as f64 / wall,
@@ -296,52 +306,69 @@ impl Way {
     }
 }
 
-impl Report {
-    /// The report for people.
-    pub fn text(&self) -> String {
-        let headings = [
-            "workload",
-            "of",
-            "way",
-            "elapsed",
-            "min – max",
-            "throughput",
-            "steps/s",
-            "CPU",
-            "stream ÷",
-            "in vain",
-            "buffers",
-            "pages left",
-        ];
-        let mut table = Table::new(headings);
-        for workload in &self.workloads {
-            for (index, way) in workload.ways.iter().enumerate() {
-                let lead = |text: String| if index == 0 { text } else { String::new() };
-                let wall = Summary::of(way.samples.iter().map(|run| run.usage.wall_seconds));
-                table.row([
-                    lead(workload.name.clone()),
-                    lead(size(workload.bytes)),
-                    way.name.to_owned(),
-                    seconds(way.seconds),
-                    format!("{:.3} – {:.3}", wall.min, wall.max),
-                    rate(workload.bytes, way.seconds),
-                    format!("{:.0}", way.steps_per_second),
-                    seconds(way.cpu_seconds),
-                    format!("{:.3}", way.stream_ratio),
-                    way.in_vain_part.map_or("-".to_owned(), |part| format!("{:.2} %", part * 100.0)),
-                    way.buffer_bytes.map_or("-".to_owned(), size),
-                    way.pages_after.to_string(),
-                ]);
-            }
+impl Way {
+    fn wall(&self) -> impl Iterator<Item = f64> + '_ {
+        self.samples.iter().map(|run| run.usage.wall_seconds)
+    }
+}
+
+impl Benchmark for Report {
+    const NAME: &'static str = "streams";
+    const FIELDS: &'static [&'static str] = &["workloads", "runs"];
+
+    fn section(&self) -> Section {
+        let finding = |workload: &Workload| {
+            let peer = workload.ways.get(1).filter(|peer| peer.stream_ratio.is_finite())?;
+            let value = format!("{:.2} of the time", peer.stream_ratio);
+            Some(Finding::new(workload.name.clone(), value, format!("stream ÷ {}", peer.name)))
+        };
+        let mut blocks = vec![Block::Plots(self.workloads.iter().map(Workload::plot).collect())];
+        blocks.extend(self.workloads.iter().map(|workload| Block::Table(workload.table())));
+        Section {
+            lead: format!(
+                "Every workload is done in several ways, each starting cold, in turns, {} times each. The first way is the \
+                 library's stream, which the others are compared with. Writing ends durable.",
+                self.runs
+            ),
+            findings: self.workloads.iter().filter_map(finding).collect(),
+            blocks,
+            notes: vec![
+                "In vain: bytes read beyond those asked for, as a part of those asked for; the worst run. Pages left: resident \
+                 pages of the file afterwards; the most of all runs."
+                    .to_owned(),
+            ],
+            ..Section::new(Report::NAME, "The library's streams against the page cache", &self.environment)
         }
-        format!(
-            "Streams, cold; runs: {}, medians shown, all ways of a workload in turns\n\n{}\n\
-             stream ÷: elapsed time of the stream divided by this way's, below 1 the stream is faster. Writing ends durable.\n\
-             in vain: bytes read beyond those asked for, of those asked for. pages left: resident pages of the file.\n\n{}",
-            self.runs,
-            table.text(),
-            self.environment.text()
-        )
+    }
+}
+
+impl Workload {
+    fn plot(&self) -> Plot {
+        let row = |(place, way): (usize, &Way)| {
+            plot::Row::new(way.name.clone(), [4, 1, 3, 5, 2][place % 5], way.wall().collect())
+        };
+        let about = format!("Elapsed time for {}: each dot is a run, the bar the median.", size(self.bytes));
+        let rows = self.ways.iter().enumerate().map(row).collect();
+        Plot::dots(slug(&self.name), self.name.clone(), &about, Unit::Seconds, rows)
+    }
+
+    fn table(&self) -> Table {
+        let name = format!("{}-ways", slug(&self.name));
+        let caption = format!("{}, {}", self.name, size(self.bytes));
+        let steps = self.bytes.div_ceil(self.step_bytes.max(1)) as f64;
+        let stream = || self.ways.first().into_iter().flat_map(Way::wall);
+        Rows::new((&name, "way"), caption, &self.ways, |way| way.name.clone())
+            .column("elapsed", Unit::Seconds, |way| Cell::runs(way.wall()))
+            .column("stream ÷ this", Unit::Ratio, |way| ratios(stream(), way.wall()))
+            .column("throughput", Unit::BytesPerSecond, |way| {
+                Cell::runs(way.wall().map(|seconds| self.bytes as f64 / seconds))
+            })
+            .column("steps", Unit::PerSecond, |way| Cell::runs(way.wall().map(|seconds| steps / seconds)))
+            .column("CPU", Unit::Seconds, |way| Cell::runs(way.samples.iter().map(|run| run.usage.cpu_seconds)))
+            .column("in vain", Unit::Part, |way| way.in_vain_part)
+            .column("buffers", Unit::Bytes, |way| way.buffer_bytes)
+            .column("pages left", Unit::Count, |way| way.pages_after)
+            .table()
     }
 }
 

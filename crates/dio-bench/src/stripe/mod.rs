@@ -10,6 +10,7 @@ mod modelled;
 mod network;
 pub mod plot;
 pub(crate) mod report;
+mod section;
 mod ways;
 
 use std::path::{Path, PathBuf};
@@ -251,7 +252,7 @@ pub struct Skipped {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
     /// One row for each rig, layout, request size and direction.
     pub rows: Vec<Row>,
@@ -425,6 +426,7 @@ fn row(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::section::Benchmark;
 
     pub(crate) fn plan(directory: &Path) -> Plan {
         Plan {

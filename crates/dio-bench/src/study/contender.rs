@@ -1,9 +1,9 @@
 //! The ways to store the same data.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One way to store the same data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contender {
     /// A block device without a file system.
@@ -11,8 +11,10 @@ pub enum Contender {
     /// Files, opened with `O_DIRECT`.
     Bare,
     /// Files, through the page cache.
+    #[serde(alias = "cached")]
     Buffered,
     /// A mount in direct mode whose writes exclude all other I/O to the file.
+    #[serde(alias = "direct")]
     DirectFile,
     /// A mount in direct mode whose writes exclude I/O to their bytes.
     DirectRange,

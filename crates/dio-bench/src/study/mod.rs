@@ -7,17 +7,28 @@ pub(crate) mod memory;
 pub(crate) mod meters;
 pub(crate) mod mount;
 pub(crate) mod observe;
+pub(crate) mod plots;
 pub mod run;
-pub mod table;
+pub(crate) mod section;
+pub(crate) mod series;
 
 pub use contender::Contender;
 pub use meters::Used;
 pub use run::{Bucket, Phase, Point, Response, Row, Run};
+pub use section::Reference;
+pub(crate) use section::{Study, Words};
 
 use std::process::{Command, Stdio};
 
+use serde_json::{Map, Value};
+
 use crate::BenchError;
 use crate::commands::{Running, said};
+
+/// Settings by their names.
+pub(crate) fn named<const N: usize>(settings: [(&str, Value); N]) -> Map<String, Value> {
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
 
 /// Runs a command, which ends with this process, and returns what it printed.
 ///

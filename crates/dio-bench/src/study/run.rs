@@ -1,7 +1,7 @@
 //! What one run gave, and what the runs of a contender give together.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Contender, Used};
 use crate::locks::class::Class;
@@ -21,7 +21,8 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 /// Response times of transactions in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default = "Response::unknown")]
 pub struct Response {
     /// The mean.
     pub mean: f64,
@@ -38,6 +39,12 @@ pub struct Response {
 }
 
 impl Response {
+    /// What results that do not tell have.
+    fn unknown() -> Response {
+        let [mean, p50, p90, p99, p999, max] = [f64::NAN; 6];
+        Response { mean, p50, p90, p99, p999, max }
+    }
+
     /// Of times in nanoseconds.
     pub(crate) fn of(nanos: &Histogram<u64>) -> Response {
         let part = |part| nanos.value_at_quantile(part) as f64 / 1e9;
@@ -54,7 +61,7 @@ impl Response {
 }
 
 /// A part of a histogram of response times.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
     /// The longest time in it, in seconds. The shortest is the longest one of the bucket before.
     pub seconds: f64,
@@ -75,12 +82,13 @@ impl Bucket {
 }
 
 /// What a moment of a run belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Clients come, or caches fill.
     RampUp,
     /// All are there.
+    #[default]
     Steady,
     /// They go.
     RampDown,
@@ -98,11 +106,12 @@ impl Phase {
 }
 
 /// One slot of a time series.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// When it ended, in seconds since the first client came.
     pub seconds: f64,
     /// The phase in which it ended.
+    #[serde(default)]
     pub phase: Phase,
     /// Transactions per second.
     pub tps: f64,
@@ -112,20 +121,24 @@ pub struct Point {
 }
 
 /// One run of one contender. All figures but the points are of its steady state.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// Transactions per second.
     pub tps: f64,
     /// Response times.
+    #[serde(default = "Response::unknown")]
     pub response: Response,
     /// How the response times are spread.
+    #[serde(default)]
     pub histogram: Vec<Bucket>,
     /// Writes of the log per second, where the workload counts them; several commits share one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_writes_per_second: Option<f64>,
     /// What the machine did.
+    #[serde(default)]
     pub used: Used,
     /// Blocks counted by the mount; empty without one.
+    #[serde(default)]
     pub mount_blocks: Vec<mounts::Row>,
     /// Blocks on the kernel's locks, of the program that works and the mount's server; `None` where they cannot be seen.
     pub kernel_blocks: Option<Kernel>,
@@ -133,27 +146,31 @@ pub struct Run {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_checked: Option<u64>,
     /// The time series, ramps included.
+    #[serde(default)]
     pub points: Vec<Point>,
 }
 
 impl Run {
     /// Blocks per second that the mount counted on locks of a class.
-    fn mount_rate(&self, class: &str) -> f64 {
+    pub(super) fn mount_rate(&self, class: &str) -> f64 {
         let rows = self.mount_blocks.iter().filter(|row| row.class == class);
         rows.fold(0.0, |sum, row| sum + row.blocks_per_second)
     }
 }
 
 /// One contender: medians of its runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Who.
     pub contender: Contender,
     /// Transactions per second.
+    #[serde(default)]
     pub tps: Summary,
     /// Mean response time of each run, in seconds.
+    #[serde(default)]
     pub response_seconds: Summary,
     /// 99th percentile of each run, in seconds.
+    #[serde(default)]
     pub p99_seconds: Summary,
     /// Transactions per second divided by those of the raw device in the same round, or of the bare files where there is no
     /// raw one; the median of that.
@@ -194,11 +211,6 @@ impl Row {
             ),
             runs,
         }
-    }
-
-    /// The median of a figure that not every run has.
-    pub(crate) fn median(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
-        median(self.runs.iter().map(figure))
     }
 }
 

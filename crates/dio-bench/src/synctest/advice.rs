@@ -1,6 +1,8 @@
 //! Which settings follow from what was measured: a pure function of the rows.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Descriptor, Method, Pattern};
 use super::facts::Disk;
@@ -13,10 +15,10 @@ use dio_common::units::{seconds, size};
 const WORTH: f64 = 1.1;
 
 /// The settings for one program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// The program.
-    pub program: &'static str,
+    pub program: Cow<'static, str>,
     /// Settings, as the program takes them.
     pub settings: Vec<String>,
     /// Why, one reason each.
@@ -174,7 +176,7 @@ fn postgres(rows: &Rows<'_>) -> Option<Advice> {
         "commit_delay, if many sessions commit at once and it is to be tried: half the time of a flush, {half:.0} (µs)"
     ));
     let settings = vec![format!("wal_sync_method = {}", chosen.method.name())];
-    Some(Advice { program: "PostgreSQL", settings, why })
+    Some(Advice { program: "PostgreSQL".into(), settings, why })
 }
 
 fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
@@ -213,7 +215,7 @@ fn mariadb(rows: &Rows<'_>) -> Option<Advice> {
          second and lose what was committed since when the power fails",
         chosen.figures.per_second
     ));
-    Some(Advice { program: "MariaDB (InnoDB)", settings, why })
+    Some(Advice { program: "MariaDB (InnoDB)".into(), settings, why })
 }
 
 fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
@@ -239,7 +241,7 @@ fn own_log(rows: &Rows<'_>, disk: Option<&Disk>) -> Option<Advice> {
     settings.extend(block_size(rows, disk, &mut why));
     why.extend(zeros(rows));
     why.extend(group(rows));
-    Some(Advice { program: "dio's log (dio-wal)", settings, why })
+    Some(Advice { program: "dio's log (dio-wal)".into(), settings, why })
 }
 
 fn variant(method: Method) -> &'static str {

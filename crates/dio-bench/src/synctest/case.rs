@@ -2,10 +2,10 @@
 
 use rustix::fs::OFlags;
 use rustix::io::ReadWriteFlags;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a write is made durable, or what is often taken for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// `fsync(2)` after the writes.
@@ -78,7 +78,7 @@ impl Method {
 }
 
 /// Where writes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// To the same place of a file that has been written, again and again.
@@ -107,7 +107,7 @@ impl Pattern {
 }
 
 /// What several threads have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
     /// Nothing: each has a file of its own.
@@ -133,7 +133,7 @@ impl Sharing {
 }
 
 /// Which descriptor is synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Descriptor {
     /// The one that was written to, which stays open.
@@ -145,7 +145,7 @@ pub enum Descriptor {
 }
 
 /// Which part of the test a case belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
     /// Every method, one write.
@@ -181,6 +181,21 @@ impl Section {
         Section::Unsynced,
     ];
 
+    /// The name in results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Section::Compare => "compare",
+            Section::Two => "two",
+            Section::Patterns => "patterns",
+            Section::Sizes => "sizes",
+            Section::OpenSizes => "open_sizes",
+            Section::Threads => "threads",
+            Section::Descriptors => "descriptors",
+            Section::Unsynced => "unsynced",
+            Section::Matrix => "matrix",
+        }
+    }
+
     /// The heading in the table.
     pub fn heading(self) -> &'static str {
         match self {
@@ -198,7 +213,7 @@ impl Section {
 }
 
 /// One measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// The part it belongs to.
     pub section: Section,

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use dio::probe::{Device, Report};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What is known about the storage.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Facts {
     /// Type of the file system; `None` on a bare device.
     pub file_system: Option<String>,
@@ -21,7 +22,8 @@ pub struct Facts {
 }
 
 /// A block device, or the whole disk of a partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Disk {
     /// Kernel name of the device.
     pub name: String,

@@ -1,7 +1,9 @@
 //! Whether a disk is honest, as far as a test without pulling the plug can tell: a pure function of what the kernel says and of
 //! what was measured.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::facts::{Disk, Facts, Unreal};
 use super::sweep::{Measured, SamePlace};
@@ -17,7 +19,7 @@ const FLASH_PROGRAM: f64 = 50e-6;
 const NO_TIME: f64 = 20e-6;
 
 /// What is said of the storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It acknowledges what it cannot have done, beyond doubt.
@@ -33,7 +35,7 @@ pub enum Verdict {
 }
 
 /// How sure a verdict is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Other explanations are as likely.
@@ -45,10 +47,10 @@ pub enum Confidence {
 }
 
 /// One observation and what it means.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// What was looked at.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// What was found.
     pub found: String,
     /// What that means.
@@ -58,7 +60,7 @@ pub struct Evidence {
 }
 
 /// The judgement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Honesty {
     /// What is said.
     pub verdict: Verdict,
@@ -258,7 +260,7 @@ fn flushes_cost_nothing(measured: &Measured) -> bool {
 fn evidence(facts: &Facts, measured: &Measured) -> Vec<Evidence> {
     let mut list = Vec::new();
     let mut add = |what, found: String, means: &str, confidence| {
-        list.push(Evidence { what, found, means: means.to_owned(), confidence });
+        list.push(Evidence { what: Cow::Borrowed(what), found, means: means.to_owned(), confidence });
     };
     if let Some(disk) = &facts.disk {
         let kind = match disk.unreal() {

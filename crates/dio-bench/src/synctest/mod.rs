@@ -17,6 +17,7 @@ mod file;
 mod judge;
 mod lane;
 mod report;
+mod section;
 mod sweep;
 pub mod witness;
 mod work;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use dio::block::{Block, Pool};
 use rustix::fs::OFlags;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::case::Pattern;
 use super::error::SyncError;
@@ -23,7 +23,8 @@ const CHUNK: u64 = 1 << 20;
 const MOST: usize = 9;
 
 /// What was measured. Times are seconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Measured {
     /// Synced overwrites of one block at one place, one after the other.
     pub same_place: Option<SamePlace>,
@@ -34,13 +35,15 @@ pub struct Measured {
 }
 
 /// Synced overwrites of one block at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SamePlace {
     /// How many.
+    #[serde(default)]
     pub syncs: u64,
     /// How many a second.
     pub per_second: f64,
     /// The time that 5 of 100 do not exceed.
+    #[serde(default)]
     pub p05: f64,
     /// The median.
     pub p50: f64,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Pattern, Sharing};
 use super::error::SyncError;
@@ -16,7 +16,7 @@ use crate::histogram::Histogram;
 pub type Asked<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What was measured of one case. Times are seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Operations per second, of all threads together.
     pub per_second: f64,
@@ -25,12 +25,15 @@ pub struct Figures {
     /// And in the fastest.
     pub most: f64,
     /// Operations.
+    #[serde(default)]
     pub count: u64,
     /// Syncs, or groups of synced writes, that it took: fewer than operations where one is for many.
+    #[serde(default)]
     pub syncs: u64,
     /// Mean of the times of operations.
     pub mean: f64,
     /// The time that 5 of 100 operations do not exceed: what it takes when nothing is in the way.
+    #[serde(default)]
     pub p05: f64,
     /// The median.
     pub p50: f64,
@@ -43,11 +46,12 @@ pub struct Figures {
     /// Pages of the files in the page cache at the end; `None` where the kernel does not tell.
     pub cached_pages: Option<u64>,
     /// Rounds that these are of.
+    #[serde(default)]
     pub rounds: u32,
 }
 
 /// How measuring a case ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It was measured.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use dio_wal::Method;
+use serde::{Deserialize, Serialize};
 
-use super::{Commits, Plan, Way};
-use crate::stats::Summary;
+use super::{Commits, Plan, Way, method_of, name_of};
+use crate::stats::{Summary, number};
 use crate::synctest::{self, Case, Pattern, Place, Section};
 
 /// Part of the time of all processors from which on they are what binds.
@@ -15,20 +16,22 @@ const BUSY: f64 = 0.9;
 const REACHED: f64 = 0.9;
 
 /// A plain flush: one thread overwrites one block at one place, again and again, durable by one method.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flush {
     /// Sync method.
-    pub method: &'static str,
+    #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
+    pub method: Method,
     /// Past the page cache.
     pub direct: bool,
     /// Flushes per second: the median of the runs.
+    #[serde(default, deserialize_with = "number")]
     pub flushes_per_second: f64,
     /// Flushes per second of the single runs.
     pub samples: Vec<f64>,
 }
 
 /// What holds commits back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binds {
     /// One record a flush: one client, or several that flush one after the other.
@@ -57,27 +60,31 @@ impl Binds {
 }
 
 /// What flushes allow, and what came of it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// Records that a block of the log holds; one where a record is longer.
+    #[serde(default)]
     pub records_per_block: f64,
     /// Records that a flush is taken to carry: one, one of each client, or those of a block, whichever is least.
     pub records_per_flush: f64,
     /// Flushes per second of [`Flush`], by the same method: the median.
     pub flushes_per_second: f64,
     /// Records per flush × flushes per second.
+    #[serde(default, deserialize_with = "number")]
     pub commits_per_second: f64,
     /// Commits per second ÷ that, in the same run: the median. It may exceed 1 where a flush carries several blocks.
+    #[serde(deserialize_with = "number")]
     pub reached: f64,
     /// Part of the time of all processors that the commits took.
+    #[serde(default, deserialize_with = "number")]
     pub processors: f64,
     /// What holds them back.
     pub binds: Binds,
 }
 
 /// One run of a plain flush; `None` where the file system refuses the method, or direct I/O.
-pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (&str, bool), block: u64) -> Option<f64> {
-    let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method)?;
+pub(super) fn flush(plan: &Plan, place: &std::path::Path, (method, direct): (Method, bool), block: u64) -> Option<f64> {
+    let method = synctest::Method::ALL.into_iter().find(|known| known.name() == method.name())?;
     let case = Case { size: block, pattern: Pattern::Overwrite, ..Case::new(Section::Matrix, method, direct) };
     let time = (plan.time / 2).max(Duration::from_millis(20));
     synctest::rate(&case, &Place::Directory(place.to_owned()), time).ok()
@@ -123,7 +130,7 @@ mod tests {
 
     fn row(clients: usize, rate: f64, cpu: f64) -> Commits {
         Commits {
-            way: Way { method: "fdatasync", direct: true, clients, grouped: true },
+            way: Way { method: Method::Fdatasync, direct: true, clients, grouped: true },
             commits_per_second: rate,
             response: Histogram::default().latency(),
             cpu_seconds_per_commit: cpu,
@@ -137,7 +144,7 @@ mod tests {
     #[test]
     fn the_least_of_clients_and_records_of_a_block_counts() {
         let flushes =
-            [Flush { method: "fdatasync", direct: true, flushes_per_second: 1000.0, samples: vec![1000.0; 3] }];
+            [Flush { method: Method::Fdatasync, direct: true, flushes_per_second: 1000.0, samples: vec![1000.0; 3] }];
         let of = |row: &Commits| limit(row, &flushes, (100, 4096), 2).unwrap();
         let one = of(&row(1, 950.0, 1e-5));
         assert_eq!((one.records_per_block, one.commits_per_second, one.binds), (32.0, 1000.0, Binds::Flush));

@@ -3,7 +3,7 @@
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Instant;
 
-use dio_wal::{Log, Method};
+use dio_wal::Log;
 
 use super::{Commits, Flush, Plan, Way, limit, resident_pages};
 use crate::BenchError;
@@ -37,13 +37,13 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
     let mut sums: Vec<Sum> = ways.iter().map(|_| Sum::default()).collect();
     let mut flushes = Vec::new();
     for method in &plan.methods {
-        flushes.extend(plan.direct.iter().map(|direct| ((method.name(), *direct), Vec::new())));
+        flushes.extend(plan.direct.iter().map(|direct| ((*method, *direct), Vec::new())));
     }
     let mut block_bytes = 0;
     for _ in 0..plan.runs {
-        for ((method, way), sum) in ways.iter().zip(&mut sums) {
-            progress::step(&format!("{} clients, {}", way.clients, method.name()));
-            block_bytes = run(plan, *method, *way, sum)?;
+        for (way, sum) in ways.iter().zip(&mut sums) {
+            progress::step(&format!("{} clients, {}", way.clients, way.method.name()));
+            block_bytes = run(plan, *way, sum)?;
         }
         let scratch = Scratch::new(&plan.directory)?;
         for (way, samples) in &mut flushes {
@@ -53,7 +53,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
         scratch.remove_quietly();
     }
     let median = |values: &[f64]| Summary::of(values.iter().copied()).median;
-    let rows = ways.into_iter().zip(sums).map(|((_, way), sum)| Commits {
+    let rows = ways.into_iter().zip(sums).map(|(way, sum)| Commits {
         way,
         commits_per_second: median(&sum.rates),
         response: sum.histogram.latency(),
@@ -75,11 +75,11 @@ pub(super) fn measure(plan: &Plan) -> Result<Measured, BenchError> {
 }
 
 /// One run on a new log; returns its block size.
-fn run(plan: &Plan, method: Method, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
+fn run(plan: &Plan, way: Way, sum: &mut Sum) -> Result<u64, BenchError> {
     let scratch = Scratch::new(&plan.directory)?;
     let directory = scratch.path("log");
     std::fs::create_dir(&directory).map_err(BenchError::system("create", &directory))?;
-    let log = Log::open(&directory, &plan.options(method, way.direct))?;
+    let log = Log::open(&directory, &plan.options(way.method, way.direct))?;
     // The first commit pays for what a log does once.
     log.commit(log.append(&[0])?)?;
     let (from, cpu) = (log.end().0, cpu_seconds());

@@ -5,14 +5,14 @@
 
 mod limit;
 mod load;
-mod report;
+mod section;
 mod stream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dio_wal::{Method, Options, Preallocate};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::BenchError;
 use crate::data::Scratch;
@@ -20,9 +20,12 @@ use crate::database::{self, LogPlan, LogReport};
 use crate::environment::Environment;
 use crate::histogram::Latency;
 use crate::progress;
-use crate::stats::Summary;
+use crate::stats::{Summary, number};
 pub use limit::{Binds, Flush, Limit};
-pub(crate) use report::REFERENCE;
+
+/// The reference: transactions per second with `open_sync`, cached and direct, of two runs (PostgreSQL's hackers list, 2003 to
+/// 2005: direct I/O for the write-ahead log).
+const REFERENCE: [(f64, f64); 2] = [(109.9, 147.2), (102.7, 150.8)];
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -64,10 +67,11 @@ pub const COMMIT: u64 = 64 << 20;
 pub const IN_FLIGHT: usize = 8;
 
 /// Who commits, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// Sync method.
-    pub method: &'static str,
+    #[serde(serialize_with = "name_of", deserialize_with = "method_of")]
+    pub method: Method,
     /// Past the page cache.
     pub direct: bool,
     /// Threads, each of which appends a record and commits it, over and over.
@@ -76,19 +80,32 @@ pub struct Way {
     pub grouped: bool,
 }
 
+fn name_of<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(method.name())
+}
+
+fn method_of<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Method, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let found = Method::ALL.into_iter().find(|method| method.name() == name);
+    found.ok_or_else(|| serde::de::Error::custom(format!("no sync method is called `{name}`")))
+}
+
 /// Commits in one way: medians of the runs, response times of all of them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Commits {
     /// The way.
     #[serde(flatten)]
     pub way: Way,
     /// Commits per second.
+    #[serde(default, deserialize_with = "number")]
     pub commits_per_second: f64,
     /// From the start of an append to the end of its commit, in seconds.
     pub response: Latency,
     /// CPU seconds of the process for each commit, kernel time included.
+    #[serde(deserialize_with = "number")]
     pub cpu_seconds_per_commit: f64,
     /// Bytes of log for each commit.
+    #[serde(deserialize_with = "number")]
     pub log_bytes_per_commit: f64,
     /// Pages of the log in the page cache afterwards, at most.
     pub resident_pages: u64,
@@ -99,12 +116,12 @@ pub struct Commits {
 }
 
 /// Appending in large steps, and reading it again: bytes per second.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stream {
-    /// Sync method of the log.
-    pub method: &'static str,
+    /// Sync method of the log; earlier results do not say.
+    pub method: Option<String>,
     /// Whether the log is written and read past the page cache; the disk always is.
-    pub direct: bool,
+    pub direct: Option<bool>,
     /// Bytes appended.
     pub bytes: u64,
     /// Bytes of each record.
@@ -129,13 +146,14 @@ pub struct Stream {
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Bytes of the records that were committed.
     pub record_bytes: u64,
     /// One row for each way.
     pub commits: Vec<Commits>,
     /// A plain flush of one block by each method, measured in turns with the commits.
+    #[serde(default)]
     pub flushes: Vec<Flush>,
     /// Large steps, if they were asked for.
     pub stream: Option<Stream>,
@@ -145,7 +163,8 @@ pub struct Report {
     /// Block size of the logs in bytes.
     pub block_bytes: u64,
     /// What is done about the space of new segments: `ahead` or `zeros`.
-    pub preallocate: &'static str,
+    #[serde(default)]
+    pub preallocate: String,
     /// Runs of each row.
     pub runs: usize,
     /// Seconds of each run of commits.
@@ -166,7 +185,7 @@ impl Plan {
     }
 
     /// Every way: methods one after the other, each cached and direct side by side.
-    fn ways(&self) -> Vec<(Method, Way)> {
+    fn ways(&self) -> Vec<Way> {
         let mut ways = Vec::new();
         for clients in &self.clients {
             for grouped in [true, false] {
@@ -175,8 +194,7 @@ impl Plan {
                 }
                 for method in &self.methods {
                     for direct in &self.direct {
-                        let way = Way { method: method.name(), direct: *direct, clients: *clients, grouped };
-                        ways.push((*method, way));
+                        ways.push(Way { method: *method, direct: *direct, clients: *clients, grouped });
                     }
                 }
             }
@@ -241,8 +259,8 @@ pub fn run(plan: &Plan) -> Result<Report, BenchError> {
         postgresql,
         block_bytes,
         preallocate: match plan.preallocate {
-            Preallocate::Ahead => "ahead",
-            Preallocate::Zeros => "zeros",
+            Preallocate::Ahead => "ahead".to_owned(),
+            Preallocate::Zeros => "zeros".to_owned(),
         },
         runs: plan.runs,
         seconds: plan.time.as_secs_f64(),
@@ -266,6 +284,7 @@ fn resident_pages(directory: &Path) -> Result<u64, BenchError> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::section::Benchmark;
 
     pub(crate) fn plan(directory: &Path) -> Plan {
         Plan {

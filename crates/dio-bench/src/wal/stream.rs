@@ -55,8 +55,8 @@ pub(super) fn measure(plan: &Plan) -> Result<Stream, BenchError> {
     }
     let best = waiting.iter().zip(&asynchronous).map(|(one, other)| f64::max(*one, *other));
     Ok(Stream {
-        method: method.name(),
-        direct,
+        method: Some(method.name().to_owned()),
+        direct: Some(direct),
         bytes,
         record_bytes: LARGE as u64,
         commit_bytes: COMMIT,

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dio::names::FileId;
-use dio_bench::page::{self, Page, Section};
+use dio_bench::page::{self, Page};
+use dio_bench::section::Section;
 use rustix::fs::{Mode, fchmod};
 
 use super::compress::OutputFile;

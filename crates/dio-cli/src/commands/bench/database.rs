@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dio_bench::database::{self, Kind, Plan, Report};
+use dio_bench::database::{self, Kind, Plan};
 use dio_bench::{BenchError, study};
 
 use super::show;
@@ -132,5 +132,5 @@ pub(super) fn run(args: DatabaseArgs) -> Result<String, BenchError> {
     if let Some(path) = &args.csv {
         std::fs::write(path, report.csv()).map_err(|error| wrong("write", path, &error))?;
     }
-    show(&report, args.json, Report::text)
+    show(&report, args.json)
 }

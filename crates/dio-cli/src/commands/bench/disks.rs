@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::disks::{Direction, Plan, Report, Way, plot};
+use dio_bench::disks::{Direction, Plan, Way, plot};
 use dio_bench::{BenchError, disks};
 
 use super::show;
@@ -126,5 +126,5 @@ pub(super) fn run(args: DisksArgs) -> Result<String, BenchError> {
     if let Some(directory) = &args.plots {
         plot::write(&report, directory)?;
     }
-    show(&report, args.json, Report::text)
+    show(&report, args.json)
 }

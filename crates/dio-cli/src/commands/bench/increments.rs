@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::increments::{Plan, Report};
+use dio_bench::increments::Plan;
 use dio_bench::{BenchError, increments};
 
 use super::{ColdArg, show};
@@ -47,5 +47,5 @@ pub(super) struct IncrementsArgs {
 pub(super) fn run(args: IncrementsArgs) -> Result<String, BenchError> {
     let IncrementsArgs { size, dir, file, runs, steps, cold, json } = args;
     let report = increments::run(&Plan { size, directory: dir, file, steps, runs, cold: cold.into() })?;
-    show(&report, json, Report::text)
+    show(&report, json)
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use dio_bench::locks::{By, Plan, Report};
+use dio_bench::locks::{By, Plan};
 use dio_bench::{BenchError, locks};
 
 use super::show;
@@ -71,7 +71,7 @@ pub(super) fn run(args: LocksArgs) -> Result<(String, u8), BenchError> {
     // As shells tell it of a command that a signal ended.
     let status = report.status.or(report.signal.map(|signal| 128 + signal));
     let status = status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1);
-    let text = show(&report, args.json, Report::text)?;
+    let text = show(&report, args.json)?;
     let Some(path) = args.output else { return Ok((text, status)) };
     std::fs::write(&path, text).map_err(|error| {
         BenchError::Asked(format!("cannot write '{}': {}", path.display(), crate::commands::words(&error)))

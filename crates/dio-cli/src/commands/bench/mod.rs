@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use dio_bench::BenchError;
 use dio_bench::cold::Cold;
-use dio_bench::record::{self, Record};
+use dio_bench::section::Benchmark;
 use dio_bench::{commands, data, undo};
 
 use crate::stop::Stop;
@@ -142,7 +142,7 @@ fn well(text: String) -> (String, u8) {
     (text, 0)
 }
 
-/// A report as JSON on request, else as a table.
-pub(super) fn show<R: Record>(report: &R, json: bool, table: impl FnOnce(&R) -> String) -> Result<String, BenchError> {
-    if json { record::json(report) } else { Ok(table(report)) }
+/// A result as JSON on request, else as text.
+pub(super) fn show<R: Benchmark>(result: &R, json: bool) -> Result<String, BenchError> {
+    if json { result.json() } else { Ok(result.text()) }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::size::parse_size;
-use dio_bench::oltp::{Open, Plan, Report, plot};
+use dio_bench::oltp::{Open, Plan};
 use dio_bench::{BenchError, oltp};
 
 use super::show;
@@ -163,7 +163,7 @@ pub(super) fn run(args: OltpArgs) -> Result<String, BenchError> {
         std::fs::write(path, report.csv()).map_err(|error| wrong("write", path, &error))?;
     }
     if let Some(directory) = &args.plots {
-        plot::write(&report, directory)?;
+        report.write_plots(directory)?;
     }
-    show(&report, args.json, Report::text)
+    show(&report, args.json)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::pipeline::{Plan, Report};
+use dio_bench::pipeline::Plan;
 use dio_bench::{BenchError, pipeline};
 
 use super::{ColdArg, show};
@@ -49,5 +49,5 @@ pub(super) fn run(args: PipelineArgs) -> Result<String, BenchError> {
     // The program that runs now, under whatever name: so it is not another version that is measured.
     let dio = std::env::current_exe().map_err(|error| BenchError::Asked(format!("cannot find dio itself: {error}")))?;
     let plan = Plan { size, directory: dir, file, command: cmd, dio, runs, cold: cold.into() };
-    show(&pipeline::run(&plan)?, json, Report::text)
+    show(&pipeline::run(&plan)?, json)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::size::parse_size;
 use dio::Mode;
 use dio::engine::EngineKind;
-use dio_bench::random::{Plan, Report};
+use dio_bench::random::Plan;
 use dio_bench::{BenchError, random};
 
 use super::show;
@@ -101,5 +101,5 @@ pub(super) fn run(args: RandomArgs) -> Result<String, BenchError> {
         directory: args.dir,
         file: args.file,
     };
-    show(&random::run(&plan)?, args.json, Report::text)
+    show(&random::run(&plan)?, args.json)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::size::parse_size;
-use dio_bench::streams::{Part, Plan, Report};
+use dio_bench::streams::{Part, Plan};
 use dio_bench::{BenchError, streams};
 
 use super::{ColdArg, show};
@@ -116,5 +116,5 @@ pub(super) fn run(args: StreamsArgs) -> Result<String, BenchError> {
         round: args.round as usize,
         cold: args.cold.into(),
     };
-    show(&streams::run(&plan)?, args.json, Report::text)
+    show(&streams::run(&plan)?, args.json)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::size::parse_size;
-use dio_bench::stripe::{Direction, Plan, Report, Rig, Service, Timing, plot};
+use dio_bench::stripe::{Direction, Plan, Rig, Service, Timing, plot};
 use dio_bench::{BenchError, stripe};
 
 use super::show;
@@ -189,7 +189,7 @@ pub(super) fn run(args: StripeArgs) -> Result<String, BenchError> {
     if let Some(directory) = &args.plots {
         plot::write(&report, directory)?;
     }
-    show(&report, args.json, Report::text)
+    show(&report, args.json)
 }
 
 impl DirectionArg {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::size::parse_size;
 use dio_bench::database::{LOG_METHODS, LogPlace, LogPlan};
-use dio_bench::wal::{Plan, Report};
+use dio_bench::wal::Plan;
 use dio_bench::{BenchError, wal};
 use dio_wal::{Method, Preallocate};
 
@@ -217,5 +217,5 @@ pub(super) fn run(args: WalArgs) -> Result<String, BenchError> {
         preallocate: args.preallocate.into(),
     };
     let report = wal::run(&plan)?;
-    show(&report, args.json, Report::text)
+    show(&report, args.json)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use dio_bench::section::Benchmark as _;
 use dio_bench::synctest::witness::{Contact, Event, Secret, Server, Source, check, write};
 use dio_bench::synctest::{self, Progress, SyncError};
 use serde_json::json;

@@ -97,7 +97,10 @@ pub(super) fn run(args: BenchArgs) -> Result<u8, CommandError> {
         without_log: false,
     };
     let report = with_signals(move || dio_bench::wal::run(&plan)).map_err(other)?;
-    let text = show(&report, args.json, |report| format!("{}{}", report.text(), best(report))).map_err(other)?;
+    let mut text = show(&report, args.json).map_err(other)?;
+    if !args.json {
+        text.push_str(&best(&report));
+    }
     std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Standard)?;
     Ok(SOUND)
 }
@@ -110,8 +113,7 @@ fn best(report: &Report) -> String {
     match rows.iter().copied().max_by(|one, other| rate(one).total_cmp(&rate(other))) {
         Some(best) if rows.len() > 1 => format!(
             "\nwith {most} clients the best of these: Method::{:?}, direct({})\n",
-            Method::ALL.into_iter().find(|method| method.name() == best.way.method).unwrap_or(Method::Fdatasync),
-            best.way.direct
+            best.way.method, best.way.direct
         ),
         _ => String::new(),
     }

@@ -1,14 +1,13 @@
-//! Records of the benchsuite: comparisons with other programs.
+//! What is shown of a record of the benchsuite.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::model::{Block, Cell, Column, Finding, Section, Table};
-use super::slug;
+use super::{Contender, Goal, Group, Host, Report};
 use crate::plot::{Dots, Kind, Plot, Row};
 use crate::quantity::Unit;
-use crate::suite::{Contender, Goal, Group, Host, Ratio, Report};
+use crate::section::{Benchmark, Block, Finding, Rows, Section, Table, slug};
 
 /// Quantities with a name of their own, in the order of the columns; the first one that a group has is plotted.
 const QUANTITIES: [(&str, &str); 18] = [
@@ -91,12 +90,9 @@ impl Group {
 
     fn plot(&self) -> Option<Plot> {
         let key = *self.keys().first()?;
-        let row = |(place, contender): (usize, &Contender)| Row {
-            name: contender.name.clone(),
+        let row = |(place, contender): (usize, &Contender)| {
             // The first one is what the group is about, or what the others are compared with.
-            tone: if place == 0 { 4 } else { 1 },
-            values: values(contender, key),
-            published: None,
+            Row::new(contender.name.clone(), if place == 0 { 4 } else { 1 }, values(contender, key))
         };
         let rows = self.contenders.iter().enumerate().map(row).collect();
         let about = match unit(key).0 {
@@ -112,73 +108,70 @@ impl Group {
     }
 
     fn table(&self) -> Table {
-        let (keys, compared) = (self.keys(), self.compared());
         let first = self.contenders.first().map_or("", |contender| &contender.name);
-        let mut columns: Vec<Column> = keys.iter().map(|key| Column::of(title(key), unit(key).0)).collect();
-        for key in &compared {
-            let ratio = if self.to_first { format!("this ÷ {first}") } else { format!("{first} ÷ this") };
-            columns.push(Column::of(format!("{}: {ratio}", title(key)), Unit::Ratio));
-        }
-        let row = |contender: &Contender| {
-            let mut cells: Vec<Cell> = keys.iter().map(|key| Cell::runs(values(contender, key))).collect();
-            for key in &compared {
-                let of = |ratio: &&Ratio| ratio.peer == contender.name && ratio.metric == *key;
-                let found = self.ratios.iter().find(of);
-                cells.push(found.map_or(Cell::Missing, |ratio| Cell::Runs(ratio.spread)));
-            }
-            (contender.name.clone(), cells)
-        };
-        Table {
-            name: format!("{}-programs", slug(&self.title)),
-            caption: self.title.clone(),
-            head: "program".to_owned(),
-            columns,
-            rows: self.contenders.iter().map(row).collect(),
-        }
-        .dense()
+        let ratio = if self.to_first { format!("this ÷ {first}") } else { format!("{first} ÷ this") };
+        let name = format!("{}-programs", slug(&self.title));
+        let rows =
+            Rows::new((&name, "program"), self.title.clone(), &self.contenders, |contender| contender.name.clone());
+        let rows = self
+            .keys()
+            .into_iter()
+            .fold(rows, |rows, key| rows.column(title(key), unit(key).0, move |contender| values(contender, key)));
+        let rows = self.compared().into_iter().fold(rows, |rows, key| {
+            let of = |contender: &Contender| {
+                let same = |other: &&super::Ratio| other.peer == contender.name && other.metric == key;
+                self.ratios.iter().find(same).map(|ratio| ratio.spread)
+            };
+            rows.column(format!("{}: {ratio}", title(key)), Unit::Ratio, of)
+        });
+        rows.table()
     }
 }
 
-pub(super) fn section(text: &str) -> serde_json::Result<Section> {
-    let report: Report = serde_json::from_str(text)?;
-    let mut blocks = Vec::new();
-    if !report.goals.is_empty() {
-        blocks.push(Block::Table(goals(&report.goals)));
+impl Benchmark for Report {
+    const NAME: &'static str = "benchsuite";
+    const FIELDS: &'static [&'static str] = &["comparison", "host", "groups"];
+
+    fn section(&self) -> Section {
+        let mut blocks = Vec::new();
+        if !self.goals.is_empty() {
+            blocks.push(Block::Table(goals(&self.goals)));
+        }
+        // Plots that are beside each other are compared; then the numbers behind them.
+        let plots: Vec<Plot> = self.groups.iter().filter_map(Group::plot).collect();
+        if !plots.is_empty() {
+            blocks.push(Block::Plots(plots));
+        }
+        let mut notes = self.notes.clone();
+        for group in &self.groups {
+            blocks.push(Block::Table(group.table()));
+            let skipped = group.skipped.iter().map(|(name, why)| format!("{}: left out: {name}: {why}", group.title));
+            notes.extend(skipped);
+            blocks.push(Block::Commands(
+                group.contenders.iter().map(|contender| (contender.name.clone(), contender.command.clone())).collect(),
+            ));
+        }
+        let shown = |(name, value): (&String, &Value)| {
+            (name.replace('_', " "), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        let mut settings: Vec<(String, String)> = self.settings.iter().map(shown).collect();
+        settings.extend(self.programs.iter().map(|(name, version)| (name.clone(), version.clone())));
+        Section {
+            id: format!("benchsuite-{}", slug(&self.comparison)),
+            title: format!("Comparison: {}", self.comparison),
+            lead: format!(
+                "Recorded by the benchsuite on {} with dio at commit {}. Programs took turns; all figures are medians, with the \
+                 least and the greatest.",
+                self.date, self.commit
+            ),
+            findings: findings(self),
+            blocks,
+            notes,
+            settings,
+            environment: self.host.rows(),
+            ..Section::default()
+        }
     }
-    // Plots that are beside each other are compared; then the numbers behind them.
-    let plots: Vec<Plot> = report.groups.iter().filter_map(Group::plot).collect();
-    if !plots.is_empty() {
-        blocks.push(Block::Plots(plots));
-    }
-    let mut notes = report.notes.clone();
-    for group in &report.groups {
-        blocks.push(Block::Table(group.table()));
-        let skipped = group.skipped.iter().map(|(name, why)| format!("{}: left out: {name}: {why}", group.title));
-        notes.extend(skipped);
-        blocks.push(Block::Commands(
-            group.contenders.iter().map(|contender| (contender.name.clone(), contender.command.clone())).collect(),
-        ));
-    }
-    let shown = |(name, value): (&String, &Value)| {
-        (name.replace('_', " "), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-    };
-    let mut settings: Vec<(String, String)> = report.settings.iter().map(shown).collect();
-    settings.extend(report.programs.iter().map(|(name, version)| (name.clone(), version.clone())));
-    Ok(Section {
-        id: format!("benchsuite-{}", slug(&report.comparison)),
-        title: format!("Comparison: {}", report.comparison),
-        lead: format!(
-            "Recorded by the benchsuite on {} with dio at commit {}. Programs took turns; all figures are medians, with the least \
-             and the greatest.",
-            report.date, report.commit
-        ),
-        findings: findings(&report),
-        blocks,
-        notes,
-        settings,
-        environment: report.host.rows(),
-        ..Section::default()
-    })
 }
 
 /// How many of the figures to reach were reached, and which were not.
@@ -205,21 +198,11 @@ fn findings(report: &Report) -> Vec<Finding> {
 }
 
 fn goals(goals: &[Goal]) -> Table {
-    let row = |goal: &Goal| {
-        let cells = vec![
-            Cell::Text(format!("{} {:.2}", goal.bound, goal.limit)),
-            Cell::Number(goal.measured),
-            Cell::Text(if goal.reached { "reached" } else { "missed" }.to_owned()),
-        ];
-        (goal.goal.clone(), cells)
-    };
-    Table {
-        name: "goals".to_owned(),
-        caption: "Figures to reach".to_owned(),
-        head: "figure".to_owned(),
-        columns: vec![Column::text("to reach"), Column::of("measured", Unit::Ratio), Column::text("verdict")],
-        rows: goals.iter().map(row).collect(),
-    }
+    Rows::new(("goals", "figure"), "Figures to reach", goals, |goal| goal.goal.clone())
+        .words("to reach", |goal| format!("{} {:.2}", goal.bound, goal.limit))
+        .column("measured", Unit::Ratio, |goal| goal.measured)
+        .words("verdict", |goal| if goal.reached { "reached" } else { "missed" })
+        .table()
 }
 
 impl Host {

@@ -1,28 +1,18 @@
-//! `dio bench disks`.
+//! What is shown of a result.
 
-use serde::Deserialize;
-
-use super::environment::Environment;
-use super::model::{Block, Cell, Column, Finding, Section, Table};
-use crate::disks::report::{REFERENCE, REFERENCE_TARGETS, Settings, reference};
-use crate::disks::{Direction, Row, Run, Way, plot};
-use crate::plot::{Dots, Kind, Plot, Row as Dot};
-use crate::quantity::Unit;
-use crate::stats::Summary;
 use dio_common::units::{rate, size};
+
+use super::report::{REFERENCE, REFERENCE_TARGETS, Settings, reference};
+use super::{Direction, Report, Row, Run, Way, plot};
+use crate::plot::{Plot, Row as Dot};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Finding, Rows, Section, Table};
+use crate::stats::{Summary, ratios};
 
 const GIB: f64 = (1 << 30) as f64;
 
 /// Published throughput of the raw devices, in KB/s.
 const RAW_KB: f64 = REFERENCE[2].1;
-
-#[derive(Deserialize)]
-struct Report {
-    rows: Vec<Row>,
-    settings: Settings,
-    notes: Vec<String>,
-    environment: Environment,
-}
 
 impl Report {
     fn of(&self, direction: Direction) -> Vec<&Row> {
@@ -48,8 +38,7 @@ impl Report {
                 == (row.case.targets, row.case.direction, Way::Raw)
         };
         let Some(raw) = self.rows.iter().find(is_raw) else { return Vec::new() };
-        let pairs = row.runs.iter().zip(&raw.runs).map(|(run, raw)| run.bytes_per_second() / raw.bytes_per_second());
-        pairs.filter(|ratio| ratio.is_finite()).collect()
+        ratios(row.runs.iter().map(Run::bytes_per_second), raw.runs.iter().map(Run::bytes_per_second))
     }
 }
 
@@ -62,56 +51,53 @@ fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 
-pub(super) fn section(text: &str) -> serde_json::Result<Section> {
-    let report: Report = serde_json::from_str(text)?;
-    let Settings { rate_bytes_per_second, seconds: [warm, steady], rounds, .. } = report.settings;
-    let mut blocks = Vec::new();
-    let over = plot::plots(&report.rows, rate_bytes_per_second);
-    // Over one number of disks there is no line.
-    if report.rows.iter().any(|row| row.case.targets != report.rows[0].case.targets) {
-        blocks.push(Block::Plots(over));
+impl Benchmark for Report {
+    const NAME: &'static str = "disks";
+    const FIELDS: &'static [&'static str] = &["rows", "settings", "notes"];
+
+    fn section(&self) -> Section {
+        let Settings { rate_bytes_per_second, seconds: [warm, steady], rounds, .. } = self.settings;
+        let mut blocks = Vec::new();
+        // Over one number of disks there is no line.
+        if self.rows.iter().any(|row| row.case.targets != self.rows[0].case.targets) {
+            blocks.push(Block::Plots(plot::plots(&self.rows, rate_bytes_per_second)));
+        }
+        let compared = self.compared_rows();
+        if let Some(row) = compared.first() {
+            blocks.push(Block::Heading(format!("On {}", disks(row.case.targets))));
+            blocks.push(Block::Plots(comparisons(self, &compared)));
+            blocks.push(Block::Heading("All of it".to_owned()));
+        }
+        for direction in Direction::ALL {
+            let rows = self.of(direction);
+            if !rows.is_empty() {
+                blocks.push(Block::Table(table(self, direction, &rows)));
+            }
+        }
+        Section {
+            lead: format!(
+                "Sequential reading and writing over some disks: a striped file through the page cache and past it, and the raw \
+                 devices. Each disk is limited to {} in each direction; {steady} s at that rate are counted after {warm} s, in \
+                 {rounds} runs of each way, all ways in turns. Reading begins with nothing cached, writing ends durable.",
+                rate(rate_bytes_per_second, 1.0)
+            ),
+            findings: findings(self, &compared),
+            blocks,
+            notes: notes(self),
+            settings: settings(&self.settings),
+            ..Section::new(Report::NAME, "Cached, direct and raw over several disks", &self.environment)
+        }
     }
-    let compared = report.compared_rows();
-    if let Some(row) = compared.first() {
-        blocks.push(Block::Heading(format!("On {}", disks(row.case.targets))));
-        blocks.push(Block::Plots(comparisons(&report, &compared)));
-        blocks.push(Block::Heading("All of it".to_owned()));
-    }
-    let tables = Direction::ALL.map(|direction| (direction, report.of(direction)));
-    let tables = tables.iter().filter(|(_, rows)| !rows.is_empty());
-    blocks.extend(tables.map(|(direction, rows)| Block::Table(table(&report, *direction, rows))));
-    Ok(Section {
-        id: "disks".to_owned(),
-        title: "Cached, direct and raw over several disks".to_owned(),
-        lead: format!(
-            "Sequential reading and writing over some disks: a striped file through the page cache and past it, and the raw \
-             devices. Each disk is limited to {} in each direction; {steady} s at that rate are counted after {warm} s, in \
-             {rounds} runs of each way, all ways in turns. Reading begins with nothing cached, writing ends durable.",
-            rate(rate_bytes_per_second, 1.0)
-        ),
-        findings: findings(&report, &compared),
-        blocks,
-        notes: notes(&report),
-        settings: settings(&report.settings),
-        environment: report.environment.rows(),
-        ..Section::default()
-    })
 }
 
 /// Colours as over the number of disks.
 fn dot(row: &Row, values: Vec<f64>, published: Option<f64>) -> Dot {
     let name = format!("{}, {}", row.case.direction.name(), row.case.way.name());
-    Dot { name, tone: plot::tone(row.case.way), values, published }
+    Dot::new(name, plot::tone(row.case.way), values).beside(published)
 }
 
 /// Every run on one number of disks, beside the published figures: as a part of raw, in bytes per second, and what it costs.
 fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
-    let dots = |name: &str, title: &str, about: &str, guide, unit, rows: Vec<Dot>| Plot {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        about: about.to_owned(),
-        kind: Kind::Dots(Dots { unit, label: "median".to_owned(), guide, rows }),
-    };
     let share = rows.iter().filter(|row| row.case.way != Way::Raw).filter_map(|row| {
         let values = report.to_raw(row);
         (!values.is_empty()).then(|| dot(row, values, published(row).map(|published| published.0)))
@@ -121,18 +107,18 @@ fn comparisons(report: &Report, rows: &[&Row]) -> Vec<Plot> {
     if !share.is_empty() {
         let about = "Throughput divided by that of the raw devices in the same round: each dot is a round, the bar the median. \
                      Diamonds are published ratios.";
-        plots.push(dots("share", "Of the raw devices' throughput", about, Some(1.0), Unit::Ratio, share));
+        plots.push(Plot::ratios("share", "Of the raw devices' throughput", about, "median", share));
     }
     let rates = |row: &&Row| dot(row, row.runs.iter().map(Run::bytes_per_second).collect(), None);
     let about = "Each dot is a run, the bar the median; further right is better.";
-    plots.push(dots("throughput", "Throughput", about, None, Unit::BytesPerSecond, rows.iter().map(rates).collect()));
+    plots.push(Plot::dots("throughput", "Throughput", about, Unit::BytesPerSecond, rows.iter().map(rates).collect()));
     let busy = |row: &&Row| {
         let published = published(row).map(|published| published.1);
         dot(row, row.runs.iter().map(|run| run.busy).collect(), published)
     };
     let about = "Part of all processors' time, the kernel's threads included: each dot is a run, the bar the median; further \
                  left is better. Diamonds are published figures.";
-    plots.push(dots("busy", "Processors' time", about, None, Unit::Part, rows.iter().map(busy).collect()));
+    plots.push(Plot::dots("busy", "Processors' time", about, Unit::Part, rows.iter().map(busy).collect()));
     plots
 }
 
@@ -168,57 +154,33 @@ fn findings(report: &Report, compared: &[&Row]) -> Vec<Finding> {
 }
 
 fn table(report: &Report, direction: Direction, rows: &[&Row]) -> Table {
-    let columns = vec![
-        Column::of("disks", Unit::Count),
-        Column::of("throughput", Unit::BytesPerSecond),
-        Column::of("of the limits", Unit::Ratio),
-        Column::of("to one disk", Unit::Ratio),
-        Column::of("to raw", Unit::Ratio),
-        Column::of("published to raw", Unit::Ratio),
-        Column::of("processors", Unit::Part),
-        Column::exact("published processors", Unit::Part),
-        Column::of("CPU per GiB", Unit::Seconds),
-        Column::of("own", Unit::Seconds),
-        Column::text("published"),
-    ];
-    let row = |row: &&Row| {
-        let runs = |figure: fn(&Run) -> f64| Cell::runs(row.runs.iter().map(figure));
-        let limits = report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
-        let published = published(row);
-        let words = reference(&row.case).map(|(rate, _)| Cell::Text(format!("{rate} KB/s")));
-        let cells = vec![
-            Cell::Number(row.case.targets as f64),
-            runs(Run::bytes_per_second),
-            Cell::of(Some(row.bytes_per_second.median / limits)),
-            Cell::of(row.to_one),
-            Cell::runs(report.to_raw(row)),
-            Cell::of(published.map(|published| published.0)),
-            runs(|run| run.busy),
-            Cell::of(published.map(|published| published.1)),
-            runs(|run| (run.own_cpu_seconds + run.kernel_cpu_seconds) / (run.bytes as f64 / GIB)),
-            runs(|run| run.own_cpu_seconds / (run.bytes as f64 / GIB)),
-            words.unwrap_or(Cell::Missing),
-        ];
-        (row.case.way.name().to_owned(), cells)
-    };
-    let caption = match direction {
-        Direction::Read => "Reading",
-        Direction::Write => "Writing",
-    };
-    Table {
-        name: direction.name().to_owned(),
-        caption: format!("{caption}: medians of the runs, with the least and the greatest"),
-        head: "way".to_owned(),
-        columns,
-        rows: rows.iter().map(row).collect(),
-    }
-    .dense()
+    let runs = |row: &Row, figure: fn(&Run) -> f64| row.runs.iter().map(figure).collect::<Vec<f64>>();
+    let limits = |row: &Row| report.settings.rate_bytes_per_second as f64 * row.case.targets as f64;
+    let words = |row: &Row| reference(&row.case).map(|(rate, _)| format!("{rate} KB/s"));
+    let caption = format!("{} by each way: medians of the runs, with the least and the greatest", direction.name());
+    Rows::new((direction.name(), "way"), caption, rows.iter().copied(), |row| row.case.way.name().to_owned())
+        .column("disks", Unit::Count, |row| row.case.targets)
+        .column("throughput", Unit::BytesPerSecond, |row| runs(row, Run::bytes_per_second))
+        .column("of the limits", Unit::Ratio, |row| row.bytes_per_second.median / limits(row))
+        .column("to one", Unit::Times, |row| row.to_one)
+        .column("to raw", Unit::Ratio, |row| report.to_raw(row))
+        .column("published to raw", Unit::Ratio, |row| published(row).map(|published| published.0))
+        .column("CPU", Unit::Part, |row| runs(row, |run| run.busy))
+        .column("published CPU", Unit::Part, |row| published(row).map(|published| published.1))
+        .exact()
+        .column("CPU/GiB", Unit::Seconds, |row| {
+            runs(row, |run| (run.own_cpu_seconds + run.kernel_cpu_seconds) / (run.bytes as f64 / GIB))
+        })
+        .column("own", Unit::Seconds, |row| runs(row, |run| run.own_cpu_seconds / (run.bytes as f64 / GIB)))
+        .words("published", words)
+        .only_on_page()
+        .table()
 }
 
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = report.notes.clone();
     notes.push(
-        "Processors: part of all processors' time that the benchmark and the kernel's own threads took, those of the loop devices \
+        "CPU: part of all processors' time that the benchmark and the kernel's own threads took, those of the loop devices \
          included, which real disks do not need; own: the benchmark alone."
             .to_owned(),
     );
@@ -245,13 +207,14 @@ fn settings(settings: &Settings) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Page;
-    use crate::disks::report::tests::report;
+    use super::super::report::tests::report;
+    use crate::page::{Page, read};
+    use crate::section::Benchmark;
 
     #[test]
     fn what_is_written_here_is_shown_with_the_reference_beside_it() {
-        let text = crate::record::json(&report()).unwrap();
-        let section = super::super::read("disks.json", &text).unwrap();
+        let text = report().json().unwrap();
+        let section = read("disks.json", &text).unwrap();
         let labels: Vec<&str> = section.findings.iter().map(|finding| finding.label.as_str()).collect();
         let expected = ["read, direct", "write, direct", "read, cached", "write, cached"];
         assert_eq!(labels, expected.map(|label| format!("{label}, 8 disks")));
@@ -278,13 +241,13 @@ mod tests {
     fn one_number_of_disks_without_raw_and_without_a_name_is_shown_too() {
         let mut old = serde_json::to_value(report()).unwrap();
         old["rows"].as_array_mut().unwrap().retain(|row| row["targets"] == 1 && row["way"] != "raw");
-        let section = super::super::read("old.json", &old.to_string()).unwrap();
+        let section = read("old.json", &old.to_string()).unwrap();
         assert_eq!((section.id.as_str(), section.findings.len()), ("disks", 4));
         assert!(section.findings[0].value.ends_with("MiB/s"), "{:?}", section.findings);
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();
         assert_eq!(plots, ["disks-throughput.svg", "disks-busy.svg"]);
         old["rows"].as_array_mut().unwrap().clear();
-        assert!(super::super::read("none.json", &old.to_string()).unwrap().blocks.is_empty());
+        assert!(read("none.json", &old.to_string()).unwrap().blocks.is_empty());
     }
 }

@@ -1,28 +1,13 @@
-//! `dio bench stripe`.
+//! What is shown of a result.
 
-use serde::Deserialize;
-
-use super::environment::Environment;
-use super::model::{Block, Cell, Column, Finding, Section, Table};
-use super::times;
-use crate::plot::{Dots, Kind, Plot, Row as Dot};
-use crate::quantity::Unit;
-use crate::stats::Summary;
-use crate::stripe::report::REFERENCE;
-use crate::stripe::{Copy, Direction, Ground, MIB, Rig, Row, Skipped, Timing, plot};
 use dio_common::units::{seconds, size};
 
-#[derive(Deserialize)]
-struct Report {
-    rows: Vec<Row>,
-    copy: Option<Copy>,
-    grounds: Vec<Ground>,
-    timing: Timing,
-    skipped: Vec<Skipped>,
-    runs: u64,
-    moved_bytes: u64,
-    environment: Environment,
-}
+use super::report::REFERENCE;
+use super::{Copy, Direction, MIB, Report, Rig, Row, Timing, plot};
+use crate::plot::{Plot, Row as Dot};
+use crate::quantity::Unit;
+use crate::section::{Benchmark, Block, Cell, Finding, Rows, Section, Table, times};
+use crate::stats::Summary;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Write, Direction::Read];
 
@@ -33,46 +18,41 @@ const RIGS: [(Rig, &str); 3] = [
     (Rig::Network, "Mounts of a network file system"),
 ];
 
-pub(super) fn section(text: &str) -> serde_json::Result<Section> {
-    let report: Report = serde_json::from_str(text)?;
-    let mut blocks = Vec::new();
-    for (rig, called) in RIGS {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.rig == rig).collect();
-        let copy = report.copy.as_ref().filter(|_| rig == Rig::Modelled);
-        if rows.is_empty() && copy.is_none() {
-            continue;
-        }
-        blocks.push(Block::Heading(called.to_owned()));
-        let ground = report.grounds.iter().find(|ground| ground.rig == rig);
-        blocks.extend(ground.map(|ground| Block::Text(sentence(&ground.about))));
-        if !rows.is_empty() {
-            blocks.extend(of_rig(&report, rig, &rows));
-        }
-        blocks.extend(copy.map(|copy| Block::Table(copying(copy))));
-    }
-    Ok(Section {
-        id: "stripe".to_owned(),
-        title: "Requests over several stripes".to_owned(),
-        lead: format!(
-            "Requests to a striped file are made by a loop that waits for each stripe, by submitting all stripes and waiting once, \
-             and asynchronously, as many stripes in flight as a request has. At least {} in each run, {} runs of each way, in turns.",
-            size(report.moved_bytes),
-            report.runs
-        ),
-        findings: findings(&report),
-        blocks,
-        notes: notes(&report),
-        settings: settings(&report),
-        environment: report.environment.rows(),
-        ..Section::default()
-    })
-}
+impl Benchmark for Report {
+    const NAME: &'static str = "stripe";
+    const FIELDS: &'static [&'static str] = &["rows", "grounds", "timing"];
 
-/// With a capital and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
+    fn section(&self) -> Section {
+        let mut blocks = Vec::new();
+        for (rig, called) in RIGS {
+            let rows: Vec<&Row> = self.rows.iter().filter(|row| row.rig == rig).collect();
+            let copy = self.copy.as_ref().filter(|_| rig == Rig::Modelled);
+            if rows.is_empty() && copy.is_none() {
+                continue;
+            }
+            blocks.push(Block::Heading(called.to_owned()));
+            let ground = self.grounds.iter().find(|ground| ground.rig == rig);
+            blocks.extend(ground.map(|ground| Block::Text(format!("{}.", ground.about))));
+            if !rows.is_empty() {
+                blocks.extend(of_rig(self, rig, &rows));
+            }
+            blocks.extend(copy.map(|copy| Block::Table(copying(copy))));
+        }
+        Section {
+            lead: format!(
+                "Requests to a striped file are made by a loop that waits for each stripe, by submitting all stripes and waiting \
+                 once, and asynchronously, as many stripes in flight as a request has. At least {} in each run, {} runs of each \
+                 way, in turns.",
+                size(self.moved_bytes),
+                self.runs
+            ),
+            findings: findings(self),
+            blocks,
+            notes: notes(self),
+            settings: settings(self),
+            ..Section::new(Report::NAME, "Requests over several stripes", &self.environment)
+        }
+    }
 }
 
 /// Plots and the table of one rig.
@@ -154,112 +134,59 @@ fn ways(row: &Row) -> [(&'static str, Vec<f64>); 3] {
 fn rates(rig: Rig, direction: Direction, rows: &[&Row]) -> Plot {
     let dots = |row: &&Row| {
         let called = name(row);
-        let dot = move |((way, values), tone)| Dot { name: format!("{way}: {called}"), tone, values, published: None };
+        let dot = move |((way, values), tone)| Dot::new(format!("{way}: {called}"), tone, values);
         ways(row).into_iter().zip(plot::TONES).map(dot)
     };
-    Plot {
-        name: format!("{}-{}", rig.name(), direction.name()),
-        title: format!("Striped {}", direction.name()),
-        about: "Throughput of each way: each dot is a run, the bar the median; further right is better.".to_owned(),
-        kind: Kind::Dots(Dots {
-            unit: Unit::BytesPerSecond,
-            label: "median".to_owned(),
-            guide: None,
-            rows: rows.iter().flat_map(dots).collect(),
-        }),
-    }
+    let about = "Throughput of each way: each dot is a run, the bar the median; further right is better.";
+    let (name, title) = (format!("{}-{}", rig.name(), direction.name()), format!("Striped {}", direction.name()));
+    Plot::dots(name, title, about, Unit::BytesPerSecond, rows.iter().flat_map(dots).collect())
 }
 
 fn gains(rig: Rig, rows: &[&Row]) -> Plot {
     let dot = |row: &&Row| {
-        let published = row.published().map(|(each, all)| all / each);
-        Dot { name: name(row), tone: plot::TONES[1], values: gain_of(row), published }
+        Dot::new(name(row), plot::TONES[1], gain_of(row)).beside(row.published().map(|(each, all)| all / each))
     };
-    Plot {
-        name: format!("{}-gain", rig.name()),
-        title: "Submit all ÷ wait each".to_owned(),
-        about: "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting once is faster. Diamonds are \
-                published ratios."
-            .to_owned(),
-        kind: Kind::Dots(Dots {
-            unit: Unit::Ratio,
-            label: "times as fast".to_owned(),
-            guide: Some(1.0),
-            rows: rows.iter().map(dot).collect(),
-        }),
-    }
+    let about = "Each dot is a pair of runs, the bar the median; right of the line at 1 waiting once is faster. Diamonds are \
+                 published ratios.";
+    let rows = rows.iter().map(dot).collect();
+    Plot::ratios(format!("{}-gain", rig.name()), "Submit all ÷ wait each", about, "times as fast", rows)
 }
 
 fn parts(rig: Rig, rows: &[&Row]) -> Plot {
-    let dot = |row: &&Row| Dot { name: name(row), tone: plot::TONES[1], values: part_of(row), published: None };
-    Plot {
-        name: format!("{}-of-asynchronous", rig.name()),
-        title: "Submit all ÷ asynchronous".to_owned(),
-        about: "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for each request costs nothing."
-            .to_owned(),
-        kind: Kind::Dots(Dots {
-            unit: Unit::Ratio,
-            label: "of asynchronous".to_owned(),
-            guide: Some(1.0),
-            rows: rows.iter().map(dot).collect(),
-        }),
-    }
+    let rows = rows.iter().map(|row| Dot::new(name(row), plot::TONES[1], part_of(row))).collect();
+    let about =
+        "Each dot is a pair of runs, the bar the median; at the line at 1 waiting once for each request costs nothing.";
+    let name = format!("{}-of-asynchronous", rig.name());
+    Plot::ratios(name, "Submit all ÷ asynchronous", about, "of asynchronous", rows)
 }
 
 fn table(rig: Rig, rows: &[&Row]) -> Table {
-    let columns = vec![
-        Column::of("targets", Unit::Count),
-        Column::of("stripe", Unit::Bytes),
-        Column::of("request", Unit::Bytes),
-        Column::of("wait each", Unit::BytesPerSecond),
-        Column::of("submit all", Unit::BytesPerSecond),
-        Column::of("asynchronous", Unit::BytesPerSecond),
-        Column::of("submit all ÷ wait each", Unit::Ratio),
-        Column::of("published", Unit::Ratio),
-        Column::of("submit all ÷ asynchronous", Unit::Ratio),
-        Column::text("published, wait each → submit all"),
-    ];
-    let row = |row: &&Row| {
-        let [each, all, queued] = ways(row).map(|(_, values)| Cell::runs(values));
-        let published = row.published();
-        let words = published.map(|(each, all)| Cell::Text(format!("{each} → {all} MiB/s")));
-        let cells = vec![
-            Cell::Number(row.stripes as f64),
-            Cell::Number(row.stripe_bytes as f64),
-            Cell::Number(row.transfer_bytes as f64),
-            each,
-            all,
-            queued,
-            Cell::runs(gain_of(row)),
-            Cell::of(published.map(|(each, all)| all / each)),
-            Cell::runs(part_of(row)),
-            words.unwrap_or(Cell::Missing),
-        ];
-        (row.direction.name().to_owned(), cells)
-    };
-    Table {
-        name: rig.name().to_owned(),
-        caption: "Medians of the runs, with the least and the greatest".to_owned(),
-        head: "direction".to_owned(),
-        columns,
-        rows: rows.iter().map(row).collect(),
-    }
-    .dense()
+    let way = |row: &Row, place: usize| Cell::runs(ways(row)[place].1.iter().copied());
+    let words = |row: &Row| row.published().map(|(each, all)| format!("{each} → {all} MiB/s"));
+    let caption = "Medians of the runs, with the least and the greatest";
+    Rows::new((rig.name(), "direction"), caption, rows.iter().copied(), |row| row.direction.name().to_owned())
+        .column("targets", Unit::Count, |row| row.stripes)
+        .column("stripe", Unit::Bytes, |row| row.stripe_bytes)
+        .column("request", Unit::Bytes, |row| row.transfer_bytes)
+        .column("wait each", Unit::BytesPerSecond, |row| way(row, 0))
+        .column("submit all", Unit::BytesPerSecond, |row| way(row, 1))
+        .column("asynchronous", Unit::BytesPerSecond, |row| way(row, 2))
+        .words("depth", |row| Some(row.depth()).filter(|_| row.async_depth_wanted > 0))
+        .column("gain", Unit::Times, gain_of)
+        .column("published", Unit::Times, |row| row.published().map(|(each, all)| all / each))
+        .column("of async", Unit::Ratio, part_of)
+        .words("published, wait each → submit all", words)
+        .only_on_page()
+        .table()
 }
 
 fn copying(copy: &Copy) -> Table {
-    let Summary { median, min, max } = copy.gain;
-    let row = |name: &str, rate: f64, gain| (name.to_owned(), vec![Cell::Number(rate * MIB), gain]);
-    Table {
-        name: "copy".to_owned(),
-        caption: format!("Copying {} from one modelled disk to another, durably", size(copy.bytes)),
-        head: "program".to_owned(),
-        columns: vec![Column::of("throughput", Unit::BytesPerSecond), Column::of("dio cp ÷ dd", Unit::Ratio)],
-        rows: vec![
-            row("dio cp", copy.dio_cp_mib_s, Cell::Runs(Summary { median, min, max })),
-            row("dd bs=8M, direct", copy.dd_mib_s, Cell::Missing),
-        ],
-    }
+    let programs = [("dio cp", copy.dio_cp_mib_s, Some(copy.gain)), ("dd bs=8M, direct", copy.dd_mib_s, None)];
+    let caption = format!("Copying {} from one modelled disk to another, durably", size(copy.bytes));
+    Rows::new(("copy", "program"), caption, &programs, |(name, ..)| (*name).to_owned())
+        .column("throughput", Unit::BytesPerSecond, |(_, rate, _)| rate * MIB)
+        .column("dio cp ÷ dd", Unit::Times, |(.., gain)| *gain)
+        .table()
 }
 
 /// For each rig and direction the request that is like the reference's, or the largest on the most targets.
@@ -290,7 +217,8 @@ fn notes(report: &Report) -> Vec<String> {
         .map(|(direction, each, all)| format!("{} {each} → {all} MiB/s ({})", direction.name(), times(all / each)));
     let mut notes = vec![
         "Wait each: a loop waits for each stripe of a request. Submit all: one call to the striped file, which waits once. \
-             Asynchronous: requests of one stripe, with as many bytes in flight as submitting all has, unless the engine takes fewer."
+             Asynchronous: requests of one stripe, with as many bytes in flight as submitting all has, unless the engine takes fewer. \
+             Gain: submit all ÷ wait each, and of async: submit all ÷ asynchronous, in the same round."
             .to_owned(),
         format!(
             "Published: Lustre (LU-13798), requests of 64 MiB over 1 MiB stripes on 8 targets, {write}, {read}, as fast as \
@@ -310,6 +238,7 @@ fn settings(report: &Report) -> Vec<(String, String)> {
         settings.push(("it reads", format!("{}/s", size(read_bytes_per_second))));
         settings.push(("it writes", format!("{}/s", size(write_bytes_per_second))));
     }
+    settings.extend(report.grounds.iter().map(|ground| (ground.rig.name(), ground.about.clone())));
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -317,7 +246,8 @@ fn settings(report: &Report) -> Vec<(String, String)> {
 mod tests {
     use serde_json::Value;
 
-    use super::super::Page;
+    use crate::page::{Page, read};
+    use crate::section::Benchmark;
     use crate::stripe;
 
     /// A result as it is written, with rows of the reference's shape on modelled disks, and a copy.
@@ -326,7 +256,7 @@ mod tests {
         let refused = vec![(stripe::Rig::Network, "no cable".to_owned())];
         let rigs = vec![stripe::Rig::Real, stripe::Rig::Network];
         let plan = stripe::Plan { transfers, rigs, refused, ..stripe::tests::plan(directory.path()) };
-        let text = crate::record::json(&stripe::run(&plan).unwrap()).unwrap();
+        let text = stripe::run(&plan).unwrap().json().unwrap();
         serde_json::from_str(&text).unwrap()
     }
 
@@ -347,7 +277,7 @@ mod tests {
     #[test]
     fn what_is_written_here_is_shown_with_the_reference_beside_it() {
         let text = with_modelled(result(vec![1 << 20, 4 << 20])).to_string();
-        let section = super::super::read("stripe.json", &text).unwrap();
+        let section = read("stripe.json", &text).unwrap();
         let finding = &section.findings[0];
         assert_eq!(
             (finding.label.as_str(), finding.value.as_str()),
@@ -395,7 +325,7 @@ mod tests {
                 row.as_object_mut().unwrap().remove(field);
             }
         }
-        let section = super::super::read("old.json", &old.to_string()).unwrap();
+        let section = read("old.json", &old.to_string()).unwrap();
         assert_eq!((section.id.as_str(), section.findings.len()), ("stripe", 2));
         let page = Page::new(None, vec![section]);
         let plots: Vec<String> = page.plots().into_iter().map(|(name, _)| name).collect();

@@ -1,5 +1,7 @@
 //! Records of the benchsuite: comparisons with other programs. The benchsuite makes and writes them, and `dio report` shows them.
 
+mod section;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,15 +1,33 @@
 //! The plots of a study.
 
-use super::super::slug;
-use super::{Bucket, Contender, Point, Run, Study};
-use crate::plot::{Axis, Band, Dots, Kind, Lines, Plot, Row, Series, Slot, Stack};
+use super::{Bucket, Contender, Point, Row, Run, Study};
+use crate::locks::class;
+use crate::plot::{Axis, Band, Kind, Lines, Plot, Row as Dot, Series, Slot, Stack};
 use crate::quantity::Unit;
+use crate::section::{capital, slug};
+
+/// The colour of a contender: that of its kind of storage wherever it appears.
+fn tone(contender: Contender) -> usize {
+    match contender {
+        Contender::Raw => 0,
+        Contender::Bare => 1,
+        Contender::DirectFile => 2,
+        Contender::DirectRange => 3,
+        Contender::Concurrent => 4,
+        Contender::Buffered => 5,
+    }
+}
+
+/// A dot for each value of a contender.
+fn dot(row: &Row, values: Vec<f64>) -> Dot {
+    Dot::new(row.name(), tone(row.contender), values)
+}
 
 /// The figure of a point; `None` where it was not measured.
 type Figure = fn(&Point) -> Option<f64>;
 
 /// All plots; those of figures that nobody measured are left out.
-pub fn plots(study: &Study, events: &str) -> Vec<Plot> {
+pub(crate) fn plots(study: &Study<'_>, events: &str) -> Vec<Plot> {
     let mut all: Vec<Plot> = [share(study), throughput(study, events)].into_iter().flatten().collect();
     all.extend(responses(study, events));
     all.extend(device(study));
@@ -19,15 +37,10 @@ pub fn plots(study: &Study, events: &str) -> Vec<Plot> {
 }
 
 /// Throughput of each run as a part of that of the first contender.
-pub(super) fn share(study: &Study) -> Option<Plot> {
+pub(super) fn share(study: &Study<'_>) -> Option<Plot> {
     let first = study.first()?.name();
-    let row = |(place, contender): (usize, &Contender)| Row {
-        name: contender.name(),
-        tone: contender.tone(place),
-        values: study.ratios(contender),
-        published: study.published_ratio(contender),
-    };
-    let rows: Vec<Row> = study.contenders.iter().enumerate().map(row).collect();
+    let dot = |row: &Row| dot(row, study.ratios(row)).beside(study.published_ratio(row));
+    let rows: Vec<Dot> = study.rows.iter().map(dot).collect();
     if rows.len() < 2 {
         return None;
     }
@@ -36,21 +49,18 @@ pub(super) fn share(study: &Study) -> Option<Plot> {
     } else {
         ""
     };
-    Some(Plot {
-        name: "share".to_owned(),
-        title: format!("Throughput, as a share of {first}"),
-        about: format!(
-            "Each dot is a run, divided by the run of {first} in the same round; the bar is the median.{published}"
-        ),
-        kind: Kind::Dots(Dots { unit: Unit::Ratio, label: format!("of {first}"), guide: Some(1.0), rows }),
-    })
+    let title = format!("Throughput, as a share of {first}");
+    let about = format!(
+        "Each dot is a run, divided by the run of {first} in the same round; the bar is the median.{published}"
+    );
+    Some(Plot::ratios("share", &title, &about, &format!("of {first}"), rows))
 }
 
 /// The mean over the runs of a contender, slot by slot, as far as all runs go.
-fn means(contender: &Contender, figure: Figure) -> Vec<(f64, f64)> {
-    let slots = contender.runs.iter().map(|run| run.points.len()).min().unwrap_or(0);
+fn means(row: &Row, figure: Figure) -> Vec<(f64, f64)> {
+    let slots = row.runs.iter().map(|run| run.points.len()).min().unwrap_or(0);
     let mean = |slot: usize| {
-        let points: Vec<&Point> = contender.runs.iter().map(|run| &run.points[slot]).collect();
+        let points: Vec<&Point> = row.runs.iter().map(|run| &run.points[slot]).collect();
         let values: Option<Vec<f64>> = points.iter().map(|point| figure(point)).collect();
         let count = points.len() as f64;
         let seconds = points.iter().map(|point| point.seconds).sum::<f64>() / count;
@@ -60,18 +70,9 @@ fn means(contender: &Contender, figure: Figure) -> Vec<(f64, f64)> {
 }
 
 /// A figure over time, a line for each contender; `None` where nobody measured it.
-fn over_time(study: &Study, (name, title, about): (&str, &str, &str), y: Unit, figure: Figure) -> Option<Plot> {
-    let series: Vec<Series> = study
-        .contenders
-        .iter()
-        .enumerate()
-        .map(|(place, contender)| Series {
-            name: contender.name(),
-            tone: contender.tone(place),
-            points: means(contender, figure),
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
+fn over_time(study: &Study<'_>, (name, title, about): (&str, &str, &str), y: Unit, figure: Figure) -> Option<Plot> {
+    let line = |row: &Row| Series { name: row.name(), tone: tone(row.contender), points: means(row, figure) };
+    let series: Vec<Series> = study.rows.iter().map(line).filter(|series| !series.points.is_empty()).collect();
     let end = series.iter().flat_map(|series| &series.points).map(|point| point.0).fold(0.0, f64::max);
     if series.is_empty() {
         return None;
@@ -82,18 +83,18 @@ fn over_time(study: &Study, (name, title, about): (&str, &str, &str), y: Unit, f
         bands.push(Band { from: down.min(end), to: end, name: "ramp-down".to_owned() });
     }
     let lines = Lines { x: Axis { unit: Unit::Seconds, logarithmic: false }, y, bands, series, filled: false };
-    Some(Plot { name: name.to_owned(), title: title.to_owned(), about: about.to_owned(), kind: Kind::Lines(lines) })
+    Some(Plot::lines(name, title, about, lines))
 }
 
 /// Throughput over time.
-pub(super) fn throughput(study: &Study, events: &str) -> Option<Plot> {
+pub(super) fn throughput(study: &Study<'_>, events: &str) -> Option<Plot> {
     let title = format!("{} over time", capital(events));
     let about = "The mean of all runs, slot by slot. Grey: clients come and go; what is measured lies between.";
     over_time(study, ("throughput", &title, about), Unit::PerSecond, |point| Some(point.tps))
 }
 
 /// I/O rate and utilisation of the device over time.
-pub(super) fn device(study: &Study) -> Vec<Plot> {
+pub(super) fn device(study: &Study<'_>) -> Vec<Plot> {
     let rate = ("io-rate", "Requests to the device", "Reads and writes that the device completed, whoever sent them.");
     let busy = (
         "utilisation",
@@ -108,15 +109,15 @@ pub(super) fn device(study: &Study) -> Vec<Plot> {
 }
 
 /// The processors' time of each contender.
-pub(super) fn processors(study: &Study) -> Vec<Plot> {
-    let plot = |contender: &Contender| {
+pub(super) fn processors(study: &Study<'_>) -> Vec<Plot> {
+    let plot = |row: &Row| {
         let parts: [Figure; 4] = [
             |point| Some(point.used.user),
             |point| Some(point.used.system),
             |point| Some(point.used.steal),
             |point| Some(point.used.iowait),
         ];
-        let [user, system, steal, iowait] = parts.map(|part| means(contender, part));
+        let [user, system, steal, iowait] = parts.map(|part| means(row, part));
         let slots = user.iter().zip(&system).zip(&steal).zip(&iowait);
         let slots = slots.map(|(((user, system), steal), iowait)| Slot {
             seconds: user.0,
@@ -128,59 +129,45 @@ pub(super) fn processors(study: &Study) -> Vec<Plot> {
         let slots: Vec<Slot> = slots.collect();
         let used = |slot: &Slot| slot.user + slot.system + slot.steal + slot.iowait > 0.0;
         slots.iter().any(used).then(|| Plot {
-            name: format!("cpu-{}", slug(&contender.name())),
-            title: contender.name(),
-            about: format!("The processors' time of the whole machine with {}; white is idle.", contender.name()),
+            name: format!("cpu-{}", slug(&row.name())),
+            title: row.name(),
+            about: format!("The processors' time of the whole machine with {}; white is idle.", row.name()),
             kind: Kind::Stack(Stack { slots, steady: study.steady() }),
         })
     };
-    study.contenders.iter().filter_map(plot).collect()
+    study.rows.iter().filter_map(plot).collect()
 }
 
 /// How often which response time occurred.
-pub(super) fn responses(study: &Study, events: &str) -> Vec<Plot> {
-    let series = study.contenders.iter().enumerate().filter_map(|(place, contender)| {
-        let points = distribution(contender.runs.iter().map(|run| &run.histogram[..]))?;
-        Some(Series { name: contender.name(), tone: contender.tone(place), points })
+pub(super) fn responses(study: &Study<'_>, events: &str) -> Vec<Plot> {
+    let series = study.rows.iter().filter_map(|row| {
+        let points = distribution(row.runs.iter().map(|run| &run.histogram[..]))?;
+        Some(Series { name: row.name(), tone: tone(row.contender), points })
     });
     let series: Vec<Series> = series.collect();
-    let rows = study.contenders.iter().enumerate().map(|(place, contender)| Row {
-        name: contender.name(),
-        tone: contender.tone(place),
-        values: contender.figures(|run| run.response.p99),
-        published: None,
-    });
-    let rows: Vec<Row> = rows.filter(|row| !row.values.is_empty()).collect();
+    let rows = study.rows.iter().map(|row| dot(row, row.figures(|run| Some(run.response.p99))));
+    let rows: Vec<Dot> = rows.filter(|row| !row.values.is_empty()).collect();
     let mut plots = Vec::new();
     if !series.is_empty() {
         plots.push(distribution_plot("response-times", format!("Response times of {events}"), series));
     }
     if !rows.is_empty() {
-        plots.push(Plot {
-            name: "p99".to_owned(),
-            title: "99th percentile of response times".to_owned(),
-            about: "What 99 of 100 do not exceed: each dot is a run, the bar the median.".to_owned(),
-            kind: Kind::Dots(Dots { unit: Unit::Seconds, label: "median".to_owned(), guide: None, rows }),
-        });
+        let about = "What 99 of 100 do not exceed: each dot is a run, the bar the median.";
+        plots.push(Plot::dots("p99", "99th percentile of response times", about, Unit::Seconds, rows));
     }
     plots
 }
 
 /// A plot of distributions of times.
-pub(in super::super) fn distribution_plot(name: &str, title: String, series: Vec<Series>) -> Plot {
+pub(crate) fn distribution_plot(name: &str, title: String, series: Vec<Series>) -> Plot {
     let x = Axis { unit: Unit::Seconds, logarithmic: true };
-    Plot {
-        name: name.to_owned(),
-        title,
-        about: "The part of all in each of intervals that widen by a tenth or so. The axis of times is logarithmic; further \
-                left is better."
-            .to_owned(),
-        kind: Kind::Lines(Lines { x, y: Unit::Part, bands: Vec::new(), series, filled: true }),
-    }
+    let about = "The part of all in each of intervals that widen by a tenth or so. The axis of times is logarithmic; further \
+                 left is better.";
+    Plot::lines(name, title, about, Lines { x, y: Unit::Part, bands: Vec::new(), series, filled: true })
 }
 
 /// The parts of all values in each bucket, of several histograms with the same limits together; `None` without values.
-pub(in super::super) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Option<Vec<(f64, f64)>> {
+pub(crate) fn distribution<'a>(histograms: impl Iterator<Item = &'a [Bucket]>) -> Option<Vec<(f64, f64)>> {
     let mut counts: Vec<Bucket> = histograms.flatten().copied().collect();
     counts.retain(|bucket| bucket.seconds > 0.0 && bucket.seconds.is_finite());
     counts.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
@@ -208,48 +195,47 @@ pub(in super::super) fn distribution<'a>(histograms: impl Iterator<Item = &'a [B
 /// The longest time of a bucket divided by that of the one before, or nearly so.
 const WIDER: f64 = 1.1;
 
-/// A class of blocks: a name, and the rate of a run.
-pub(super) type Class = (&'static str, fn(&Run) -> Option<f64>);
+/// A class of blocks: a name, and the rate of a contender's run; `None` without a mount, or where nobody saw.
+pub(super) type Class = (&'static str, fn(Contender, &Run) -> Option<f64>);
+
+/// Blocks per second on the kernel's locks of one class.
+fn kernel(run: &Run, class: class::Class) -> Option<f64> {
+    run.kernel_blocks.as_ref().map(|kernel| kernel.rate(class))
+}
 
 /// All classes.
-const CLASSES: [Class; 9] = [
-    ("file lock (mount)", |run| run.mount("file")),
-    ("byte ranges (mount)", |run| run.mount("range")),
-    ("request queue (mount)", |run| run.mount("queue")),
-    ("room (mount)", |run| run.mount("room")),
-    ("device (mount)", |run| run.mount("device")),
-    ("inode (kernel)", |run| run.kernel("inode")),
-    ("extents (kernel)", |run| run.kernel("extents")),
-    ("journal (kernel)", |run| run.kernel("journal")),
-    ("memory map (kernel)", |run| run.kernel("mmap")),
+pub(super) const CLASSES: [Class; 9] = [
+    ("file lock (mount)", |storage, run| storage.is_mount().then(|| run.mount_rate("file"))),
+    ("byte ranges (mount)", |storage, run| storage.is_mount().then(|| run.mount_rate("range"))),
+    ("request queue (mount)", |storage, run| storage.is_mount().then(|| run.mount_rate("queue"))),
+    ("room (mount)", |storage, run| storage.is_mount().then(|| run.mount_rate("room"))),
+    ("device (mount)", |storage, run| storage.is_mount().then(|| run.mount_rate("device"))),
+    ("inode (kernel)", |_, run| kernel(run, class::Class::Inode)),
+    ("extents (kernel)", |_, run| kernel(run, class::Class::Extents)),
+    ("journal (kernel)", |_, run| kernel(run, class::Class::Journal)),
+    ("memory map (kernel)", |_, run| kernel(run, class::Class::Mmap)),
 ];
 
 /// Those classes that anybody was ever blocked on.
-pub(super) fn classes(study: &Study) -> Vec<Class> {
-    let runs = || study.contenders.iter().flat_map(|contender| &contender.runs);
-    CLASSES.into_iter().filter(|(_, rate)| runs().filter_map(rate).any(|rate| rate > 0.0)).collect()
+pub(super) fn classes(study: &Study<'_>) -> Vec<Class> {
+    let blocked = |(_, rate): &Class| {
+        let rates = |row: &Row| row.runs.iter().any(|run| rate(row.contender, run).is_some_and(|rate| rate > 0.0));
+        study.rows.iter().any(rates)
+    };
+    CLASSES.into_iter().filter(blocked).collect()
 }
 
 /// Blocks per second below which a class is not worth a plot; tables have it.
 const SELDOM: f64 = 1.0;
 
 /// Blocks per second, a plot for each class that somebody was often blocked on.
-pub(super) fn blocks(study: &Study) -> Vec<Plot> {
+pub(super) fn blocks(study: &Study<'_>) -> Vec<Plot> {
     let plot = |(class, rate): Class| {
-        let row = |(place, contender): (usize, &Contender)| Row {
-            name: contender.name(),
-            tone: contender.tone(place),
-            values: contender.figures(rate),
-            published: None,
-        };
-        let rows: Vec<Row> =
-            study.contenders.iter().enumerate().map(row).filter(|row| !row.values.is_empty()).collect();
-        Plot {
-            name: format!("blocks-{}", slug(class)),
-            title: format!("Blocked on: {class}"),
-            about: "Waits for such locks per second: each dot is a run, the bar the median.".to_owned(),
-            kind: Kind::Dots(Dots { unit: Unit::PerSecond, label: "median".to_owned(), guide: None, rows }),
-        }
+        let dot = |row: &Row| dot(row, row.figures(|run| rate(row.contender, run)));
+        let rows: Vec<Dot> = study.rows.iter().map(dot).filter(|row| !row.values.is_empty()).collect();
+        let about = "Waits for such locks per second: each dot is a run, the bar the median.";
+        let (name, title) = (format!("blocks-{}", slug(class)), format!("Blocked on: {class}"));
+        Plot::dots(name, title, about, Unit::PerSecond, rows)
     };
     let often = |plot: &Plot| match &plot.kind {
         Kind::Dots(dots) => dots.rows.iter().flat_map(|row| &row.values).any(|rate| *rate >= SELDOM),
@@ -258,21 +244,15 @@ pub(super) fn blocks(study: &Study) -> Vec<Plot> {
     classes(study).into_iter().map(plot).filter(often).collect()
 }
 
-/// With a capital letter.
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::tests::text;
+    use super::super::section::tests::report;
     use super::*;
 
     #[test]
     fn there_is_a_plot_for_everything_that_was_measured() {
-        let study = Study::read(&text()).unwrap();
-        let names: Vec<String> = plots(&study, "transactions").into_iter().map(|plot| plot.name).collect();
+        let report = report();
+        let names: Vec<String> = plots(&report.study(), "transactions").into_iter().map(|plot| plot.name).collect();
         let expected = [
             "share",
             "throughput",
@@ -290,9 +270,9 @@ mod tests {
 
     #[test]
     fn the_mean_is_of_all_runs() {
-        let study = Study::read(&text()).unwrap();
-        assert_eq!(means(&study.contenders[0], |point| Some(point.tps)), [(1.0, 1500.0), (2.0, 1500.0)]);
-        assert_eq!(means(&study.contenders[0], |point| point.used.utilisation).len(), 1);
+        let report = report();
+        assert_eq!(means(&report.rows[0], |point| Some(point.tps)), [(1.0, 1500.0), (2.0, 1500.0)]);
+        assert_eq!(means(&report.rows[0], |point| point.used.utilisation).len(), 1);
     }
 
     #[test]
