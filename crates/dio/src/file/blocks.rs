@@ -141,7 +141,7 @@ impl<'a> Blocks<'a> {
     /// says that only the calling thread uses it.
     pub(crate) fn grow(self, driver: &mut Driver, depth: usize, alone: bool) {
         let wanted = self.operations(depth);
-        if wanted > driver.depth() && self.file.shape.objects > 1 {
+        if wanted > driver.depth() && self.file.shape.is_striped() {
             driver.replace(self.file.io.engine(wanted, alone));
         }
     }

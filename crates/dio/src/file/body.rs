@@ -77,15 +77,22 @@ pub(crate) trait Objects: Spread {
 /// What a file's medium looks like from above. It is asked for once, when the file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Objects that a request may be split over; 1 for a file that is not striped.
+    /// Objects that a request may be split over; 1 for a file that is not striped, and for a striped file of one object.
     pub(super) objects: usize,
-    /// Bytes that lie in one object before it is the turn of the next.
+    /// Bytes that lie in one object before it is the turn of the next; `u64::MAX` for a file that is not striped.
     pub(super) stripe: u64,
     /// Each object ends by itself. So what makes the file longer arrives piece by piece, and a gap before a write is
     /// filled first: the file holds no gap at any moment.
     pub(super) ordered_growth: bool,
     /// Making the file longer writes zeros: what writes all of it should do without.
     pub(super) zeroed_growth: bool,
+}
+
+impl Shape {
+    /// A striped file may consist of one object only.
+    pub(super) fn is_striped(&self) -> bool {
+        self.stripe < u64::MAX
+    }
 }
 
 /// One file of the system, or a simulated one.
