@@ -479,7 +479,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help"
+            opts="-h -V --help --version cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1449,7 +1449,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -1718,7 +1729,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help"
+            opts="cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3171,7 +3182,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -3962,7 +3984,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -3994,11 +4027,11 @@ _dio() {
             fi
             case "${prev}" in
                 --all-repeated)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "none prepend separate" -- "${cur}"))
                     return 0
                     ;;
                 --group)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "prepend append separate both" -- "${cur}"))
                     return 0
                     ;;
                 --skip-fields)
@@ -4042,7 +4075,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)

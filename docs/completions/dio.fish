@@ -26,12 +26,13 @@ end
 
 complete -c dio -n "__fish_dio_needs_command" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_needs_command" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sort" -d 'Sort lines of text, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
 complete -c dio -n "__fish_dio_needs_command" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
@@ -56,13 +57,113 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "sha512sum" -d 'Compute or c
 complete -c dio -n "__fish_dio_needs_command" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_needs_command" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
 complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
 complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand cat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand cat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cat" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand cat" -s A -l show-all -d 'Show everything: -v -E -T'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s b -l number-nonblank -d 'Number the lines that are not empty; stronger than -n'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s e -d 'Same as -v -E'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s E -l show-ends -d 'Put $ at the end of each line'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s n -l number -d 'Number all lines'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s s -l squeeze-blank -d 'Keep one of several empty lines in a row'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s t -d 'Same as -v -T'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s T -l show-tabs -d 'Show tabs as ^I'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s u -d 'Accepted for POSIX: what one read gave is passed on at once in any case'
+complete -c dio -n "__fish_dio_using_subcommand cat" -s v -l show-nonprinting -d 'Show what does not print, as ^X and M-X, except tabs and newlines'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
+warn-nopipe\t''
+exit\t''
+exit-nopipe\t''"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand tee" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand tee" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tee" -s a -l append -d 'Write behind the end of FILEs instead of replacing what they hold'
+complete -c dio -n "__fish_dio_using_subcommand tee" -s i -l ignore-interrupts -d 'Ignore the interrupt signal'
+complete -c dio -n "__fish_dio_using_subcommand tee" -s p -d 'Same as --output-error=warn-nopipe'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tee" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand split" -s b -l bytes -d 'Put SIZE bytes into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s l -l lines -d 'Put NUMBER lines into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s C -l line-bytes -d 'Put at most SIZE bytes of whole lines into each file' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s n -l number -d 'Make CHUNKS files' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s a -l suffix-length -d 'Make suffixes of length N (2, and longer ones as they are needed)' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l additional-suffix -d 'Put SUFFIX behind the names of the files' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l numeric-suffixes -d 'Number the files, from FROM or 0' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l hex-suffixes -d 'Number the files in hexadecimal, from FROM or 0' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -s t -l separator -d 'Lines end in SEP; \'\\0\' is the byte zero' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l filter -d 'Write to COMMAND, run by the shell; the name is $FILE' -r -f -a "(__fish_complete_command)"
+complete -c dio -n "__fish_dio_using_subcommand split" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand split" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand split" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand split" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand split" -s d -d 'Number the files from 0'
+complete -c dio -n "__fish_dio_using_subcommand split" -s x -d 'Number the files from 0 in hexadecimal'
+complete -c dio -n "__fish_dio_using_subcommand split" -s e -l elide-empty-files -d 'Make no empty files with -n'
+complete -c dio -n "__fish_dio_using_subcommand split" -s u -l unbuffered -d 'Copy input to output at once with -n r/…'
+complete -c dio -n "__fish_dio_using_subcommand split" -l verbose -d 'Say when an output file is opened'
+complete -c dio -n "__fish_dio_using_subcommand split" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand split" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand split" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l all-repeated -d 'The same, with an empty line before each group (prepend), between groups (separate) or nowhere (none)' -r -f -a "none\t''
+prepend\t''
+separate\t''"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l group -d 'Print all lines, with an empty line between groups (separate), before or behind each (prepend, append) or both [default: separate]' -r -f -a "prepend\t''
+append\t''
+separate\t''
+both\t''"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s f -l skip-fields -d 'Leave the first N fields out of the comparison' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s s -l skip-chars -d 'Leave the first N bytes out of the comparison' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s w -l check-chars -d 'Compare at most N bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s c -l count -d 'Put the number of lines before each group'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s d -l repeated -d 'Print only groups of more than one line, the first of each'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s D -d 'Print all lines of groups of more than one'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s i -l ignore-case -d 'Take upper and lower case of letters for the same'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s u -l unique -d 'Print only lines that differ from those before and behind'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s z -l zero-terminated -d 'Lines end in NUL, not newline'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -F
 complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
 ownership\t'User and group'
@@ -122,29 +223,6 @@ complete -c dio -n "__fish_dio_using_subcommand cp" -l resume -d 'Continue a cop
 complete -c dio -n "__fish_dio_using_subcommand cp" -l no-sync -d 'Do not wait until data and names are on the disk'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand cat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand cat" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cat" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand cat" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand cat" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand cat" -s A -l show-all -d 'Show everything: -v -E -T'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s b -l number-nonblank -d 'Number the lines that are not empty; stronger than -n'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s e -d 'Same as -v -E'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s E -l show-ends -d 'Put $ at the end of each line'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s n -l number -d 'Number all lines'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s s -l squeeze-blank -d 'Keep one of several empty lines in a row'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s t -d 'Same as -v -T'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s T -l show-tabs -d 'Show tabs as ^I'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s u -d 'Accepted for POSIX: what one read gave is passed on at once in any case'
-complete -c dio -n "__fish_dio_using_subcommand cat" -s v -l show-nonprinting -d 'Show what does not print, as ^X and M-X, except tabs and newlines'
-complete -c dio -n "__fish_dio_using_subcommand cat" -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand cat" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand cat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand dd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -282,54 +360,6 @@ complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help
 complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
-complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
-warn-nopipe\t''
-exit\t''
-exit-nopipe\t''"
-complete -c dio -n "__fish_dio_using_subcommand tee" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand tee" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tee" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand tee" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand tee" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tee" -s a -l append -d 'Write behind the end of FILEs instead of replacing what they hold'
-complete -c dio -n "__fish_dio_using_subcommand tee" -s i -l ignore-interrupts -d 'Ignore the interrupt signal'
-complete -c dio -n "__fish_dio_using_subcommand tee" -s p -d 'Same as --output-error=warn-nopipe'
-complete -c dio -n "__fish_dio_using_subcommand tee" -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand tee" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand tee" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand split" -s b -l bytes -d 'Put SIZE bytes into each file' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -s l -l lines -d 'Put NUMBER lines into each file' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -s C -l line-bytes -d 'Put at most SIZE bytes of whole lines into each file' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -s n -l number -d 'Make CHUNKS files' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -s a -l suffix-length -d 'Make suffixes of length N (2, and longer ones as they are needed)' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l additional-suffix -d 'Put SUFFIX behind the names of the files' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l numeric-suffixes -d 'Number the files, from FROM or 0' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l hex-suffixes -d 'Number the files in hexadecimal, from FROM or 0' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -s t -l separator -d 'Lines end in SEP; \'\\0\' is the byte zero' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l filter -d 'Write to COMMAND, run by the shell; the name is $FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand split" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand split" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand split" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand split" -s d -d 'Number the files from 0'
-complete -c dio -n "__fish_dio_using_subcommand split" -s x -d 'Number the files from 0 in hexadecimal'
-complete -c dio -n "__fish_dio_using_subcommand split" -s e -l elide-empty-files -d 'Make no empty files with -n'
-complete -c dio -n "__fish_dio_using_subcommand split" -s u -l unbuffered -d 'Copy input to output at once with -n r/…'
-complete -c dio -n "__fish_dio_using_subcommand split" -l verbose -d 'Say when an output file is opened'
-complete -c dio -n "__fish_dio_using_subcommand split" -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand split" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand split" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l random-source -d 'Take random bytes from FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -l sort -d 'By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)' -r -f -a "general-numeric\t''
 human-numeric\t''
@@ -1208,31 +1238,6 @@ complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When che
 complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l all-repeated -d 'The same, with an empty line before each group (prepend), between groups (separate) or nowhere (none)' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l group -d 'Print all lines, with an empty line between groups (separate), before or behind each (prepend, append) or both [default: separate]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s f -l skip-fields -d 'Leave the first N fields out of the comparison' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s s -l skip-chars -d 'Leave the first N bytes out of the comparison' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s w -l check-chars -d 'Compare at most N bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s c -l count -d 'Put the number of lines before each group'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s d -l repeated -d 'Print only groups of more than one line, the first of each'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s D -d 'Print all lines of groups of more than one'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s i -l ignore-case -d 'Take upper and lower case of letters for the same'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s u -l unique -d 'Print only lines that differ from those before and behind'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s z -l zero-terminated -d 'Lines end in NUL, not newline'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
 complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
@@ -1317,43 +1322,43 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum uniq mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "set" -d 'Make empty striped files'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "show" -d 'Show how files are striped'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'

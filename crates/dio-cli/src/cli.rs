@@ -1,9 +1,10 @@
-//! The grammar of the `dio` command: help, man pages and completions are made from these definitions.
+//! The grammar of the `dio` command: the tools that have a GNU model, which read their options by tables of their own (see
+//! `grammar`), and dio's other commands, which clap reads. Help, man pages and completions are made of both.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::commands::{bench, report, synctest};
@@ -11,29 +12,21 @@ use crate::commands::{
     cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe, sum, tar, tee,
     umount, uniq, wal, zstd,
 };
+use crate::grammar::Program;
 use crate::tool;
 
-/// Direct I/O for Linux: files, copies and measurements that leave the page cache alone
-#[derive(Debug, Parser)]
-#[command(name = "dio", version, propagate_version = true)]
-pub struct Cli {
-    /// What to do.
-    #[command(subcommand)]
-    command: Command,
-}
+/// The tools that have a GNU model, each with a grammar of its own.
+const PROGRAMS: &[Program] = &[cat::PROGRAM, tee::PROGRAM, split::PROGRAM, uniq::PROGRAM];
 
-/// The commands.
+/// The other commands.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Copy files and trees past the page cache
     ///
     /// An existing target is written in place, so that it keeps its inode and its hard links, and a copy that is cut short leaves a part of the new contents. With --atomic it is replaced when its successor is complete.
     Cp(cp::CpArgs),
-    Cat(cat::CatArgs),
     Dd(dd::DdArgs),
     Tar(Box<tar::TarArgs>),
-    Tee(tee::TeeArgs),
-    Split(split::SplitArgs),
     Sort(sort::SortArgs),
     Stat(stat::StatArgs),
     Stripe(stripe::StripeArgs),
@@ -72,7 +65,6 @@ enum Command {
     B3sum(sum::B3Args),
     /// Compute or check a digest, by default the CRC of POSIX
     Cksum(sum::SumArgs),
-    Uniq(uniq::UniqArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     InstallMountHelper(install_mount_helper::InstallArgs),
@@ -88,23 +80,17 @@ enum Command {
 /// its words. Called by a link that has a tool's name, the program is that tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = tool::resolve(args);
+    let mut args = tool::resolve(args);
+    if let Some(program) = command_of(&args).and_then(|name| PROGRAMS.iter().find(|program| program.name == name)) {
+        let status = (program.run)(program.name, args.split_off(2));
+        return ended(program.name, status);
+    }
     let args = match modern(args) {
         Ok(args) => args,
         Err(status) => return status,
     };
-    let error = match Cli::try_parse_from(&args) {
-        Ok(cli) => {
-            let status = cli.run();
-            let command = command_of(&args).unwrap_or_default();
-            if status != ExitCode::SUCCESS {
-                tool::tell_reasons(command);
-            }
-            // A server has nobody to tell, and does not fail by what its users put there.
-            let serves = matches!(command, "mount" | "run-server");
-            let failed = !serves && tool::tell_unfollowed(command) && status == ExitCode::SUCCESS;
-            return if failed { ExitCode::FAILURE } else { status };
-        }
+    let error = match command().try_get_matches_from(&args).and_then(|matches| Command::from_arg_matches(&matches)) {
+        Ok(command) => return ended(command_of(&args).unwrap_or_default(), command.run()),
         Err(error) => error,
     };
     let model = args.get(1).and_then(|command| tool::model(command));
@@ -116,6 +102,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
+/// Tells what a command that has ended left to be told; returns the exit status.
+fn ended(command: &str, status: ExitCode) -> ExitCode {
+    if status != ExitCode::SUCCESS {
+        tool::tell_reasons(command);
+    }
+    // A server has nobody to tell, and does not fail by what its users put there.
+    let serves = matches!(command, "mount" | "run-server");
+    let failed = !serves && tool::tell_unfollowed(command) && status == ExitCode::SUCCESS;
+    if failed { ExitCode::FAILURE } else { status }
+}
+
 /// The name of the command.
 fn command_of(args: &[OsString]) -> Option<&str> {
     args.get(1)?.to_str()
@@ -124,9 +121,7 @@ fn command_of(args: &[OsString]) -> Option<&str> {
 /// The command line as clap can read it: some of the old forms look like numbers or like names.
 fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     match command_of(&args) {
-        Some("split") => split::modern(args),
         Some("sort") => Ok(sort::modern(args)),
-        Some("uniq") => Ok(uniq::modern(args)),
         Some("gzip" | "gunzip" | "zcat") => gzip::modern(args),
         Some("zstd" | "unzstd" | "zstdcat") => Ok(zstd::modern(args)),
         Some("tar") => tar::modern(args),
@@ -134,17 +129,13 @@ fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     }
 }
 
-impl Cli {
+impl Command {
     /// Runs the command and returns its exit status.
-    #[must_use]
-    pub fn run(self) -> ExitCode {
-        match self.command {
+    fn run(self) -> ExitCode {
+        match self {
             Command::Cp(args) => cp::run(args),
-            Command::Cat(args) => cat::run(args),
             Command::Dd(args) => dd::run(args),
             Command::Tar(args) => tar::run(*args),
-            Command::Tee(args) => tee::run(args),
-            Command::Split(args) => split::run(args),
             Command::Sort(args) => sort::run(args),
             Command::Stat(args) => stat::run(args),
             Command::Stripe(args) => stripe::run(args),
@@ -172,7 +163,6 @@ impl Cli {
             Command::B2sum(args) => sum::run_b2(args),
             Command::B3sum(args) => sum::run_b3(args),
             Command::Cksum(args) => sum::run_cksum(args),
-            Command::Uniq(args) => uniq::run(args),
             Command::Mount(args) => mount::run(args),
             Command::Umount(args) => umount::run(args),
             Command::InstallMountHelper(args) => install_mount_helper::run(args),
@@ -186,7 +176,14 @@ impl Cli {
 /// The command line's definition, from which help, man pages and completions are made.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command()
+    let command = clap::Command::new("dio")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(PROGRAMS.iter().map(|program| (program.describe)(program.name)));
+    Command::augment_subcommands(command)
+        .about("Direct I/O for Linux: files, copies and measurements that leave the page cache alone")
 }
 
 #[cfg(test)]

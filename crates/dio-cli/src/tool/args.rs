@@ -1,28 +1,33 @@
 //! The flags that every tool has for how it moves bytes.
 
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use dio::Need;
 use dio::stream::StreamOptions;
 
+use crate::grammar::{Choice, Flag, by_default, exact, own, parsed, switch, value};
 use crate::size::parse_positive_size;
 
 /// A WHEN argument.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// Where it is useful
     Auto,
     /// In every case
     Always,
     /// In no case
+    #[default]
     Never,
 }
 
 /// The argument of `--mode`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Direct for large files, uncached for small ones
+    #[default]
     Auto,
     /// Between the disk and dio's buffers
     Direct,
@@ -46,7 +51,7 @@ const DEPTH: usize = 8;
 pub(super) const OWN: &str = "Direct I/O";
 
 /// How bytes are moved.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = OWN)]
 pub struct IoArgs {
     /// How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it
@@ -96,11 +101,77 @@ fn parse_block(text: &str) -> Result<u64, String> {
     }
 }
 
-impl Default for IoArgs {
-    fn default() -> IoArgs {
-        let (mode, progress) = (Mode::Auto, When::Never);
-        IoArgs { mode, strict: false, block: None, depth: None, progress, receipt: None }
-    }
+const MODES: &[Choice<Mode>] = &[
+    ("auto", Mode::Auto, "Direct for large files, uncached for small ones"),
+    ("direct", Mode::Direct, "Between the disk and dio's buffers"),
+    ("uncached", Mode::Uncached, "Through the page cache, dropped at once"),
+    ("cached", Mode::Cached, "Through the page cache"),
+];
+
+const WHENS: &[Choice<When>] = &[
+    ("auto", When::Auto, "Where it is useful"),
+    ("always", When::Always, "In every case"),
+    ("never", When::Never, "In no case"),
+];
+
+/// The options for how a tool moves bytes, which are in that part of what it reads.
+pub(crate) fn io_flags<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> [Flag<L>; 6] {
+    let flags: [Flag<IoArgs>; 6] = [
+        mode_flag(|io, mode| io.mode = mode.unwrap_or_default()),
+        strict_flag(|io| io.strict = true),
+        parsed("--block=SIZE", "Size of one request, 32M at most [default: 1M]", parse_block, |io, block| {
+            io.block = block;
+        }),
+        depth_flag(
+            "Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is \
+             more]",
+            |io, depth| io.depth = depth,
+        ),
+        by_default(
+            "never",
+            progress_flag("Show how far the work is", |io, when| io.progress = when.unwrap_or(When::Always)),
+        ),
+        receipt_flag(
+            "Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -",
+            |io, file| io.receipt = Some(file.into()),
+        ),
+    ];
+    flags.map(|flag| flag.within(part).below(OWN))
+}
+
+pub(crate) fn mode_flag<L: 'static>(set: fn(&mut L, Option<Mode>)) -> Flag<L> {
+    let help = "How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it \
+                (cached), or chosen by size (auto)";
+    by_default("auto", parsed("--mode=MODE", help, |text| exact(text, MODES), set).words(MODES))
+}
+
+pub(crate) fn strict_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
+    own(switch("--strict", "Fail where --mode cannot be had instead of falling back", set))
+}
+
+pub(crate) fn depth_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<u32>)) -> Flag<L> {
+    parsed("--depth=N", help, |text| number(text, 1..=4096), set)
+}
+
+pub(crate) fn progress_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<When>)) -> Flag<L> {
+    parsed("--progress[=WHEN]", help, |text| exact(text, WHENS), set).words(WHENS)
+}
+
+pub(crate) fn receipt_flag<L: 'static>(help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {
+    own(value("--receipt=FILE", help, set))
+}
+
+/// The option for how an output that exists is replaced.
+pub(crate) fn in_place_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
+    let help = "Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, \
+                and loses the old contents with a run that is cut short";
+    own(switch("--in-place", help, set)).below(OWN)
+}
+
+/// A number within a range.
+pub(crate) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    let wrong = || format!("it is a number from {} to {}", range.start(), range.end());
+    text.parse().ok().filter(|number| range.contains(number)).ok_or_else(wrong)
 }
 
 impl IoArgs {

@@ -33,13 +33,15 @@ use dio::stream::{Input, Output, StreamOptions};
 use dio_sys::start::{pipes_were_ignored, was_closed};
 use rustix::io::Errno;
 
+pub(crate) use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
 use crate::receipt::{Destination, Ledger, Refusal};
 
 pub use args::{InPlaceArgs, IoArgs, Mode, When};
+pub(crate) use args::{in_place_flag, io_flags};
 pub(crate) use dontcache::DontCache;
 pub(crate) use multicall::model;
-pub use multicall::{called_as, resolve};
+pub use multicall::resolve;
 pub use ordered::{Found, InOrder, Ordered};
 pub use progress::Progress;
 pub use streams::{Sink, Source};

@@ -2,10 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::OnceLock;
 
 use crate::commands::mount::helper;
 use crate::commands::run;
+use crate::grammar::set_link;
 
 /// The commands that have a GNU model, which are also the names that a link can have; and the exit status of a command line
 /// that makes no sense.
@@ -54,9 +54,6 @@ pub(super) fn trouble(command: &str) -> u8 {
     if matches!(command, "sort" | "tar") { 2 } else { 1 }
 }
 
-/// The name of the link by which the program was called, if it is one of a tool.
-static LINK: OnceLock<&'static str> = OnceLock::new();
-
 /// The command line with the command in its second place, as if the program had been called as `dio`.
 pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
@@ -67,28 +64,9 @@ pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     if let Some((name, _)) = called.and_then(gnu) {
         args[0] = "dio".into();
         args.insert(1, name.into());
-        // A process is called once; a second command line, in a test, keeps the first name.
-        let _ = LINK.set(name);
+        set_link(name);
     }
     args
-}
-
-/// The name that messages of a command start with.
-pub fn called_as(command: &str) -> String {
-    let command = family(command);
-    match LINK.get() {
-        Some(link) if family(link) == command => command.to_owned(),
-        _ => format!("dio {command}"),
-    }
-}
-
-/// The command by whose name others speak, which are the same with some of its options.
-pub(crate) fn family(command: &str) -> &str {
-    match command {
-        "gunzip" | "zcat" => "gzip",
-        "unzstd" | "zstdcat" => "zstd",
-        other => other,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::args::OWN;
 use super::called_as;
-use super::multicall::family;
+use crate::grammar::family;
 
 /// Tells what is wrong with the command line `args` of the subcommand `command` of `grammar`, and returns `status`.
 pub(crate) fn refuse(

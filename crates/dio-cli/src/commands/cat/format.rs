@@ -9,15 +9,15 @@ use super::number::LineNumber;
 use super::visible;
 
 /// Which lines are numbered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Numbered {
     /// None.
     #[default]
     None,
-    /// Those that hold something (`-b`).
-    NonBlank,
     /// All (`-n`).
     All,
+    /// Those that hold something (`-b`).
+    NonBlank,
 }
 
 /// What to do to the text.

@@ -21,8 +21,7 @@ use dio_sys::start::was_closed;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-pub use args::CatArgs;
-
+use crate::grammar::Program;
 use crate::quote::{named, words};
 use crate::tool::held::{Broken, Held};
 use crate::tool::{Sink, Source, Tool, plain};
@@ -31,8 +30,14 @@ use format::Formatter;
 /// How much text is formatted at a time, in bytes: what it becomes stays in the processor's cache.
 const PIECE: usize = 64 << 10;
 
+pub(crate) const PROGRAM: Program = Program { name: "cat", describe: |_| args::grammar().describe(), run };
+
 /// Runs `dio cat`; returns 0 if every file was written out, else 1.
-pub fn run(args: CatArgs) -> ExitCode {
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = match args::grammar().resolve(line, Ok) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     let tool = Tool::new("cat", &args.io);
     if let Err(status) = tool.begin(args.files.iter().map(OsString::as_os_str)) {
         return status;
@@ -41,9 +46,8 @@ pub fn run(args: CatArgs) -> ExitCode {
         tool.error(format_args!("standard output: {}", words(Errno::BADF)));
         return tool.finish();
     }
-    let format = args.format();
     let mut cat = Cat {
-        formatter: (!format.is_plain()).then(|| Formatter::new(format)),
+        formatter: (!args.format.is_plain()).then(|| Formatter::new(args.format)),
         output: Target { tool: tool.clone(), stat: rustix::fs::fstat(io::stdout()).ok(), sink: None },
         held: None,
         text: Vec::new(),

@@ -1,213 +1,172 @@
-//! The grammar of `dio split`: GNU split's flags and those of every tool. What they mean is decided in `options`.
+//! The grammar of `dio split`: GNU split's options and those of every tool. What they mean is decided in `options`.
 
-use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
-use clap::{ArgAction, Args, ValueHint};
+use super::names::Alphabet;
+use super::number::SIZES;
+use super::options::{Way, chunks, positive, size, suffix_length};
+use crate::grammar::{Grammar, checked, help, hidden, switch, value, version};
+use crate::tool::io_flags;
 
-use crate::tool::{Found, InOrder, IoArgs, Ordered};
+pub(super) use super::options::SplitArgs;
 
-/// Put pieces of a file into files of their own, past the page cache
-///
-/// The pieces are called PREFIXaa, PREFIXab and so on; PREFIX is x unless it is given. Without -b, -C, -l or -n a piece has 1000 lines.
-///
-/// SIZE is a number and an optional unit: K, M, G, T, P and E are powers of 1024, KB, MB and so on powers of 1000; KiB is K, b is 512.
-///
-/// CHUNKS is one of: N, so many files by size; K/N, the Kth of them to standard output; l/N and l/K/N, the same without splitting lines; r/N and r/K/N, lines in turn.
-///
-/// -NUMBER means -l NUMBER.
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
-pub struct SplitArgs {
-    /// Flags whose order on the command line decides
-    #[command(flatten)]
-    pub ordered: Ordered<Flag>,
+const DETAILS: &str = "\
+The pieces are called PREFIXaa, PREFIXab and so on; PREFIX is x unless it is given. Without -b, -C, -l or -n a piece has 1000 \
+lines.
 
-    /// Make no empty files with -n
-    #[arg(short, long)]
-    pub elide_empty_files: bool,
+SIZE is a number and an optional unit: K, M, G, T, P and E are powers of 1024, KB, MB and so on powers of 1000; KiB is K, b is \
+512.
 
-    /// Copy input to output at once with -n r/…
-    #[arg(short, long)]
-    pub unbuffered: bool,
+CHUNKS is one of: N, so many files by size; K/N, the Kth of them to standard output; l/N and l/K/N, the same without splitting \
+lines; r/N and r/K/N, lines in turn.
 
-    /// Write to COMMAND, run by the shell; the name is $FILE
-    #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
-    pub filter: Option<OsString>,
+-NUMBER means -l NUMBER.";
 
-    /// Say when an output file is opened
-    #[arg(long)]
-    pub verbose: bool,
-
-    /// The size of requests to GNU split, which here is that of --block: without effect
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, hide = true)]
-    pub io_blksize: Option<OsString>,
-
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-
-    /// Print version
-    #[arg(long, action = ArgAction::Version)]
-    version: Option<bool>,
-
-    /// The file to split; standard input without it or for -
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: Option<OsString>,
-
-    /// How the names of the pieces begin
-    #[arg(value_name = "PREFIX")]
-    pub prefix: Option<OsString>,
-
-    /// Operands that there may not be, to be told in GNU's words
-    #[arg(hide = true)]
-    pub extra: Vec<OsString>,
-
-    /// How bytes are moved
-    #[command(flatten)]
-    pub io: IoArgs,
-}
-
-/// What `--numeric-suffixes` and `--hex-suffixes` have for FROM where none is given, which is not the same as an empty one.
-/// No argument of a process holds this byte.
-const NO_START: &str = "\0";
-
-/// The flags whose order matters, as clap declares them.
-#[derive(Args, Clone, Debug)]
-pub struct OrderedFlags {
-    /// Put SIZE bytes into each file
-    // The beginning that GNU split knows it by, though dio has --block.
-    #[arg(short, long, alias = "b", value_name = "SIZE", allow_hyphen_values = true, action = ArgAction::Append)]
-    bytes: Vec<OsString>,
-
-    /// Put NUMBER lines into each file
-    #[arg(short, long, value_name = "NUMBER", allow_hyphen_values = true, action = ArgAction::Append)]
-    lines: Vec<OsString>,
-
-    /// Put at most SIZE bytes of whole lines into each file
-    #[arg(short = 'C', long, value_name = "SIZE", allow_hyphen_values = true, action = ArgAction::Append)]
-    line_bytes: Vec<OsString>,
-
-    /// Make CHUNKS files
-    #[arg(short, long, value_name = "CHUNKS", allow_hyphen_values = true, action = ArgAction::Append)]
-    number: Vec<OsString>,
-
-    /// Make suffixes of length N (2, and longer ones as they are needed)
-    #[arg(short = 'a', long, value_name = "N", allow_hyphen_values = true, action = ArgAction::Append)]
-    suffix_length: Vec<OsString>,
-
-    /// Put SUFFIX behind the names of the files
-    #[arg(long, value_name = "SUFFIX", allow_hyphen_values = true, action = ArgAction::Append)]
-    additional_suffix: Vec<OsString>,
-
-    /// Number the files from 0
-    #[arg(short = 'd')]
-    decimal: bool,
-
-    /// Number the files, from FROM or 0
-    #[arg(long, value_name = "FROM", num_args = 0..=1, require_equals = true, default_missing_value = NO_START,
-          action = ArgAction::Append)]
-    numeric_suffixes: Vec<OsString>,
-
-    /// Number the files from 0 in hexadecimal
-    #[arg(short = 'x')]
-    hexadecimal: bool,
-
-    /// Number the files in hexadecimal, from FROM or 0
-    #[arg(long, value_name = "FROM", num_args = 0..=1, require_equals = true, default_missing_value = NO_START,
-          action = ArgAction::Append)]
-    hex_suffixes: Vec<OsString>,
-
-    /// Lines end in SEP; '\0' is the byte zero
-    #[arg(short = 't', long, value_name = "SEP", allow_hyphen_values = true, action = ArgAction::Append)]
-    separator: Vec<OsString>,
-}
-
-/// One of the flags whose order matters, with its argument as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Flag {
-    /// `-b`
-    Bytes(OsString),
-    /// `-l`
-    Lines(OsString),
-    /// `-C`
-    LineBytes(OsString),
-    /// `-n`
-    Number(OsString),
-    /// `-a`
-    SuffixLength(OsString),
-    /// `--additional-suffix`
-    AdditionalSuffix(OsString),
-    /// `-d`, and `--numeric-suffixes` with the start if there is one
-    Decimal(Option<OsString>),
-    /// `-x`, and `--hex-suffixes` with the start if there is one
-    Hexadecimal(Option<OsString>),
-    /// `-t`
-    Separator(OsString),
-}
-
-impl InOrder for Flag {
-    type Flags = OrderedFlags;
-
-    fn find(found: &mut Found<'_, Flag>) {
-        found.switch("decimal", Flag::Decimal(None));
-        found.switch("hexadecimal", Flag::Hexadecimal(None));
-        found.values("bytes", Flag::Bytes);
-        found.values("lines", Flag::Lines);
-        found.values("line_bytes", Flag::LineBytes);
-        found.values("number", Flag::Number);
-        found.values("suffix_length", Flag::SuffixLength);
-        found.values("additional_suffix", Flag::AdditionalSuffix);
-        found.values("numeric_suffixes", |from| Flag::Decimal(start(from)));
-        found.values("hex_suffixes", |from| Flag::Hexadecimal(start(from)));
-        found.values("separator", Flag::Separator);
-    }
-}
-
-/// The start of suffixes, if one was given.
-fn start(from: OsString) -> Option<OsString> {
-    Some(from).filter(|from| from != NO_START)
+pub(super) fn grammar() -> Grammar<SplitArgs> {
+    Grammar::<SplitArgs>::new("split", "Put pieces of a file into files of their own, past the page cache", DETAILS)
+        .flags([
+            checked("-b, --bytes=SIZE", "Put SIZE bytes into each file", |split, given| {
+                split.cut(|| Ok(Way::Bytes(size(&given.take())?)))
+            }),
+            checked("-l, --lines=NUMBER", "Put NUMBER lines into each file", |split, given| {
+                split.cut(|| Ok(Way::Lines(positive("invalid number of lines", given.take().as_bytes(), "")?)))
+            }),
+            hidden(checked("-0123456789", "A digit of the number of lines", |split, given| {
+                split.digit(given.letter.unwrap_or(b'0') - b'0', given.line.number())
+            })),
+            checked("-C, --line-bytes=SIZE", "Put at most SIZE bytes of whole lines into each file", |split, given| {
+                split.cut(|| Ok(Way::LineBytes(size(&given.take())?)))
+            }),
+            checked("-n, --number=CHUNKS", "Make CHUNKS files", |split, given| split.cut(|| chunks(&given.take()))),
+            checked(
+                "-a, --suffix-length=N",
+                "Make suffixes of length N (2, and longer ones as they are needed)",
+                |split, given| {
+                    split.suffix_length = suffix_length(&given.take())?;
+                    Ok(())
+                },
+            ),
+            checked("--additional-suffix=SUFFIX", "Put SUFFIX behind the names of the files", |split, given| {
+                split.additional_suffix(given.take())
+            }),
+            switch("-d", "Number the files from 0", |split| split.alphabet = Some(Alphabet::Decimal)),
+            checked("--numeric-suffixes[=FROM]", "Number the files, from FROM or 0", |split, given| {
+                split.suffixes(Alphabet::Decimal, given.value.take())
+            }),
+            switch("-x", "Number the files from 0 in hexadecimal", |split| split.alphabet = Some(Alphabet::Hex)),
+            checked("--hex-suffixes[=FROM]", "Number the files in hexadecimal, from FROM or 0", |split, given| {
+                split.suffixes(Alphabet::Hex, given.value.take())
+            }),
+            checked("-t, --separator=SEP", "Lines end in SEP; '\\0' is the byte zero", |split, given| {
+                split.separator(&given.take())
+            }),
+            switch("-e, --elide-empty-files", "Make no empty files with -n", |split| split.elide_empty = true),
+            switch("-u, --unbuffered", "Copy input to output at once with -n r/…", |split| split.unbuffered = true),
+            value("--filter=COMMAND", "Write to COMMAND, run by the shell; the name is $FILE", |split, command| {
+                split.filter = Some(command);
+            }),
+            switch("--verbose", "Say when an output file is opened", |split| split.verbose = true),
+            // GNU split keeps it to itself, under the name with three dashes.
+            hidden(checked("--io-blksize, ---io-blksize=SIZE", "Without effect: see --block", |_, given| {
+                positive("invalid IO block size", given.take().as_bytes(), SIZES).map(drop)
+            })),
+            help("--help"),
+            version("--version"),
+        ])
+        .flags(io_flags(|split| &mut split.io))
+        .operands(
+            &[
+                ("FILE", "The file to split; standard input without it or for -"),
+                ("PREFIX", "How the names of the pieces begin"),
+            ],
+            |split, operand| {
+                split.operands.push(operand);
+                Ok(())
+            },
+        )
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, FromArgMatches};
+    use std::ffi::OsString;
 
+    use super::super::options::Options;
     use super::*;
+    use crate::grammar::{Line, Refusal, Stop};
+    use crate::quote::marked;
 
-    fn read(line: &str) -> SplitArgs {
-        let command = SplitArgs::augment_args(Command::new("split").version("1").no_binary_name(true));
-        let matches = command.try_get_matches_from(line.split('|')).unwrap_or_else(|error| panic!("{line}: {error}"));
-        SplitArgs::from_arg_matches(&matches).unwrap()
-    }
-
-    #[test]
-    fn flags_are_in_the_order_of_the_command_line() {
-        let read =
-            read("-b|1|-dl2|--hex-suffixes|-t|-|in|--numeric-suffixes=|--number=3|-x|--b=4|-C|--|--hex-suffixes=a");
-        assert_eq!((read.file.as_deref(), read.prefix), (Some("in".as_ref()), None));
-        assert_eq!(
-            read.ordered.0,
-            [
-                Flag::Bytes("1".into()),
-                Flag::Decimal(None),
-                Flag::Lines("2".into()),
-                Flag::Hexadecimal(None),
-                Flag::Separator("-".into()),
-                Flag::Decimal(Some("".into())),
-                Flag::Number("3".into()),
-                Flag::Hexadecimal(None),
-                Flag::Bytes("4".into()),
-                Flag::LineBytes("--".into()),
-                Flag::Hexadecimal(Some("a".into())),
-            ]
-        );
+    fn read(line: &str) -> Result<SplitArgs, Stop> {
+        let mut args = SplitArgs::default();
+        let words = line.split(if line.contains('|') { '|' } else { ' ' }).map(OsString::from);
+        grammar().fold(&mut args, &mut Line::new(words)).map(|()| args)
     }
 
     #[test]
     fn arguments_may_look_like_options_and_be_empty() {
-        let read = read("--filter|-v|-b|-d|--filter=|-a|-1||--|-p|-q");
-        assert_eq!(read.ordered.0, [Flag::Bytes("-d".into()), Flag::SuffixLength("-1".into())]);
-        assert_eq!(read.filter.as_deref(), Some("".as_ref()));
-        assert_eq!((read.file, read.prefix, read.extra), (Some("".into()), Some("-p".into()), vec!["-q".into()]));
+        let args = read("--filter|-v|-t|-|--filter=|-d|--hex-suffixes=a|--separator=-|-C|1||--|-p|-q").unwrap();
+        assert_eq!((args.separator, args.alphabet, args.from), (Some(b'-'), Some(Alphabet::Hex), Some(b"a".to_vec())));
+        assert_eq!((args.filter, args.way), (Some("".into()), Some(Way::LineBytes(1))));
+        assert_eq!(args.operands, ["", "-p", "-q"]);
+        assert!(read("-a|-1").is_err() && read("-b|-d").is_err());
+        let args = read("-d|--hex-suffixes=1|--numeric-suffixes|in").unwrap();
+        assert_eq!((args.alphabet, args.from), (Some(Alphabet::Decimal), Some(b"1".to_vec())));
+    }
+
+    #[test]
+    fn digits_among_options_are_a_number_of_lines() {
+        for (line, lines, decimal, operands) in [
+            ("-5", 5, false, &[][..]),
+            ("-5 in", 5, false, &["in"]),
+            ("in -12d -", 12, true, &["in", "-"]),
+            ("-d5", 5, true, &[]),
+            ("-2d3", 23, true, &[]),
+            ("-1 -e -02", 2, false, &[]),
+            ("-0 -1", 1, false, &[]),
+            ("--verbose -5", 5, false, &[]),
+            ("--numeric-suffixes -5", 5, true, &[]),
+            ("--progress -5", 5, false, &[]),
+            ("-18446744073709551615", u64::MAX, false, &[]),
+        ] {
+            let args = read(line).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
+            let is_decimal = args.alphabet == Some(Alphabet::Decimal);
+            assert_eq!((args.way, is_decimal), (Some(Way::Lines(lines)), decimal), "{line}");
+            assert_eq!(args.operands, operands, "{line}");
+        }
+        for twice in ["-5b3", "-5b 3", "-1 -l 3 -2", "--lines=3 -5", "-n 3 -5"] {
+            let told = Refusal::usage("cannot split in more than one way");
+            assert_eq!(read(twice).err(), Some(Stop::Refused(told)), "{twice}");
+        }
+        let told = Refusal::usage("invalid option -- 'Z'");
+        assert_eq!(read("-5Z").err(), Some(Stop::Unreadable(told)));
+    }
+
+    #[test]
+    fn digits_elsewhere_are_not() {
+        for (line, operands) in [
+            ("-a5 -d", &[][..]),
+            ("-a 5 -da 6", &[]),
+            ("--filter -5", &[]),
+            ("--fil -5 -t 1", &[]),
+            ("-- -5", &["-5"]),
+            ("-d -- -5", &["-5"]),
+            ("in 5", &["in", "5"]),
+            ("---io-blksize=5 ---io-blksize 6", &[]),
+        ] {
+            let args = read(line).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
+            assert_eq!(
+                (args.way, &args.operands[..]),
+                (None, &operands.iter().map(OsString::from).collect::<Vec<_>>()[..]),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_number_of_lines_is_refused() {
+        let refusal = |line| Options::of(read(line).unwrap()).err();
+        let zero = Refusal::usage(format!("invalid number of lines: {}", marked(b"0")));
+        assert_eq!((refusal("-00"), refusal("-1 -0")), (Some(zero.clone()), Some(zero)));
+        let told = "line count option -18446744073709551616... is too large";
+        assert_eq!(read("-184467440737095516161").err(), Some(Stop::Refused(Refusal::plain(told))));
     }
 }

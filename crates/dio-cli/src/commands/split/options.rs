@@ -1,12 +1,13 @@
-//! The flags of `dio split`, validated, with GNU split's words for what is wrong with them.
+//! What the options of `dio split` mean, with GNU split's words for what is wrong with them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::args::{Flag, SplitArgs};
 use super::names::{Alphabet, Names, SuffixError, SuffixRules};
 use super::number::{self, NumberError, SIZES};
+use crate::grammar::Refusal;
 use crate::quote::marked;
+use crate::tool::IoArgs;
 
 /// How the input is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,84 +56,62 @@ pub(super) struct Options {
     /// `-` is standard input.
     pub(super) input: OsString,
     pub(super) names: Names,
+    pub(super) io: IoArgs,
 }
 
-/// Why nothing is done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// What is wrong.
-    Plain(String),
-    /// What is wrong, with a hint to `--help`.
-    Hint(String),
-}
-
-/// The flags as far as they have been read.
+/// What the command line says.
 #[derive(Debug, Default)]
-struct Reading {
-    way: Option<Way>,
-    suffix_length: u64,
+pub(super) struct SplitArgs {
+    pub(super) way: Option<Way>,
+    /// The number of the word whose digits are the number of lines.
+    digits: Option<usize>,
+    pub(super) suffix_length: u64,
     additional: OsString,
-    alphabet: Option<Alphabet>,
-    from: Option<Vec<u8>>,
-    separator: Option<u8>,
+    pub(super) alphabet: Option<Alphabet>,
+    pub(super) from: Option<Vec<u8>>,
+    pub(super) separator: Option<u8>,
+    pub(super) elide_empty: bool,
+    pub(super) unbuffered: bool,
+    pub(super) verbose: bool,
+    pub(super) filter: Option<OsString>,
+    pub(super) operands: Vec<OsString>,
+    pub(super) io: IoArgs,
 }
 
-impl Options {
-    /// What the command line says.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it.
-    pub(super) fn of(mut args: SplitArgs) -> Result<Options, Refusal> {
-        let mut reading = Reading::default();
-        for flag in std::mem::take(&mut args.ordered.0) {
-            reading.take(flag)?;
-        }
-        if let Some(size) = &args.io_blksize {
-            positive("invalid IO block size", size.as_bytes(), SIZES)?;
-        }
-        reading.finish(args)
-    }
-}
-
-impl Reading {
-    fn take(&mut self, flag: Flag) -> Result<(), Refusal> {
-        match flag {
-            Flag::Bytes(text) => self.split(|| Ok(Way::Bytes(size(&text)?))),
-            Flag::LineBytes(text) => self.split(|| Ok(Way::LineBytes(size(&text)?))),
-            Flag::Lines(text) => {
-                self.split(|| Ok(Way::Lines(positive("invalid number of lines", text.as_bytes(), "")?)))
-            }
-            Flag::Number(text) => self.split(|| chunks(&text)),
-            Flag::SuffixLength(text) => {
-                self.suffix_length = limited("invalid suffix length", text.as_bytes(), "", u64::MAX / 8)?;
-                Ok(())
-            }
-            Flag::AdditionalSuffix(text) => self.additional_suffix(text),
-            Flag::Decimal(from) => self.suffixes(Alphabet::Decimal, from.as_deref()),
-            Flag::Hexadecimal(from) => self.suffixes(Alphabet::Hex, from.as_deref()),
-            Flag::Separator(text) => self.separator(&text),
-        }
-    }
-
-    /// Sets how to split; that can be said once.
-    fn split(&mut self, way: impl FnOnce() -> Result<Way, Refusal>) -> Result<(), Refusal> {
+impl SplitArgs {
+    /// Sets how to cut; that can be said once.
+    pub(super) fn cut(&mut self, way: impl FnOnce() -> Result<Way, Refusal>) -> Result<(), Refusal> {
         if self.way.is_some() {
-            return Err(Refusal::Hint("cannot split in more than one way".into()));
+            return Err(Refusal::usage("cannot split in more than one way"));
         }
         self.way = Some(way()?);
         Ok(())
     }
 
-    fn additional_suffix(&mut self, suffix: OsString) -> Result<(), Refusal> {
+    /// Takes a digit among options for one of the number of lines. The last word with such digits counts.
+    pub(super) fn digit(&mut self, digit: u8, word: usize) -> Result<(), Refusal> {
+        let before = match (self.way, self.digits.replace(word)) {
+            (Some(Way::Lines(lines)), Some(before)) if before == word => lines,
+            (Some(_), None) => return self.cut(|| Ok(Way::Lines(0))),
+            _ => 0,
+        };
+        let lines = before.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit)));
+        // As many digits as fitted are told, and this one.
+        let large = || Refusal::plain(format!("line count option -{before}{digit}... is too large"));
+        self.way = Some(Way::Lines(lines.ok_or_else(large)?));
+        Ok(())
+    }
+
+    pub(super) fn additional_suffix(&mut self, suffix: OsString) -> Result<(), Refusal> {
         if suffix.as_bytes().contains(&b'/') {
             let shown = marked(suffix.as_bytes());
-            return Err(Refusal::Hint(format!("invalid suffix {shown}, contains directory separator")));
+            return Err(Refusal::usage(format!("invalid suffix {shown}, contains directory separator")));
         }
         self.additional = suffix;
         Ok(())
     }
 
-    fn suffixes(&mut self, alphabet: Alphabet, from: Option<&OsStr>) -> Result<(), Refusal> {
+    pub(super) fn suffixes(&mut self, alphabet: Alphabet, from: Option<OsString>) -> Result<(), Refusal> {
         self.alphabet = Some(alphabet);
         let Some(from) = from else { return Ok(()) };
         let digits = from.as_bytes();
@@ -144,67 +123,79 @@ impl Reading {
         Ok(())
     }
 
-    fn separator(&mut self, text: &OsStr) -> Result<(), Refusal> {
+    pub(super) fn separator(&mut self, text: &OsStr) -> Result<(), Refusal> {
         let separator = match text.as_bytes() {
-            [] => return Err(Refusal::Plain("empty record separator".into())),
+            [] => return Err(Refusal::plain("empty record separator")),
             [one] => *one,
             b"\\0" => 0,
-            several => return Err(Refusal::Plain(format!("multi-character separator {}", marked(several)))),
+            several => return Err(Refusal::plain(format!("multi-character separator {}", marked(several)))),
         };
         if self.separator.is_some_and(|before| before != separator) {
-            return Err(Refusal::Plain("multiple separator characters specified".into()));
+            return Err(Refusal::plain("multiple separator characters specified"));
         }
         self.separator = Some(separator);
         Ok(())
     }
+}
 
-    fn finish(self, args: SplitArgs) -> Result<Options, Refusal> {
-        let way = self.way.unwrap_or(Way::Lines(1000));
+impl Options {
+    /// Decides what the command line means.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub(super) fn of(args: SplitArgs) -> Result<Options, Refusal> {
+        let way = args.way.unwrap_or(Way::Lines(1000));
         if way.only().is_some() && args.filter.is_some() {
-            return Err(Refusal::Hint("--filter does not process a chunk extracted to stdout".into()));
+            return Err(Refusal::usage("--filter does not process a chunk extracted to stdout"));
         }
-        let alphabet = self.alphabet.unwrap_or(Alphabet::Letters);
-        if let Some(from) = self.from.as_deref().filter(|from| from.iter().any(|d| !alphabet.digits().contains(d))) {
+        if way == Way::Lines(0) {
+            return Err(Refusal::usage(format!("invalid number of lines: {}", marked("0"))));
+        }
+        let alphabet = args.alphabet.unwrap_or(Alphabet::Letters);
+        if let Some(from) = args.from.as_deref().filter(|from| from.iter().any(|d| !alphabet.digits().contains(d))) {
             return Err(bad_start(alphabet, from));
         }
         let rules = SuffixRules {
             alphabet,
-            length: self.suffix_length,
-            from: self.from,
+            length: args.suffix_length,
+            from: args.from,
             count: way.count(),
-            additional: self.additional,
+            additional: args.additional,
         };
         // The length that is needed is told before operands are looked at, a start that is too long after them.
-        let prefix = args.prefix.unwrap_or_else(|| "x".into());
+        let mut operands = args.operands.into_iter();
+        let input = operands.next().unwrap_or_else(|| "-".into());
+        let prefix = operands.next().unwrap_or_else(|| "x".into());
         let names = Names::new(&prefix, &rules);
         if let Err(SuffixError::TooShort(needed)) = names {
-            return Err(Refusal::Plain(format!("the suffix length needs to be at least {needed}")));
+            return Err(Refusal::plain(format!("the suffix length needs to be at least {needed}")));
         }
-        if let Some(extra) = args.extra.first() {
-            return Err(Refusal::Hint(format!("extra operand {}", marked(extra.as_bytes()))));
+        if let Some(extra) = operands.next() {
+            return Err(Refusal::usage(format!("extra operand {}", marked(extra.as_bytes()))));
         }
-        let names = names
-            .map_err(|_| Refusal::Hint("numerical suffix start value is too large for the suffix length".into()))?;
+        let names =
+            names.map_err(|_| Refusal::usage("numerical suffix start value is too large for the suffix length"))?;
         Ok(Options {
             way,
-            separator: self.separator.unwrap_or(b'\n'),
-            elide_empty: args.elide_empty_files,
+            separator: args.separator.unwrap_or(b'\n'),
+            elide_empty: args.elide_empty,
             unbuffered: args.unbuffered,
             verbose: args.verbose,
             filter: args.filter,
-            input: args.file.unwrap_or_else(|| "-".into()),
+            input,
             names,
+            io: args.io,
         })
     }
 }
 
 fn bad_start(alphabet: Alphabet, digits: &[u8]) -> Refusal {
     let kind = if alphabet == Alphabet::Hex { "hexadecimal" } else { "numerical" };
-    Refusal::Hint(format!("{}: invalid start value for {kind} suffix", marked(digits)))
+    Refusal::usage(format!("{}: invalid start value for {kind} suffix", marked(digits)))
 }
 
 /// The argument of `-n`: `[l/|r/][K/]N`.
-fn chunks(text: &OsStr) -> Result<Way, Refusal> {
+pub(super) fn chunks(text: &OsStr) -> Result<Way, Refusal> {
     let blanks = text.as_bytes().iter().take_while(|b| b.is_ascii_whitespace()).count();
     let text = &text.as_bytes()[blanks..];
     let (kind, text) = match text {
@@ -232,29 +223,34 @@ fn chunks(text: &OsStr) -> Result<Way, Refusal> {
 }
 
 /// A size in bytes: at least 1, and no more than a file can have.
-fn size(text: &OsStr) -> Result<u64, Refusal> {
+pub(super) fn size(text: &OsStr) -> Result<u64, Refusal> {
     let what = "invalid number of bytes";
     let size = limited(what, text.as_bytes(), SIZES, i64::MAX as u64)?;
     if size == 0 { Err(out_of_range(what, text.as_bytes())) } else { Ok(size) }
 }
 
-fn positive(what: &str, text: &[u8], units: &str) -> Result<u64, Refusal> {
+pub(super) fn positive(what: &str, text: &[u8], units: &str) -> Result<u64, Refusal> {
     match limited(what, text, units, u64::MAX)? {
         0 => Err(out_of_range(what, text)),
         number => Ok(number),
     }
 }
 
+/// The argument of `-a`.
+pub(super) fn suffix_length(text: &OsStr) -> Result<u64, Refusal> {
+    limited("invalid suffix length", text.as_bytes(), "", u64::MAX / 8)
+}
+
 fn limited(what: &str, text: &[u8], units: &str, most: u64) -> Result<u64, Refusal> {
     match number::parse(text, units) {
         Ok(number) if number <= most => Ok(number),
-        Err(NumberError::Invalid) => Err(Refusal::Plain(format!("{what}: {}", marked(text)))),
-        _ => Err(Refusal::Plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::OVERFLOW)))),
+        Err(NumberError::Invalid) => Err(Refusal::plain(format!("{what}: {}", marked(text)))),
+        _ => Err(Refusal::plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::OVERFLOW)))),
     }
 }
 
 fn out_of_range(what: &str, text: &[u8]) -> Refusal {
-    Refusal::Plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::RANGE)))
+    Refusal::plain(format!("{what}: {}: {}", marked(text), words_of(rustix::io::Errno::RANGE)))
 }
 
 fn words_of(errno: rustix::io::Errno) -> String {

@@ -8,6 +8,7 @@ mod many;
 mod output;
 mod policy;
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -20,24 +21,24 @@ use signal_hook::consts::{SIGINT, SIGPIPE};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
-pub use args::TeeArgs;
+use args::TeeArgs;
 
+use crate::grammar::Program;
 use crate::quote::{named, words};
 use crate::tool::held::{Held, Next};
 use crate::tool::{Source, Tool, errno_of};
 use output::{Output, identity};
 use policy::{OutputError, Verdict};
 
+pub(crate) const PROGRAM: Program = Program { name: "tee", describe: |_| args::grammar().describe(), run };
+
 /// Runs `dio tee`; returns 0 if everything went everywhere, else 1.
-pub fn run(args: TeeArgs) -> ExitCode {
-    let tool = Tool::new("tee", &args.io);
-    let on_error = match args.on_error() {
-        Ok(on_error) => on_error,
-        Err(message) => {
-            tool.error(format_args!("{message}\nTry '{} --help' for more information.", tool.name()));
-            return ExitCode::FAILURE;
-        }
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = match args::grammar().resolve(line, Ok) {
+        Ok(args) => args,
+        Err(status) => return status,
     };
+    let tool = Tool::new("tee", &args.io);
     if let Err(status) = tool.begin(args.files.iter().map(|file| file.as_os_str())) {
         return status;
     }
@@ -45,6 +46,7 @@ pub fn run(args: TeeArgs) -> ExitCode {
         // A handler that does nothing, as nearly as that can be had to ignoring it.
         let _ = flag::register(SIGINT, Arc::default());
     }
+    let on_error = args.output_error.unwrap_or_else(OutputError::by_default);
     let mut tee = Tee { outputs: Vec::new(), on_error, ended: None, tool };
     tee.open(&args);
     if tee.ended.is_none() {

@@ -1,11 +1,9 @@
 //! What to do about an output that fails.
 
-use std::ffi::OsStr;
-use std::fmt::Write as _;
-
+use dio_sys::start::pipes_were_ignored;
 use rustix::io::Errno;
 
-use crate::quote::marked;
+use crate::grammar::Choice;
 
 /// The modes of `--output-error`, and what holds without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,35 +33,18 @@ pub(super) enum Verdict {
     Exit,
 }
 
-impl OutputError {
-    /// The words of the command line.
-    pub(super) const NAMES: [(&str, OutputError); 4] = [
-        ("warn", OutputError::Warn),
-        ("warn-nopipe", OutputError::WarnNopipe),
-        ("exit", OutputError::Exit),
-        ("exit-nopipe", OutputError::ExitNopipe),
-    ];
+/// The words of the command line.
+pub(super) const MODES: &[Choice<OutputError>] = &[
+    ("warn", OutputError::Warn, ""),
+    ("warn-nopipe", OutputError::WarnNopipe, ""),
+    ("exit", OutputError::Exit, ""),
+    ("exit-nopipe", OutputError::ExitNopipe, ""),
+];
 
-    /// The mode that `word` means; it may be abbreviated as long as it means one.
-    ///
-    /// # Errors
-    /// The word means none or several; the text names those there are.
-    pub(super) fn of(word: &OsStr) -> Result<OutputError, String> {
-        let text = word.to_string_lossy();
-        let meant = |name: &str| name.starts_with(&*text);
-        let mut found = OutputError::NAMES.iter().filter(|(name, _)| meant(name));
-        let whole = OutputError::NAMES.iter().find(|(name, _)| *name == text);
-        let what = match (whole, found.next(), found.next()) {
-            (Some((_, mode)), ..) | (None, Some((_, mode)), None) => return Ok(*mode),
-            (None, Some(_), Some(_)) => "ambiguous",
-            (None, None, _) => "invalid",
-        };
-        let mut message = format!("{what} argument {} for {}\n", marked(text.as_bytes()), marked("--output-error"));
-        message.push_str("Valid arguments are:");
-        for (name, _) in OutputError::NAMES {
-            let _ = write!(message, "\n  - {}", marked(name));
-        }
-        Err(message)
+impl OutputError {
+    /// What holds where nothing is said of it. Where SIGPIPE is ignored, no signal will tell of a closed pipe, so nothing does.
+    pub(super) fn by_default() -> OutputError {
+        if pipes_were_ignored() { OutputError::WarnNopipe } else { OutputError::Sigpipe }
     }
 
     /// Whether an error of opening a file ends the process.
@@ -91,9 +72,11 @@ impl OutputError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::meant;
 
     #[test]
     fn words_may_be_abbreviated() {
+        let of = |word: &str| meant("--output-error", word.as_ref(), MODES).map_err(|refusal| refusal.to_string());
         for (word, mode) in [
             ("warn", OutputError::Warn),
             ("warn-", OutputError::WarnNopipe),
@@ -101,13 +84,13 @@ mod tests {
             ("exit", OutputError::Exit),
             ("exit-no", OutputError::ExitNopipe),
         ] {
-            assert_eq!(OutputError::of(word.as_ref()), Ok(mode), "{word}");
+            assert_eq!(of(word), Ok(mode), "{word}");
         }
         for word in ["", "e", "w", "exi"] {
-            assert!(OutputError::of(word.as_ref()).unwrap_err().starts_with("ambiguous argument"), "{word}");
+            assert!(of(word).unwrap_err().starts_with("ambiguous argument"), "{word}");
         }
         for word in ["x", "exits", "Warn"] {
-            assert!(OutputError::of(word.as_ref()).unwrap_err().starts_with("invalid argument"), "{word}");
+            assert!(of(word).unwrap_err().starts_with("invalid argument"), "{word}");
         }
     }
 

@@ -18,6 +18,12 @@ impl Part {
     pub(super) const WHOLE: Part = Part { fields: 0, skip: 0, width: u64::MAX, fold: false };
 }
 
+impl Default for Part {
+    fn default() -> Part {
+        Part::WHOLE
+    }
+}
+
 /// How lines are compared.
 pub(super) trait Key: Copy {
     /// What is compared of a line that is given without its end.

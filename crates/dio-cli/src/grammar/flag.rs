@@ -1,0 +1,237 @@
+//! One option of a tool's table.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+
+use super::choice::{Choice, meant};
+use super::line::Given;
+use super::refusal::Refusal;
+
+/// What an option takes as its value. The text is what help calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    Value(&'static str),
+    /// A value that may be left out: behind `=` of a long option only.
+    Optional(&'static str),
+}
+
+/// How an option is written.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// `-o, --output=FILE`, `-o FILE`, `--progress[=WHEN]`: names behind the first of a kind mean the same and are not shown.
+    pub(super) spec: &'static str,
+    pub(super) shorts: Vec<u8>,
+    pub(super) longs: Vec<&'static str>,
+    pub(super) takes: Takes,
+}
+
+impl Names {
+    fn of(spec: &'static str) -> Names {
+        let mut names = Names { spec, shorts: Vec::new(), longs: Vec::new(), takes: Takes::Nothing };
+        for part in spec.split(", ") {
+            let (name, takes) = match part.split_once("[=").or_else(|| part.split_once(['=', ' '])) {
+                Some((name, value)) => match value.strip_suffix(']') {
+                    Some(value) => (name, Takes::Optional(value)),
+                    None => (name, Takes::Value(value)),
+                },
+                None => (part, Takes::Nothing),
+            };
+            match name.strip_prefix("--") {
+                Some(long) => names.longs.push(long),
+                // Several letters mean the same.
+                None => names.shorts.extend(name.trim_start_matches('-').bytes()),
+            }
+            names.takes = takes;
+        }
+        names
+    }
+
+    /// The long name, or the letter of an option that has none, with its dashes.
+    pub(super) fn shown(&self) -> String {
+        match (self.longs.first(), self.shorts.first()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(letter)) => format!("-{}", char::from(*letter)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// What an option does to what is read, unless it is refused.
+pub(crate) type Apply<L> = fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
+
+type Effect<L> = dyn Fn(&mut L, &mut Given<'_>) -> Result<(), Refusal>;
+
+/// What becomes of an option.
+pub(super) enum Action<L> {
+    Help,
+    Version,
+    Apply(Box<Effect<L>>),
+}
+
+/// An option: how it is written, what help says of it, and what it does.
+pub(crate) struct Flag<L> {
+    pub(super) names: Names,
+    pub(super) help: &'static str,
+    pub(super) heading: Option<&'static str>,
+    pub(super) default: Option<&'static str>,
+    /// Words that it takes, with what help says of them.
+    pub(super) words: Vec<(&'static str, &'static str)>,
+    pub(super) is_own: bool,
+    pub(super) is_hidden: bool,
+    pub(super) is_repeated: bool,
+    pub(super) attached: fn(&[u8]) -> usize,
+    pub(super) action: Action<L>,
+}
+
+impl<L> Flag<L> {
+    fn with(spec: &'static str, help: &'static str, action: Action<L>) -> Flag<L> {
+        Flag {
+            names: Names::of(spec),
+            help,
+            heading: None,
+            default: None,
+            words: Vec::new(),
+            is_own: false,
+            is_hidden: false,
+            is_repeated: false,
+            attached: <[u8]>::len,
+            action,
+        }
+    }
+
+    /// One that help shows below a heading.
+    pub(crate) fn below(self, heading: &'static str) -> Flag<L> {
+        Flag { heading: Some(heading), ..self }
+    }
+
+    /// One whose value is one of some words.
+    pub(crate) fn words<T>(self, choices: &[Choice<T>]) -> Flag<L> {
+        Flag { words: choices.iter().map(|(name, _, help)| (*name, *help)).collect(), ..self }
+    }
+}
+
+/// An option of dio's own, which the tool's model does not know: where names are abbreviated, it yields to the model's.
+pub(crate) fn own<L>(flag: Flag<L>) -> Flag<L> {
+    Flag { is_own: true, ..flag }
+}
+
+/// An option that help does not show.
+pub(crate) fn hidden<L>(flag: Flag<L>) -> Flag<L> {
+    Flag { is_hidden: true, ..flag }
+}
+
+/// An option that makes sense more than once.
+pub(crate) fn repeated<L>(flag: Flag<L>) -> Flag<L> {
+    Flag { is_repeated: true, ..flag }
+}
+
+/// An option of which help shows the value that is meant where none is given, which `L` has by default.
+pub(crate) fn by_default<L>(value: &'static str, flag: Flag<L>) -> Flag<L> {
+    Flag { default: Some(value), ..flag }
+}
+
+/// An option whose value is only so many of the letters behind it; the others are options again.
+pub(crate) fn attached<L>(count: fn(&[u8]) -> usize, flag: Flag<L>) -> Flag<L> {
+    Flag { attached: count, ..flag }
+}
+
+impl<L: 'static> Flag<L> {
+    /// The same option for an `M`, of which an `L` is a part.
+    pub(crate) fn within<M: 'static>(self, part: fn(&mut M) -> &mut L) -> Flag<M> {
+        let action = match self.action {
+            Action::Help => Action::Help,
+            Action::Version => Action::Version,
+            Action::Apply(apply) => Action::Apply(Box::new(move |whole, given| apply(part(whole), given))),
+        };
+        let Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, .. } = self;
+        Flag { names, help, heading, default, words, is_own, is_hidden, is_repeated, attached, action }
+    }
+}
+
+/// The option that prints help.
+pub(crate) fn help<L>(spec: &'static str) -> Flag<L> {
+    Flag::with(spec, "Print help", Action::Help)
+}
+
+/// The option that prints the version.
+pub(crate) fn version<L>(spec: &'static str) -> Flag<L> {
+    Flag::with(spec, "Print version", Action::Version)
+}
+
+/// An option that may be refused, or that looks at what comes behind it.
+pub(crate) fn checked<L: 'static>(spec: &'static str, help: &'static str, apply: Apply<L>) -> Flag<L> {
+    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+}
+
+/// An option without a value.
+pub(crate) fn switch<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L)) -> Flag<L> {
+    applied(spec, help, move |low, _| set(low))
+}
+
+/// An option that is accepted without effect.
+pub(crate) fn accepted<L: 'static>(spec: &'static str, help: &'static str) -> Flag<L> {
+    applied(spec, help, |_, _| ())
+}
+
+/// An option with a value.
+pub(crate) fn value<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {
+    applied(spec, help, move |low, given| set(low, given.take()))
+}
+
+/// An option with a value that may be left out.
+pub(crate) fn optional<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    set: fn(&mut L, Option<OsString>),
+) -> Flag<L> {
+    applied(spec, help, move |low, given| set(low, given.value.take()))
+}
+
+/// An option whose value, if there is one, is one of some words.
+pub(crate) fn word<L: 'static, T: Copy + PartialEq + 'static>(
+    spec: &'static str,
+    help: &'static str,
+    choices: &'static [Choice<T>],
+    set: fn(&mut L, Option<T>),
+) -> Flag<L> {
+    let apply = move |low: &mut L, given: &mut Given<'_>| {
+        let chosen = given.value.take().map(|word| meant(&given.names.shown(), &word, choices));
+        set(low, chosen.transpose()?);
+        Ok(())
+    };
+    Flag::with(spec, help, Action::Apply(Box::new(apply))).words(choices)
+}
+
+/// An option of dio's own, whose value, if there is one, is text that stands for a `T`.
+pub(crate) fn parsed<L: 'static, T: 'static, E: Display + 'static>(
+    spec: &'static str,
+    help: &'static str,
+    parse: fn(&str) -> Result<T, E>,
+    set: fn(&mut L, Option<T>),
+) -> Flag<L> {
+    let apply = move |low: &mut L, given: &mut Given<'_>| {
+        let value = given.value.take().map(|value| {
+            let text = value.to_str().ok_or_else(|| "it is no text".to_owned());
+            text.and_then(|text| parse(text).map_err(|error| error.to_string())).map_err(|why| {
+                let name = given.names.shown();
+                Refusal::usage(format!("invalid value '{}' for '{name}': {why}", value.display()))
+            })
+        });
+        set(low, value.transpose()?);
+        Ok(())
+    };
+    own(Flag::with(spec, help, Action::Apply(Box::new(apply))))
+}
+
+fn applied<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    apply: impl Fn(&mut L, &mut Given<'_>) + 'static,
+) -> Flag<L> {
+    let apply = move |low: &mut L, given: &mut Given<'_>| {
+        apply(low, given);
+        Ok(())
+    };
+    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+}

@@ -1,0 +1,166 @@
+//! Reading a command line, as `getopt_long(3)` does.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use super::flag::{Action, Flag, Takes};
+use super::line::{Given, Line};
+use super::{Grammar, Refusal};
+
+/// What ends the reading of a command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Help is asked for.
+    Help,
+    /// The version is asked for.
+    Version,
+    /// There is no such option, or its value is missing.
+    Unreadable(Refusal),
+    /// An option or its value makes no sense.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+fn unreadable(message: &[&[u8]]) -> Stop {
+    Stop::Unreadable(Refusal::usage(message.concat()))
+}
+
+impl<L: 'static> Grammar<L> {
+    /// Reads what is left of a command line into `low`, from left to right.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, or that asks for help or the version.
+    pub(crate) fn fold(&self, low: &mut L, line: &mut Line) -> Result<(), Stop> {
+        let mut options = true;
+        while let Some(word) = line.next_word() {
+            match word.as_bytes() {
+                b"--" if options => options = false,
+                [b'-', b'-', name @ ..] if options => self.long(low, name, line)?,
+                [b'-', letters @ ..] if options && !letters.is_empty() => {
+                    line.set_letters(letters);
+                    while let Some(&letter) = line.letters().first() {
+                        line.take_letters(1);
+                        self.short(low, letter, line)?;
+                    }
+                }
+                _ => {
+                    let is_old = match &self.old {
+                        Some(old) if options => old(low, &word, line)?,
+                        _ => false,
+                    };
+                    if !is_old {
+                        (self.operand)(low, word)?;
+                        options &= !self.options_first;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the first word of a command line if it is one of letters as tar had them before options had dashes: their values are
+    /// the words behind it, in the order of the letters.
+    ///
+    /// # Errors
+    /// As [`Grammar::fold`].
+    pub(crate) fn fold_letters(&self, low: &mut L, line: &mut Line) -> Result<(), Stop> {
+        let is_old = |word: &OsStr| !word.is_empty() && !word.as_bytes().starts_with(b"-");
+        let Some(letters) = line.next_if(is_old) else { return Ok(()) };
+        for &letter in letters.as_bytes() {
+            let flag = self.flag_of(letter)?;
+            let value = match flag.names.takes {
+                Takes::Value(_) => {
+                    let missing =
+                        || Refusal::usage([b"Old option '", &[letter][..], b"' requires an argument."].concat());
+                    Some(line.next_word().ok_or_else(missing)?)
+                }
+                _ => None,
+            };
+            flag.apply(low, Given { names: &flag.names, letter: Some(letter), value, apart: true, line })?;
+        }
+        Ok(())
+    }
+
+    fn flag_of(&self, letter: u8) -> Result<&Flag<L>, Stop> {
+        let flag = self.flags.iter().find(|flag| flag.names.shorts.contains(&letter));
+        flag.ok_or_else(|| unreadable(&[b"invalid option -- '", &[letter], b"'"]))
+    }
+
+    fn short(&self, low: &mut L, letter: u8, line: &mut Line) -> Result<(), Stop> {
+        let flag = self.flag_of(letter)?;
+        let mut given = Given { names: &flag.names, letter: Some(letter), value: None, apart: false, line };
+        if matches!(flag.names.takes, Takes::Value(_)) {
+            let count = (flag.attached)(given.line.letters());
+            given.value = given.line.attached(count);
+            given.apart = given.value.is_none();
+            if given.apart {
+                let missing = || unreadable(&[b"option requires an argument -- '", &[letter], b"'"]);
+                given.value = Some(given.line.next_word().ok_or_else(missing)?);
+            }
+        }
+        flag.apply(low, given)
+    }
+
+    /// Reads a long option; `text` is what stands behind its dashes.
+    fn long(&self, low: &mut L, text: &[u8], line: &mut Line) -> Result<(), Stop> {
+        let (name, value) = match text.iter().position(|byte| *byte == b'=') {
+            Some(at) => (&text[..at], Some(OsStr::from_bytes(&text[at + 1..]).to_owned())),
+            None => (text, None),
+        };
+        let flag = self.named(name, text)?;
+        let shown = flag.names.shown();
+        let mut given = Given { names: &flag.names, letter: None, value, apart: false, line };
+        match (flag.names.takes, &given.value) {
+            (Takes::Nothing, Some(_)) => {
+                return Err(unreadable(&[b"option '", shown.as_bytes(), b"' doesn't allow an argument"]));
+            }
+            (Takes::Value(_), None) => {
+                let missing = || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
+                (given.value, given.apart) = (Some(given.line.next_word().ok_or_else(missing)?), true);
+            }
+            _ => {}
+        }
+        flag.apply(low, given)
+    }
+
+    /// The long option of that name, or the only one that begins so; `text` is what was given.
+    fn named(&self, name: &[u8], text: &[u8]) -> Result<&Flag<L>, Stop> {
+        let named = |flag: &&Flag<L>| flag.names.longs.iter().any(|long| long.as_bytes() == name);
+        if let Some(flag) = self.flags.iter().find(named) {
+            return Ok(flag);
+        }
+        let begun = |flag: &&Flag<L>| self.abbreviates && flag.names.longs.iter().any(|long| begins(long, name));
+        let all: Vec<&Flag<L>> = self.flags.iter().filter(begun).collect();
+        // What the tool's model would take for one of its options is that, whatever dio has.
+        let model: Vec<&Flag<L>> = all.iter().copied().filter(|flag| !flag.is_own).collect();
+        let possible = if model.is_empty() { all } else { model };
+        match possible[..] {
+            [flag] => Ok(flag),
+            [] => Err(unreadable(&[b"unrecognized option '--", text, b"'"])),
+            _ => {
+                let longs = possible.iter().flat_map(|flag| flag.names.longs.iter().find(|long| begins(long, name)));
+                let longs: String = longs.map(|long| format!(" '--{long}'")).collect();
+                Err(unreadable(&[b"option '--", text, b"' is ambiguous; possibilities:", longs.as_bytes()]))
+            }
+        }
+    }
+}
+
+fn begins(long: &str, name: &[u8]) -> bool {
+    long.as_bytes().starts_with(name)
+}
+
+impl<L> Flag<L> {
+    fn apply(&self, low: &mut L, mut given: Given<'_>) -> Result<(), Stop> {
+        match &self.action {
+            Action::Help => Err(Stop::Help),
+            Action::Version => Err(Stop::Version),
+            Action::Apply(apply) => Ok(apply(low, &mut given)?),
+        }
+    }
+}
