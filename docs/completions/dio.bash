@@ -479,7 +479,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help"
+            opts="-h -V --help --version cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -493,7 +493,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__b2sum)
-            opts="-l -b -t -z -c -w -h -V --length --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-l -b -t -z -c -w -h -V --length --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -524,7 +524,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -535,7 +546,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__b3sum)
-            opts="-l -b -t -z -c -w -h -V --length --no-names --raw --num-threads --no-mmap --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-l -b -t -z -c -w -h -V --length --no-names --raw --num-threads --no-mmap --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -570,7 +581,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -1471,7 +1493,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__cksum)
-            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --text --tag --untagged --zero --debug --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1510,7 +1532,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -1521,26 +1554,32 @@ _dio() {
             return 0
             ;;
         dio__subcmd__cp)
-            opts="-t -T -r -a -p -d -P -L -H -i -n -f -u -l -v -x -h -V --target-directory --no-target-directory --recursive --archive --preserve --no-preserve --no-dereference --dereference --interactive --no-clobber --force --remove-destination --update --link --verbose --one-file-system --parents --sparse --reflink --mode --strict --small --block --depth --atomic --verify --limit --resume --no-sync --progress --receipt --help --version"
+            opts="-t -T -r -a -p -d -P -L -H -i -n -f -u -l -v -x -h -V --target-directory --no-target-directory --recursive --archive --preserve --no-preserve --no-dereference --dereference --interactive --no-clobber --force --remove-destination --update --link --verbose --one-file-system --parents --sparse --reflink --help --version --mode --strict --small --block --depth --atomic --verify --limit --resume --no-sync --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --target-directory)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 -t)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --preserve)
-                    COMPREPLY=($(compgen -W "mode ownership timestamps links context xattr all" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "mode timestamps ownership links context xattr all" -- "${cur}"))
                     return 0
                     ;;
                 --no-preserve)
-                    COMPREPLY=($(compgen -W "mode ownership timestamps links context xattr all" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "mode timestamps ownership links context xattr all" -- "${cur}"))
                     return 0
                     ;;
                 --update)
@@ -1552,7 +1591,7 @@ _dio() {
                     return 0
                     ;;
                 --sparse)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "never auto always" -- "${cur}"))
                     return 0
                     ;;
                 --reflink)
@@ -1584,7 +1623,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -1618,7 +1668,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -1729,7 +1790,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help"
+            opts="cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2619,7 +2680,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__md5sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2642,7 +2703,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2773,7 +2845,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha1sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2796,7 +2868,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2807,7 +2890,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha224sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2830,7 +2913,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2841,7 +2935,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha256sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2864,7 +2958,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2875,7 +2980,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha384sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2898,7 +3003,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2909,7 +3025,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sha512sum)
-            opts="-b -t -z -c -w -h -V --binary --text --tag --zero --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-b -t -z -c -w -h -V --binary --tag --text --zero --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2932,7 +3048,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -3084,7 +3211,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -3552,7 +3690,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__sum)
-            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --text --tag --untagged --zero --debug --check --ignore-missing --quiet --status --warn --mode --strict --block --depth --progress --receipt --help --version"
+            opts="-a -r -s -l -b -t -z -c -w -h -V --algorithm --sysv --length --raw --base64 --binary --tag --text --untagged --zero --debug --check --ignore-missing --quiet --status --warn --help --version --mode --strict --block --depth --progress --receipt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3591,7 +3729,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)

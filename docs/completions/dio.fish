@@ -26,27 +26,13 @@ end
 
 complete -c dio -n "__fish_dio_needs_command" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_needs_command" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_needs_command" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
-complete -c dio -n "__fish_dio_needs_command" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_needs_command" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
-complete -c dio -n "__fish_dio_needs_command" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
-complete -c dio -n "__fish_dio_needs_command" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
+complete -c dio -n "__fish_dio_needs_command" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
 complete -c dio -n "__fish_dio_needs_command" -f -a "md5sum" -d 'Compute or check MD5 digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
@@ -57,12 +43,85 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "sha512sum" -d 'Compute or c
 complete -c dio -n "__fish_dio_needs_command" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_needs_command" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_needs_command" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
+complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_needs_command" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
 complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
 complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
 complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
+timestamps\t'Times of access and modification, in nanoseconds'
+ownership\t'User and group'
+links\t'Hard links among the files copied'
+context\t'The SELinux context'
+xattr\t'Extended attributes'
+all\t'All of them'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l no-preserve -d 'Do not keep these attributes' -r -f -a "mode\t'Permission bits and ACLs'
+timestamps\t'Times of access and modification, in nanoseconds'
+ownership\t'User and group'
+links\t'Hard links among the files copied'
+context\t'The SELinux context'
+xattr\t'Extended attributes'
+all\t'All of them'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -s u -l update -d 'Replace existing files: none of them, only those older than the source, or all' -r -f -a "none\t'Leave every existing file'
+older\t'Replace files older than the source'
+all\t'Replace every file'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l sparse -d 'Make holes in the target: where the source has them, wherever it has zeros, or none' -r -f -a "never\t'In no case'
+auto\t'Where it is useful'
+always\t'In every case'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l reflink -d 'Share the source\'s blocks: where the file system can, or fail if it cannot' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l small -d 'Largest file that --mode auto sends through a page cache that forgets, instead of directly' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l block -d 'Size of one transfer, 24M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 for each target]' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l limit -d 'Move at most RATE bytes per second, e.g. 100M' -r
+complete -c dio -n "__fish_dio_using_subcommand cp" -l progress -d 'Show how far the copy is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cp" -l receipt -d 'Write a JSON account of the copy to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand cp" -s T -l no-target-directory -d 'Treat DEST as a file to write, never as a directory to copy into'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s r -l recursive -d 'Copy directories and everything below them'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s a -l archive -d 'Copy everything as it is: -d -r --preserve=all'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s p -d 'Same as --preserve=mode,ownership,timestamps'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s d -d 'Same as --no-dereference --preserve=links'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s P -l no-dereference -d 'Copy symbolic links as links'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s L -l dereference -d 'Copy what symbolic links lead to'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s H -d 'Follow symbolic links named on the command line only'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s i -l interactive -d 'Ask before replacing a file'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s n -l no-clobber -d 'Leave existing files as they are'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s f -l force -d 'If an existing target cannot be opened, remove it and try again'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l remove-destination -d 'Remove an existing target file before trying to open it'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s l -l link -d 'Make hard links instead of copying'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s v -l verbose -d 'Name each file as it is copied'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s x -l one-file-system -d 'Stay on the file system of each SOURCE'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l parents -d 'Recreate the full path of each SOURCE under DIRECTORY'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand cp" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l atomic -d 'Write under a temporary name and rename, so that the target is the old or the new content at every instant'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l verify -d 'Read the copy back from the medium and compare it with what was read'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l resume -d 'Continue a copy that was cut short, keeping what is already there'
+complete -c dio -n "__fish_dio_using_subcommand cp" -l no-sync -d 'Do not wait until data and names are on the disk'
 complete -c dio -n "__fish_dio_using_subcommand cat" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
 direct\t'Between the disk and dio\'s buffers'
 uncached\t'Through the page cache, dropped at once'
@@ -86,6 +145,19 @@ complete -c dio -n "__fish_dio_using_subcommand cat" -s v -l show-nonprinting -d
 complete -c dio -n "__fish_dio_using_subcommand cat" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand cat" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand cat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand dd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand dd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand dd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand dd" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand dd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand dd" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand dd" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
 warn-nopipe\t''
 exit\t''
@@ -134,232 +206,6 @@ complete -c dio -n "__fish_dio_using_subcommand split" -l verbose -d 'Say when a
 complete -c dio -n "__fish_dio_using_subcommand split" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand split" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand split" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l all-repeated -d 'The same, with an empty line before each group (prepend), between groups (separate) or nowhere (none)' -r -f -a "none\t''
-prepend\t''
-separate\t''"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l group -d 'Print all lines, with an empty line between groups (separate), before or behind each (prepend, append) or both [default: separate]' -r -f -a "prepend\t''
-append\t''
-separate\t''
-both\t''"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s f -l skip-fields -d 'Leave the first N fields out of the comparison' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s s -l skip-chars -d 'Leave the first N bytes out of the comparison' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s w -l check-chars -d 'Compare at most N bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s c -l count -d 'Put the number of lines before each group'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s d -l repeated -d 'Print only groups of more than one line, the first of each'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s D -d 'Print all lines of groups of more than one'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s i -l ignore-case -d 'Take upper and lower case of letters for the same'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s u -l unique -d 'Print only lines that differ from those before and behind'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -s z -l zero-terminated -d 'Lines end in NUL, not newline'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -F
-complete -c dio -n "__fish_dio_using_subcommand cp" -l preserve -d 'Keep these attributes: mode, ownership, timestamps, links, context, xattr, all' -r -f -a "mode\t'Permission bits and ACLs'
-ownership\t'User and group'
-timestamps\t'Times of access and modification, in nanoseconds'
-links\t'Hard links among the files copied'
-context\t'The SELinux context'
-xattr\t'Extended attributes'
-all\t'All of them'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l no-preserve -d 'Do not keep these attributes' -r -f -a "mode\t'Permission bits and ACLs'
-ownership\t'User and group'
-timestamps\t'Times of access and modification, in nanoseconds'
-links\t'Hard links among the files copied'
-context\t'The SELinux context'
-xattr\t'Extended attributes'
-all\t'All of them'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -s u -l update -d 'Replace existing files: none of them, only those older than the source, or all' -r -f -a "none\t'Leave every existing file'
-older\t'Replace files older than the source'
-all\t'Replace every file'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l sparse -d 'Make holes in the target: where the source has them, wherever it has zeros, or none' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l reflink -d 'Share the source\'s blocks: where the file system can, or fail if it cannot' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l mode -d 'How bytes move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l small -d 'Largest file that --mode auto sends through a page cache that forgets, instead of directly' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l block -d 'Size of one transfer, 24M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l depth -d 'Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 for each target]' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l limit -d 'Move at most RATE bytes per second, e.g. 100M' -r
-complete -c dio -n "__fish_dio_using_subcommand cp" -l progress -d 'Show how far the copy is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand cp" -l receipt -d 'Write a JSON account of the copy to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand cp" -s T -l no-target-directory -d 'Treat DEST as a file to write, never as a directory to copy into'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s r -l recursive -d 'Copy directories and everything below them'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s a -l archive -d 'Copy everything as it is: -d -r --preserve=all'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s p -d 'Same as --preserve=mode,ownership,timestamps'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s d -d 'Same as --no-dereference --preserve=links'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s P -l no-dereference -d 'Copy symbolic links as links'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s L -l dereference -d 'Copy what symbolic links lead to'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s H -d 'Follow symbolic links named on the command line only'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s i -l interactive -d 'Ask before replacing a file'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s n -l no-clobber -d 'Leave existing files as they are'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s f -l force -d 'If an existing target cannot be opened, remove it and try again'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l remove-destination -d 'Remove an existing target file before trying to open it'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s l -l link -d 'Make hard links instead of copying'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s v -l verbose -d 'Name each file as it is copied'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s x -l one-file-system -d 'Stay on the file system of each SOURCE'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l parents -d 'Recreate the full path of each SOURCE under DIRECTORY'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l atomic -d 'Write under a temporary name and rename, so that the target is the old or the new content at every instant'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l verify -d 'Read the copy back from the medium and compare it with what was read'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l resume -d 'Continue a copy that was cut short, keeping what is already there'
-complete -c dio -n "__fish_dio_using_subcommand cp" -l no-sync -d 'Do not wait until data and names are on the disk'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand cp" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand dd" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand dd" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand dd" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand dd" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand dd" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand dd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand dd" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand dd" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l add-file -d 'Add FILE, whatever its name begins with' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s C -l directory -d 'Change to DIR' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand tar" -s T -l files-from -d 'Take names from FILE, one a line' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude -d 'Leave out what matches PATTERN' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s X -l exclude-from -d 'Leave out what matches a pattern in FILE' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s f -l file -d 'The archive; - is standard output or input [default: $TAPE, or -]' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -s H -l format -d 'Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s I -l use-compress-program -d 'Compressed by PROG, which must understand -d' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s b -l blocking-factor -d 'Records of N × 512 bytes [default: 20]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l record-size -d 'Records of N bytes, a multiple of 512' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s N -l newer -d 'Only files whose contents or attributes changed after DATE, or after FILE was written' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l newer-mtime -d 'Only files whose contents changed after DATE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the names in a directory: none, name, inode' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s K -l starting-file -d 'Begin with the member of that name' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l occurrence -d 'Only the Nth of the members that have a name [default: 1]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l strip-components -d 'Leave N leading parts of the names of members out' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l transform -d 'Change names by an expression of sed: s/REGEX/TEXT/FLAGS' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l one-top-level -d 'Extract into a directory DIR, by default named after the archive' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l hole-detection -d 'How holes are found: seek or raw; implies -S' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l owner -d 'Owner of added files: NAME, NAME:UID or UID' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l group -d 'Group of added files: NAME, NAME:GID or GID' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l mtime -d 'Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-include -d 'Extended attributes whose names match; implies --xattrs' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-exclude -d 'No extended attributes whose names match; implies --xattrs' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l index-file -d 'Write the list of files to FILE' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l quoting-style -d 'How names are listed: escape, literal' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l warning -d 'Which warnings are told: KEYWORD, no-KEYWORD, all or none' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand tar" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -s c -l create -d 'Create an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s t -l list -d 'List what is in an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s x -l extract -d 'Extract from an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s r -l append -d 'Append files to an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s u -l update -d 'Append files that are newer than their copy in the archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s A -l catenate -d 'Append what is in other archives'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s d -l diff -d 'Find differences between an archive and the files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s 0 -l null -d 'Names of -T end in NUL, and are nothing but names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-null -d 'Names of -T end with the line'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l verbatim-files-from -d 'Names of -T are nothing but names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-verbatim-files-from -d 'Names of -T that begin with - are options'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l unquote -d '\\n and its like in names of -T are characters (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-unquote -d 'Names of -T are taken as they are'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l recursion -d 'What is in directories too (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-recursion -d 'Directories without what is in them'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l anchored -d 'Patterns match from the start of a name (default for members)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-anchored -d 'Patterns match behind any / too (default for --exclude)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards -d 'Patterns have wildcards (default for --exclude)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards -d 'Patterns are names (default for members)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards-match-slash -d 'Wildcards match / (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards-match-slash -d 'Wildcards do not match /'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-case -d 'Upper and lower case are the same'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-ignore-case -d 'Upper and lower case differ (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l posix -d 'Same as --format=posix'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l old-archive -d 'Same as --format=v7'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s o -d 'Creating, same as --old-archive; extracting, same as --no-same-owner'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s z -l gzip -d 'Compressed by gzip'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l zstd -d 'Compressed by zstd'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s j -l bzip2 -d 'Compressed by bzip2, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s J -l xz -d 'Compressed by xz, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzma -d 'Compressed by lzma, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzip -d 'Compressed by lzip, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzop -d 'Compressed by lzop, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compressed by compress, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Archive what symbolic links point to'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s P -l absolute-names -d 'Keep leading / and .. of names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-failed-read -d 'An unreadable file is no failure'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l remove-files -d 'Remove files when they are in the archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s S -l sparse -d 'Archive holes as holes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s p -l preserve-permissions -d 'Extract permissions as they are (default of the superuser)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-permissions -d 'Apply the umask to permissions (default of others)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l same-owner -d 'Extract with the same owners (default of the superuser)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-owner -d 'Extract as oneself (default of others)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l numeric-owner -d 'Numbers instead of names of users and groups'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l clamp-mtime -d '--mtime only for files that are newer'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s m -l touch -d 'Do not extract times'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs -d 'Extended attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-xattrs -d 'No extended attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l acls -d 'Access control lists'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-acls -d 'No access control lists'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s k -l keep-old-files -d 'Do not replace existing files, which are errors'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l skip-old-files -d 'Do not replace existing files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-newer-files -d 'Do not replace existing files that are newer'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite -d 'Write into existing files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s U -l unlink-first -d 'Remove each file before it is extracted'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l recursive-unlink -d 'Remove directories with all they hold where something else is extracted'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-directory-symlink -d 'Follow symbolic links to directories'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-overwrite-dir -d 'Keep the attributes of existing directories'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite-dir -d 'Replace the attributes of existing directories (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s O -l to-stdout -d 'Extract contents to standard output'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s W -l verify -d 'Compare the archive with the files when it is written'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s v -l verbose -d 'List the files as they are dealt with; twice, with their attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l totals -d 'Tell the bytes of the archive at the end'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s l -l check-links -d 'Tell if not all names of a file were archived'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s R -l block-number -d 'Tell the number of the block with each message'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l full-time -d 'List times to their full resolution'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l utc -d 'List times in UTC'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l show-transformed-names -d 'List names as --strip-components leaves them'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l show-omitted-dirs -d 'Tell directories that are passed over'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask before each file'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l random-source -d 'Take random bytes from FILE' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -l sort -d 'By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)' -r -f -a "general-numeric\t''
 human-numeric\t''
@@ -371,7 +217,7 @@ complete -c dio -n "__fish_dio_using_subcommand sort" -l batch-size -d 'Merge at
 complete -c dio -n "__fish_dio_using_subcommand sort" -l check -d 'Say whether FILE is sorted: quiet or silent (-C), or diagnose-first (-c)' -r -f -a "quiet\t''
 silent\t''
 diagnose-first\t''"
-complete -c dio -n "__fish_dio_using_subcommand sort" -l compress-program -d 'Compress temporary files with PROG; PROG -d decompresses' -r
+complete -c dio -n "__fish_dio_using_subcommand sort" -l compress-program -d 'Compress temporary files with PROG; PROG -d decompresses' -r -f -a "(__fish_complete_command)"
 complete -c dio -n "__fish_dio_using_subcommand sort" -l files0-from -d 'Read the names of files from F, each ended by NUL' -r -F
 complete -c dio -n "__fish_dio_using_subcommand sort" -s k -l key -d 'Sort by a part of the line' -r
 complete -c dio -n "__fish_dio_using_subcommand sort" -s o -l output -d 'Write to FILE, which may be one that is read' -r -F
@@ -410,66 +256,278 @@ complete -c dio -n "__fish_dio_using_subcommand sort" -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand sort" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
-complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
-complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
-complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
-complete -c dio -n "__fish_dio_using_subcommand stat" -s o -l output -d 'Replace this file by each report, atomically, instead of printing it' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stat" -l files -d 'Show the busiest files too'
-complete -c dio -n "__fish_dio_using_subcommand stat" -l json -d 'Print each report as one JSON object on one line'
-complete -c dio -n "__fish_dio_using_subcommand stat" -l prometheus -d 'Print the counters in the text format of Prometheus'
-complete -c dio -n "__fish_dio_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stat" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "set" -d 'Make empty striped files'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "show" -d 'Show how files are striped'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "migrate" -d 'Move files to another layout'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "rm" -d 'Remove striped files with all their bytes'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "orphans" -d 'Find objects whose striped file is gone'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -l force -d 'Take devices although they hold something, which is lost'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON array with an object for each file'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file, and bring files of the first format, of which old copies of objects are not told, to the present one; nobody, on no machine, may have it open for writing'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l force -d 'With --repair, take for the file what is left of one whose objects are too old, too short or damaged: it ends where the first byte is missing, and what some objects hold behind that is lost'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -l force -d 'Take devices although they hold something, which is lost'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -l force -d 'Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l heads -d 'Look for striped files below DIR too, where some may have been moved to; can be given several times' -r -F
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l age -d 'Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is left out at any age; 0 relies on that, which not every network file system does' -r
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l rm -d 'Remove them with the bytes that they hold, after asking for each file'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s y -l yes -d 'With --rm, do not ask'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "set" -d 'Make empty striped files'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show how files are striped'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "migrate" -d 'Move files to another layout'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove striped files with all their bytes'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "orphans" -d 'Find objects whose striped file is gone'
-complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l all-repeated -d 'The same, with an empty line before each group (prepend), between groups (separate) or nowhere (none)' -r -f -a "none\t''
+prepend\t''
+separate\t''"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l group -d 'Print all lines, with an empty line between groups (separate), before or behind each (prepend, append) or both [default: separate]' -r -f -a "prepend\t''
+append\t''
+separate\t''
+both\t''"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s f -l skip-fields -d 'Leave the first N fields out of the comparison' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s s -l skip-chars -d 'Leave the first N bytes out of the comparison' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s w -l check-chars -d 'Compare at most N bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s c -l count -d 'Put the number of lines before each group'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s d -l repeated -d 'Print only groups of more than one line, the first of each'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s D -d 'Print all lines of groups of more than one'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s i -l ignore-case -d 'Take upper and lower case of letters for the same'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s u -l unique -d 'Print only lines that differ from those before and behind'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -s z -l zero-terminated -d 'Lines end in NUL, not newline'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand uniq" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l base64 -d 'Write digests in base64'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l debug -d 'Say which instructions of the CPU are used'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand md5sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s l -l length -d 'Length of the digest in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand b2sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s l -l length -d 'Length of the digest in bytes' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l num-threads -d 'Threads to use at most [default: one for each CPU]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-names -d 'Write digests without names'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l raw -d 'Write the digest as it is, not in hexadecimal digits; of one file only'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-mmap -d 'Accepted: files are never mapped'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand b3sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l base64 -d 'Write digests in base64'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s z -l zero -d 'End lines with NUL, and write names as they are'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l debug -d 'Say which instructions of the CPU are used'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l ignore-missing -d 'When checking, pass over files that do not exist'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l quiet -d 'When checking, do not print OK for files that match'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l status -d 'When checking, print nothing: the exit status says it'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When checking, name each improperly formatted line'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s S -l suffix -d 'The suffix of compressed files' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -s p -l processes -d 'Use N threads [default: one for each core]' -r
 complete -c dio -n "__fish_dio_using_subcommand gzip" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
@@ -722,6 +780,190 @@ complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sync -d 'Sync what w
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l add-file -d 'Add FILE, whatever its name begins with' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s C -l directory -d 'Change to DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand tar" -s T -l files-from -d 'Take names from FILE, one a line' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude -d 'Leave out what matches PATTERN' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s X -l exclude-from -d 'Leave out what matches a pattern in FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s f -l file -d 'The archive; - is standard output or input [default: $TAPE, or -]' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s H -l format -d 'Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s I -l use-compress-program -d 'Compressed by PROG, which must understand -d' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s b -l blocking-factor -d 'Records of N × 512 bytes [default: 20]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l record-size -d 'Records of N bytes, a multiple of 512' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s N -l newer -d 'Only files whose contents or attributes changed after DATE, or after FILE was written' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l newer-mtime -d 'Only files whose contents changed after DATE' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the names in a directory: none, name, inode' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s K -l starting-file -d 'Begin with the member of that name' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l occurrence -d 'Only the Nth of the members that have a name [default: 1]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l strip-components -d 'Leave N leading parts of the names of members out' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l transform -d 'Change names by an expression of sed: s/REGEX/TEXT/FLAGS' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l one-top-level -d 'Extract into a directory DIR, by default named after the archive' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l hole-detection -d 'How holes are found: seek or raw; implies -S' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l owner -d 'Owner of added files: NAME, NAME:UID or UID' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l group -d 'Group of added files: NAME, NAME:GID or GID' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l mtime -d 'Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-include -d 'Extended attributes whose names match; implies --xattrs' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-exclude -d 'No extended attributes whose names match; implies --xattrs' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l index-file -d 'Write the list of files to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l quoting-style -d 'How names are listed: escape, literal' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l warning -d 'Which warnings are told: KEYWORD, no-KEYWORD, all or none' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand tar" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s c -l create -d 'Create an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s t -l list -d 'List what is in an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s x -l extract -d 'Extract from an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s r -l append -d 'Append files to an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s u -l update -d 'Append files that are newer than their copy in the archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s A -l catenate -d 'Append what is in other archives'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s d -l diff -d 'Find differences between an archive and the files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s 0 -l null -d 'Names of -T end in NUL, and are nothing but names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-null -d 'Names of -T end with the line'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l verbatim-files-from -d 'Names of -T are nothing but names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-verbatim-files-from -d 'Names of -T that begin with - are options'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l unquote -d '\\n and its like in names of -T are characters (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-unquote -d 'Names of -T are taken as they are'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l recursion -d 'What is in directories too (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-recursion -d 'Directories without what is in them'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l anchored -d 'Patterns match from the start of a name (default for members)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-anchored -d 'Patterns match behind any / too (default for --exclude)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards -d 'Patterns have wildcards (default for --exclude)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards -d 'Patterns are names (default for members)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards-match-slash -d 'Wildcards match / (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards-match-slash -d 'Wildcards do not match /'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-case -d 'Upper and lower case are the same'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-ignore-case -d 'Upper and lower case differ (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l posix -d 'Same as --format=posix'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l old-archive -d 'Same as --format=v7'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s o -d 'Creating, same as --old-archive; extracting, same as --no-same-owner'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s z -l gzip -d 'Compressed by gzip'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l zstd -d 'Compressed by zstd'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s j -l bzip2 -d 'Compressed by bzip2, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s J -l xz -d 'Compressed by xz, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzma -d 'Compressed by lzma, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzip -d 'Compressed by lzip, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzop -d 'Compressed by lzop, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compressed by compress, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Archive what symbolic links point to'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s P -l absolute-names -d 'Keep leading / and .. of names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-failed-read -d 'An unreadable file is no failure'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l remove-files -d 'Remove files when they are in the archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s S -l sparse -d 'Archive holes as holes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s p -l preserve-permissions -d 'Extract permissions as they are (default of the superuser)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-permissions -d 'Apply the umask to permissions (default of others)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l same-owner -d 'Extract with the same owners (default of the superuser)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-owner -d 'Extract as oneself (default of others)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l numeric-owner -d 'Numbers instead of names of users and groups'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l clamp-mtime -d '--mtime only for files that are newer'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s m -l touch -d 'Do not extract times'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs -d 'Extended attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-xattrs -d 'No extended attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l acls -d 'Access control lists'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-acls -d 'No access control lists'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s k -l keep-old-files -d 'Do not replace existing files, which are errors'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l skip-old-files -d 'Do not replace existing files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-newer-files -d 'Do not replace existing files that are newer'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite -d 'Write into existing files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s U -l unlink-first -d 'Remove each file before it is extracted'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l recursive-unlink -d 'Remove directories with all they hold where something else is extracted'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-directory-symlink -d 'Follow symbolic links to directories'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-overwrite-dir -d 'Keep the attributes of existing directories'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite-dir -d 'Replace the attributes of existing directories (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s O -l to-stdout -d 'Extract contents to standard output'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s W -l verify -d 'Compare the archive with the files when it is written'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s v -l verbose -d 'List the files as they are dealt with; twice, with their attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l totals -d 'Tell the bytes of the archive at the end'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s l -l check-links -d 'Tell if not all names of a file were archived'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s R -l block-number -d 'Tell the number of the block with each message'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l full-time -d 'List times to their full resolution'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l utc -d 'List times in UTC'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l show-transformed-names -d 'List names as --strip-components leaves them'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l show-omitted-dirs -d 'Tell directories that are passed over'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask before each file'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
+complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
+complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
+complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
+complete -c dio -n "__fish_dio_using_subcommand stat" -s o -l output -d 'Replace this file by each report, atomically, instead of printing it' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stat" -l files -d 'Show the busiest files too'
+complete -c dio -n "__fish_dio_using_subcommand stat" -l json -d 'Print each report as one JSON object on one line'
+complete -c dio -n "__fish_dio_using_subcommand stat" -l prometheus -d 'Print the counters in the text format of Prometheus'
+complete -c dio -n "__fish_dio_using_subcommand stat" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stat" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "set" -d 'Make empty striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "show" -d 'Show how files are striped'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "migrate" -d 'Move files to another layout'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "rm" -d 'Remove striped files with all their bytes'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "orphans" -d 'Find objects whose striped file is gone'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and not __fish_seen_subcommand_from set show check migrate rm adopt orphans help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -l force -d 'Take devices although they hold something, which is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from set" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON array with an object for each file'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from show" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l digests -d 'Take the digest of every object and compare it with what --record has written to LIST' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l record -d 'Take the digest of every object and write it to LIST, for --digests' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say nothing of files that are sound'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l repair -d 'Cut off what objects hold behind the end of a file, and bring files of the first format, of which old copies of objects are not told, to the present one; nobody, on no machine, may have it open for writing'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -l force -d 'With --repair, take for the file what is left of one whose objects are too old, too short or damaged: it ends where the first byte is missing, and what some objects hold behind that is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from check" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s S -l stripe-size -d 'Bytes in a stripe, a multiple of 4096; 1M unless a directory\'s file system likes larger ones' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s c -l stripe-count -d 'Stripe over COUNT objects; by default, one in each directory' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s t -l targets -d 'Directories for the objects, in order, or block devices, each of which becomes one object as a whole; none of them twice' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -l force -d 'Take devices although they hold something, which is lost'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from migrate" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -l force -d 'Remove what is there of files whose objects are missing or damaged; without this, nothing of such a file is removed'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from rm" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from adopt" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l heads -d 'Look for striped files below DIR too, where some may have been moved to; can be given several times' -r -F
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l age -d 'Leave out what has no header or no name yet and is younger than this: somebody may be making it. What its maker has locked is left out at any age; 0 relies on that, which not every network file system does' -r
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -l rm -d 'Remove them with the bytes that they hold, after asking for each file'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s y -l yes -d 'With --rm, do not ask'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from orphans" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "set" -d 'Make empty striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show how files are striped'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "migrate" -d 'Move files to another layout'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove striped files with all their bytes'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "adopt" -d 'Make copies of descriptors the striped files'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "orphans" -d 'Find objects whose striped file is gone'
+complete -c dio -n "__fish_dio_using_subcommand stripe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand probe" -l json -d 'Print one JSON array with an object for each path'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand probe" -s V -l version -d 'Print version'
@@ -996,248 +1238,6 @@ complete -c dio -n "__fish_dio_using_subcommand synctest" -l json -d 'Print one 
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s q -l quiet -d 'Show no progress'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l base64 -d 'Write digests in base64'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l debug -d 'Say which instructions of the CPU are used'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand md5sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sha1sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sha224sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sha256sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sha384sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand sha512sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s l -l length -d 'Length of the digest in bits, a multiple of 8' -r
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand b2sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s l -l length -d 'Length of the digest in bytes' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l num-threads -d 'Threads to use at most [default: one for each CPU]' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-names -d 'Write digests without names'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l raw -d 'Write the digest as it is, not in hexadecimal digits; of one file only'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l no-mmap -d 'Accepted: files are never mapped'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand b3sum" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s a -l algorithm -d 'Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s l -l length -d 'Length of blake2b or blake3 in bits, a multiple of 8' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s r -d 'Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s s -l sysv -d 'Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l raw -d 'Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l base64 -d 'Write digests in base64'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s b -l binary -d 'Mark names as those of files read in binary mode, with *'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s t -l text -d 'Mark names as those of files read in text mode, with a blank (the default without --tag)'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l tag -d 'Write lines with the digest\'s name: MD5 (FILE) = DIGEST'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l untagged -d 'Write lines without the digest\'s name: digest, two blanks, file'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s z -l zero -d 'End lines with NUL, and write names as they are'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l debug -d 'Say which instructions of the CPU are used'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s c -l check -d 'Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l ignore-missing -d 'When checking, pass over files that do not exist'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l quiet -d 'When checking, do not print OK for files that match'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l status -d 'When checking, print nothing: the exit status says it'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s w -l warn -d 'When checking, name each improperly formatted line'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand cksum" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
 complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
 complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
@@ -1322,43 +1322,43 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cat tee split uniq cp dd tar sort stat stripe gzip gunzip zcat zstd unzstd zstdcat probe cache bench report synctest sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "set" -d 'Make empty striped files'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "show" -d 'Show how files are striped'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'

@@ -16,20 +16,18 @@ use crate::grammar::Program;
 use crate::tool;
 
 /// The tools that have a GNU model, each with a grammar of its own.
-const PROGRAMS: &[Program] = &[cat::PROGRAM, tee::PROGRAM, split::PROGRAM, uniq::PROGRAM];
+const TOOLS: &[&[Program]] = &[
+    &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
+    &sum::PROGRAMS,
+];
+
+fn programs() -> impl Iterator<Item = &'static Program> {
+    TOOLS.iter().copied().flatten()
+}
 
 /// The other commands.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Copy files and trees past the page cache
-    ///
-    /// An existing target is written in place, so that it keeps its inode and its hard links, and a copy that is cut short leaves a part of the new contents. With --atomic it is replaced when its successor is complete.
-    Cp(cp::CpArgs),
-    Dd(dd::DdArgs),
-    Tar(Box<tar::TarArgs>),
-    Sort(sort::SortArgs),
-    Stat(stat::StatArgs),
-    Stripe(stripe::StripeArgs),
     Gzip(gzip::GzipArgs),
     /// Decompress files, on all cores and past the page cache
     Gunzip(gzip::GzipArgs),
@@ -40,6 +38,9 @@ enum Command {
     Unzstd(zstd::ZstdArgs),
     /// Decompress files in the format of Zstandard to standard output
     Zstdcat(zstd::ZstdArgs),
+    Tar(Box<tar::TarArgs>),
+    Stat(stat::StatArgs),
+    Stripe(stripe::StripeArgs),
     Probe(probe::ProbeArgs),
     Cache(cache::CacheArgs),
     #[cfg(feature = "bench")]
@@ -48,23 +49,6 @@ enum Command {
     Report(report::ReportArgs),
     #[cfg(feature = "bench")]
     Synctest(Box<synctest::SynctestArgs>),
-    Sum(sum::SumArgs),
-    /// Compute or check MD5 digests
-    Md5sum(sum::HashArgs),
-    /// Compute or check SHA-1 digests
-    Sha1sum(sum::HashArgs),
-    /// Compute or check SHA-224 digests
-    Sha224sum(sum::HashArgs),
-    /// Compute or check SHA-256 digests
-    Sha256sum(sum::HashArgs),
-    /// Compute or check SHA-384 digests
-    Sha384sum(sum::HashArgs),
-    /// Compute or check SHA-512 digests
-    Sha512sum(sum::HashArgs),
-    B2sum(sum::B2Args),
-    B3sum(sum::B3Args),
-    /// Compute or check a digest, by default the CRC of POSIX
-    Cksum(sum::SumArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
     InstallMountHelper(install_mount_helper::InstallArgs),
@@ -81,7 +65,7 @@ enum Command {
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut args = tool::resolve(args);
-    if let Some(program) = command_of(&args).and_then(|name| PROGRAMS.iter().find(|program| program.name == name)) {
+    if let Some(program) = command_of(&args).and_then(|name| programs().find(|program| program.name == name)) {
         let status = (program.run)(program.name, args.split_off(2));
         return ended(program.name, status);
     }
@@ -121,7 +105,6 @@ fn command_of(args: &[OsString]) -> Option<&str> {
 /// The command line as clap can read it: some of the old forms look like numbers or like names.
 fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     match command_of(&args) {
-        Some("sort") => Ok(sort::modern(args)),
         Some("gzip" | "gunzip" | "zcat") => gzip::modern(args),
         Some("zstd" | "unzstd" | "zstdcat") => Ok(zstd::modern(args)),
         Some("tar") => tar::modern(args),
@@ -133,18 +116,15 @@ impl Command {
     /// Runs the command and returns its exit status.
     fn run(self) -> ExitCode {
         match self {
-            Command::Cp(args) => cp::run(args),
-            Command::Dd(args) => dd::run(args),
             Command::Tar(args) => tar::run(*args),
-            Command::Sort(args) => sort::run(args),
-            Command::Stat(args) => stat::run(args),
-            Command::Stripe(args) => stripe::run(args),
             Command::Gzip(args) => gzip::run(args),
             Command::Gunzip(args) => gzip::run_gunzip(args),
             Command::Zcat(args) => gzip::run_zcat(args),
             Command::Zstd(args) => zstd::run(args),
             Command::Unzstd(args) => zstd::run_unzstd(args),
             Command::Zstdcat(args) => zstd::run_zstdcat(args),
+            Command::Stat(args) => stat::run(args),
+            Command::Stripe(args) => stripe::run(args),
             Command::Probe(args) => probe::run(args),
             Command::Cache(args) => cache::run(args),
             #[cfg(feature = "bench")]
@@ -153,16 +133,6 @@ impl Command {
             Command::Report(args) => report::run(args),
             #[cfg(feature = "bench")]
             Command::Synctest(args) => synctest::run(*args),
-            Command::Sum(args) => sum::run(args),
-            Command::Md5sum(args) => sum::run_hash(sum::Hash::Md5, args),
-            Command::Sha1sum(args) => sum::run_hash(sum::Hash::Sha1, args),
-            Command::Sha224sum(args) => sum::run_hash(sum::Hash::Sha224, args),
-            Command::Sha256sum(args) => sum::run_hash(sum::Hash::Sha256, args),
-            Command::Sha384sum(args) => sum::run_hash(sum::Hash::Sha384, args),
-            Command::Sha512sum(args) => sum::run_hash(sum::Hash::Sha512, args),
-            Command::B2sum(args) => sum::run_b2(args),
-            Command::B3sum(args) => sum::run_b3(args),
-            Command::Cksum(args) => sum::run_cksum(args),
             Command::Mount(args) => mount::run(args),
             Command::Umount(args) => umount::run(args),
             Command::InstallMountHelper(args) => install_mount_helper::run(args),
@@ -181,7 +151,7 @@ pub fn command() -> clap::Command {
         .propagate_version(true)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(PROGRAMS.iter().map(|program| (program.describe)(program.name)));
+        .subcommands(programs().map(|program| (program.describe)(program.name)));
     Command::augment_subcommands(command)
         .about("Direct I/O for Linux: files, copies and measurements that leave the page cache alone")
 }

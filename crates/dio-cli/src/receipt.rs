@@ -23,7 +23,7 @@ use dio::file::{ByClass, Class, Counters, Reason};
 use dio::names::resident_pages;
 use serde::{Serialize, Serializer};
 
-pub use destination::{Destination, Refusal};
+pub use destination::{Destination, ReceiptError};
 
 /// Bytes by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -104,11 +104,6 @@ impl<L> Flag<L> {
     pub(crate) fn below(self, heading: &'static str) -> Flag<L> {
         Flag { heading: Some(heading), ..self }
     }
-
-    /// One whose value is one of some words.
-    pub(crate) fn words<T>(self, choices: &[Choice<T>]) -> Flag<L> {
-        Flag { words: choices.iter().map(|(name, _, help)| (*name, *help)).collect(), ..self }
-    }
 }
 
 /// An option of dio's own, which the tool's model does not know: where names are abbreviated, it yields to the model's.
@@ -129,6 +124,11 @@ pub(crate) fn repeated<L>(flag: Flag<L>) -> Flag<L> {
 /// An option of which help shows the value that is meant where none is given, which `L` has by default.
 pub(crate) fn by_default<L>(value: &'static str, flag: Flag<L>) -> Flag<L> {
     Flag { default: Some(value), ..flag }
+}
+
+/// An option whose value is one of some words.
+pub(crate) fn among<L, T>(choices: &[Choice<T>], flag: Flag<L>) -> Flag<L> {
+    Flag { words: choices.iter().map(|(name, _, help)| (*name, *help)).collect(), ..flag }
 }
 
 /// An option whose value is only so many of the letters behind it; the others are options again.
@@ -200,7 +200,7 @@ pub(crate) fn word<L: 'static, T: Copy + PartialEq + 'static>(
         set(low, chosen.transpose()?);
         Ok(())
     };
-    Flag::with(spec, help, Action::Apply(Box::new(apply))).words(choices)
+    among(choices, Flag::with(spec, help, Action::Apply(Box::new(apply))))
 }
 
 /// An option of dio's own, whose value, if there is one, is text that stands for a `T`.

@@ -84,6 +84,11 @@ impl Given<'_> {
         self.value.take().unwrap_or_default()
     }
 
+    /// The letter of an option that has one, however it was given.
+    pub(crate) fn short(&self) -> u8 {
+        self.letter.or(self.names.shorts.first().copied()).unwrap_or_default()
+    }
+
     /// The option as it was given, under its whole name: `-S` or `--buffer-size`.
     pub(crate) fn name(&self) -> String {
         match self.letter {

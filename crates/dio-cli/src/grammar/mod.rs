@@ -16,9 +16,11 @@ mod refusal;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use flag::Action;
+
 pub(crate) use choice::{Choice, exact, meant};
 pub(crate) use flag::{
-    Flag, accepted, attached, by_default, checked, help, hidden, optional, own, parsed, repeated, switch, value,
+    Flag, accepted, among, attached, by_default, checked, help, hidden, optional, own, parsed, repeated, switch, value,
     version, word,
 };
 pub(crate) use line::{Given, Line};
@@ -96,6 +98,21 @@ impl<L: 'static> Grammar<L> {
         self.flags(flags.map(|flag| flag.below(heading)))
     }
 
+    /// Refuses options but those that are allowed, by their names.
+    pub(crate) fn allowing(mut self, is_allowed: impl Fn(&str) -> bool, otherwise: &'static str) -> Grammar<L> {
+        for flag in self.flags.iter_mut().filter(|flag| !is_allowed(&flag.names.shown())) {
+            flag.action =
+                Action::Apply(Box::new(move |_, given| Err(Refusal::usage(format!("{}: {otherwise}", given.name())))));
+        }
+        self
+    }
+
+    /// Sets which options are dio's own, by their names (`--mode`).
+    pub(crate) fn own(mut self, is_own: impl Fn(&str) -> bool) -> Grammar<L> {
+        self.flags.iter_mut().for_each(|flag| flag.is_own = is_own(&flag.names.shown()));
+        self
+    }
+
     /// Sets the operands, each a name (`FILE...` for several) with what help says of it, and what takes them.
     pub(crate) fn operands(self, operands: &[(&'static str, &'static str)], take: Operand<L>) -> Grammar<L> {
         Grammar { operands: operands.to_vec(), operand: Box::new(take), ..self }
@@ -147,17 +164,21 @@ impl<L: 'static> Grammar<L> {
     where
         L: Default,
     {
-        let mut low = L::default();
-        self.read(&mut low, Line::new(words))?;
-        decide(low).map_err(|refusal| self.refuse(&refusal))
+        self.resolve_from(L::default(), words, decide)
     }
 
-    /// Reads a command line into `low`.
+    /// The same, beginning with something else than nothing.
     ///
     /// # Errors
     /// As [`Grammar::resolve`].
-    pub(crate) fn read(&self, low: &mut L, mut line: Line) -> Result<(), ExitCode> {
-        self.fold(low, &mut line).map_err(|stop| self.stopped(stop))
+    pub(crate) fn resolve_from<T>(
+        &self,
+        mut low: L,
+        words: Vec<OsString>,
+        decide: impl FnOnce(L) -> Result<T, Refusal>,
+    ) -> Result<T, ExitCode> {
+        self.fold(&mut low, &mut Line::new(words)).map_err(|stop| self.stopped(stop))?;
+        decide(low).map_err(|refusal| self.refuse(&refusal))
     }
 
     /// Does what ends the reading of a command line.

@@ -10,7 +10,7 @@ use super::name::{called_as, family};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     messages: Vec<Vec<u8>>,
-    hint: bool,
+    pub(crate) hint: bool,
     status: Option<u8>,
 }
 

@@ -15,6 +15,7 @@ use dio::names::FileId;
 use rustix::fs::{FileType, Stat, fstat, stat};
 use rustix::io::Errno;
 
+use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
 use crate::tool::target::naming::directory_of;
 use crate::tool::target::{OutputFile, Wish};
@@ -44,7 +45,7 @@ enum To {
 
 /// Why there can be no such receipt.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum ReceiptError {
     /// It cannot be opened.
     Open(Errno),
     /// The file is no receipt.
@@ -61,7 +62,7 @@ impl Destination {
     /// # Errors
     /// Why a receipt cannot go there: it is one of `names`, for example, or would be if that were made.
     /// Nothing was changed then.
-    pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, Refusal> {
+    pub fn open<'n>(path: &Path, names: impl IntoIterator<Item = &'n OsStr>) -> Result<Destination, ReceiptError> {
         let path = path.to_owned();
         if path == Path::new("-") {
             return Ok(Destination { path, to: To::Stdout, before: None });
@@ -73,14 +74,14 @@ impl Destination {
             }
             _ => None,
         };
-        let successor = open(&path).map_err(Refusal::Open)?;
+        let successor = open(&path).map_err(ReceiptError::Open)?;
         let to = if successor.has_temporary_name() { To::Later } else { To::Named(successor) };
         let destination = Destination { path, to, before };
         destination.keep_apart(names).map(|()| destination)
     }
 
     /// Refuses a receipt that is one of the files that a command reads or writes.
-    fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), Refusal> {
+    fn keep_apart<'n>(&self, names: impl IntoIterator<Item = &'n OsStr>) -> Result<(), ReceiptError> {
         // A device or a pipe is written by both.
         if self.before.is_none() && matches!(&self.to, To::Named(to) if to.is_in_place()) {
             return Ok(());
@@ -93,7 +94,7 @@ impl Destination {
                 _ => false,
             };
             if same {
-                return Err(Refusal::Operand(name.into()));
+                return Err(ReceiptError::Operand(name.into()));
             }
         }
         Ok(())
@@ -108,7 +109,7 @@ impl Destination {
         if let Some(before) = self.before
             && paths.into_iter().any(|path| stat(path).is_ok_and(|other| FileId::of(&other) == before))
         {
-            return Err(io::Error::other(Refusal::Operand(self.path)));
+            return Err(io::Error::other(ReceiptError::Operand(self.path)));
         }
         let mut successor = match self.to {
             To::Stdout => return io::stdout().write_all(text),
@@ -129,10 +130,10 @@ fn open(path: &Path) -> Result<OutputFile, Errno> {
 }
 
 /// Whether a file that has the name may be replaced.
-fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
+fn judge(path: &Path, there: &Stat) -> Result<(), ReceiptError> {
     for (name, fd) in [("standard input", fstat(io::stdin())), ("standard output", fstat(io::stdout()))] {
         if fd.is_ok_and(|fd| FileId::of(&fd) == FileId::of(there)) {
-            return Err(Refusal::Standard(name));
+            return Err(ReceiptError::Standard(name));
         }
     }
     if there.st_size == 0 {
@@ -143,7 +144,7 @@ fn judge(path: &Path, there: &Stat) -> Result<(), Refusal> {
     let key = head.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
     match read {
         Ok(_) if key.is_some_and(|key| key.starts_with(FIRST_KEY)) => Ok(()),
-        _ => Err(Refusal::Other),
+        _ => Err(ReceiptError::Other),
     }
 }
 
@@ -156,25 +157,29 @@ fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-impl Refusal {
+impl ReceiptError {
     /// What is wrong with a receipt of that name.
-    pub fn of(&self, path: &Path) -> String {
+    pub(crate) fn of(&self, path: &Path) -> Refusal {
         match self {
-            Refusal::Open(errno) => format!("cannot write the receipt {}: {}", quoted(path), words(*errno)),
-            other => format!("the receipt {} {other}", quoted(path)),
+            ReceiptError::Open(errno) => {
+                Refusal::plain(format!("cannot write the receipt {}: {}", quoted(path), words(*errno)))
+            }
+            other => Refusal::usage(format!("the receipt {} {other}", quoted(path))),
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ReceiptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Open(errno) => f.write_str(&words(*errno)),
-            Refusal::Other => f.write_str("would replace a file that is no receipt: name another, or remove it first"),
-            Refusal::Operand(name) => write!(f, "is read or written itself, as {}", quoted(name)),
-            Refusal::Standard(name) => write!(f, "is {name}; use - for standard output"),
+            ReceiptError::Open(errno) => f.write_str(&words(*errno)),
+            ReceiptError::Other => {
+                f.write_str("would replace a file that is no receipt: name another, or remove it first")
+            }
+            ReceiptError::Operand(name) => write!(f, "is read or written itself, as {}", quoted(name)),
+            ReceiptError::Standard(name) => write!(f, "is {name}; use - for standard output"),
         }
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ReceiptError {}

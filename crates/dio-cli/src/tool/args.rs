@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use dio::Need;
 use dio::stream::StreamOptions;
 
-use crate::grammar::{Choice, Flag, by_default, exact, own, parsed, switch, value};
+use crate::grammar::{Choice, Flag, among, by_default, exact, own, parsed, switch, value};
 use crate::size::parse_positive_size;
 
 /// A WHEN argument.
@@ -48,7 +48,7 @@ const BLOCK: u64 = 1 << 20;
 const DEPTH: usize = 8;
 
 /// What the help has above the options that the tools' models do not know.
-pub(super) const OWN: &str = "Direct I/O";
+pub(crate) const OWN: &str = "Direct I/O";
 
 /// How bytes are moved.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -142,7 +142,7 @@ pub(crate) fn io_flags<L: 'static>(part: fn(&mut L) -> &mut IoArgs) -> [Flag<L>;
 pub(crate) fn mode_flag<L: 'static>(set: fn(&mut L, Option<Mode>)) -> Flag<L> {
     let help = "How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it \
                 (cached), or chosen by size (auto)";
-    by_default("auto", parsed("--mode=MODE", help, |text| exact(text, MODES), set).words(MODES))
+    by_default("auto", among(MODES, parsed("--mode=MODE", help, |text| exact(text, MODES), set)))
 }
 
 pub(crate) fn strict_flag<L: 'static>(set: fn(&mut L)) -> Flag<L> {
@@ -154,7 +154,7 @@ pub(crate) fn depth_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<
 }
 
 pub(crate) fn progress_flag<L: 'static>(help: &'static str, set: fn(&mut L, Option<When>)) -> Flag<L> {
-    parsed("--progress[=WHEN]", help, |text| exact(text, WHENS), set).words(WHENS)
+    among(WHENS, parsed("--progress[=WHEN]", help, |text| exact(text, WHENS), set))
 }
 
 pub(crate) fn receipt_flag<L: 'static>(help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {

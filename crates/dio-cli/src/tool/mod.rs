@@ -8,7 +8,6 @@ mod dontcache;
 pub(crate) mod evict;
 pub(crate) mod held;
 mod multicall;
-pub(crate) mod obsolete;
 mod ordered;
 pub(crate) mod plain;
 mod progress;
@@ -35,10 +34,12 @@ use rustix::io::Errno;
 
 pub(crate) use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
-use crate::receipt::{Destination, Ledger, Refusal};
+use crate::receipt::{Destination, Ledger, ReceiptError};
 
 pub use args::{InPlaceArgs, IoArgs, Mode, When};
-pub(crate) use args::{in_place_flag, io_flags};
+pub(crate) use args::{
+    OWN, depth_flag, in_place_flag, io_flags, mode_flag, number, progress_flag, receipt_flag, strict_flag,
+};
 pub(crate) use dontcache::DontCache;
 pub(crate) use multicall::model;
 pub use multicall::resolve;
@@ -116,13 +117,9 @@ impl Tool {
                 *self.shared.destination.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
                 Ok(())
             }
-            Err(refusal) => {
-                self.error(refusal.of(path));
-                if !matches!(refusal, Refusal::Open(_)) {
-                    // Nobody can be told that standard error is closed.
-                    let _ = writeln!(io::stderr().lock(), "Try '{} --help' for more information.", self.name());
-                }
-                Err(ExitCode::from(multicall::trouble(self.shared.command)))
+            Err(error) => {
+                let trouble = if matches!(self.shared.command, "sort" | "tar") { 2 } else { 1 };
+                Err(error.of(path).tell(self.shared.command, trouble))
             }
         }
     }
@@ -288,7 +285,7 @@ pub(crate) fn tell_unfollowed(command: &str) -> bool {
 
 /// Why a receipt could not be written.
 pub(crate) fn receipt_words(error: &io::Error) -> String {
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<crate::receipt::Refusal>()) {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<ReceiptError>()) {
         Some(refusal) => format!("it {refusal}"),
         None => words(errno_of(error)),
     }

@@ -49,11 +49,6 @@ pub(crate) fn gnu(name: &OsStr) -> Option<(&'static str, u8)> {
     GNU.iter().copied().find(|(command, _)| name == *command)
 }
 
-/// The exit status of such a command where something goes wrong that is no matter of its grammar.
-pub(super) fn trouble(command: &str) -> u8 {
-    if matches!(command, "sort" | "tar") { 2 } else { 1 }
-}
-
 /// The command line with the command in its second place, as if the program had been called as `dio`.
 pub fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();

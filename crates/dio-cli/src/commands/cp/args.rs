@@ -1,240 +1,287 @@
-//! The grammar of `dio cp`: GNU cp's flags and dio's own. Nothing is decided here; see `options`.
+//! The grammar of `dio cp`: GNU cp's options and dio's own. What they mean together is decided in `options`.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
-
+use super::options::{Dereference, Existing, Preserve, Transfer};
+use crate::grammar::{
+    Choice, Flag, Given, Grammar, Refusal, among, by_default, checked, help, meant, own, parsed, repeated, switch,
+    version, word,
+};
 use crate::size::{parse_positive_size, parse_rate, parse_size};
-use crate::tool::{Abbreviated, Found, InOrder, Mode, Ordered, When};
+use crate::tool::{OWN, When, depth_flag, mode_flag, progress_flag, receipt_flag, strict_flag};
 
-/// Copy SOURCE to DEST, or several SOURCEs into a DIRECTORY, past the page cache and durably
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct CpArgs {
-    /// Files to copy, and where to: SOURCE DEST, SOURCE... DIRECTORY, or with -t only SOURCE...
-    #[arg(value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-
-    /// Copy all SOURCEs into DIRECTORY
-    #[arg(short = 't', long, value_name = "DIRECTORY", action = ArgAction::Append)]
-    pub target_directory: Vec<PathBuf>,
-
-    /// Treat DEST as a file to write, never as a directory to copy into
-    #[arg(short = 'T', long)]
-    pub no_target_directory: bool,
-
-    /// Copy directories and everything below them
-    #[arg(short = 'r', short_alias = 'R', long)]
-    pub recursive: bool,
-
-    /// Flags whose order on the command line decides
-    #[command(flatten)]
-    pub ordered: Ordered<Flag>,
-
-    /// If an existing target cannot be opened, remove it and try again
-    #[arg(short, long)]
-    pub force: bool,
-
-    /// Remove an existing target file before trying to open it
-    #[arg(long)]
-    pub remove_destination: bool,
-
-    /// Replace existing files: none of them, only those older than the source, or all
-    #[arg(short, long, value_parser = Abbreviated::<Update>::new(), value_name = "WHICH", num_args = 0..=1, require_equals = true,
-          default_missing_value = "older")]
-    pub update: Option<Update>,
-
-    /// Make hard links instead of copying
-    #[arg(short = 'l', long)]
-    pub link: bool,
-
-    /// Name each file as it is copied
-    #[arg(short, long)]
-    pub verbose: bool,
-
-    /// Stay on the file system of each SOURCE
-    #[arg(short = 'x', long)]
-    pub one_file_system: bool,
-
-    /// Recreate the full path of each SOURCE under DIRECTORY
-    #[arg(long)]
-    pub parents: bool,
-
-    /// Make holes in the target: where the source has them, wherever it has zeros, or none
-    #[arg(long, value_parser = Abbreviated::<When>::new(), value_name = "WHEN", default_value = "auto")]
-    pub sparse: When,
-
-    /// Share the source's blocks: where the file system can, or fail if it cannot
-    #[arg(long, value_parser = Abbreviated::<When>::new(), value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_value = "auto", default_missing_value = "always")]
-    pub reflink: When,
-
-    /// How bytes move: past the page cache (direct), through it and out again at once (uncached),
-    /// through it (cached), or chosen by size (auto)
-    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
-    pub mode: Mode,
-
-    /// Fail where --mode cannot be had instead of falling back
-    #[arg(long)]
-    pub strict: bool,
-
-    /// Largest file that --mode auto sends through a page cache that forgets, instead of directly
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K")]
-    pub small: u64,
-
-    /// Size of one transfer, 24M at most [default: 1M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
-    pub block: Option<u64>,
-
-    /// Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 for
-    /// each target]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub depth: Option<u32>,
-
-    /// Write under a temporary name and rename, so that the target is the old or the new content at every instant
-    #[arg(long)]
-    pub atomic: bool,
-
-    /// Read the copy back from the medium and compare it with what was read
-    #[arg(long)]
-    pub verify: bool,
-
-    /// Move at most RATE bytes per second, e.g. 100M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    pub limit: Option<u64>,
-
-    /// Continue a copy that was cut short, keeping what is already there
-    #[arg(long)]
-    pub resume: bool,
-
-    /// Do not wait until data and names are on the disk
-    #[arg(long)]
-    pub no_sync: bool,
-
-    /// Show how far the copy is
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_value = "auto", default_missing_value = "always")]
-    pub progress: When,
-
-    /// Write a JSON account of the copy to FILE, or to standard output if FILE is -
-    #[arg(long, value_name = "FILE")]
-    pub receipt: Option<PathBuf>,
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct CpArgs {
+    pub(super) files: Vec<OsString>,
+    pub(super) target_directory: Option<PathBuf>,
+    pub(super) no_target_directory: bool,
+    pub(super) recursive: bool,
+    pub(super) dereference: Option<Dereference>,
+    pub(super) preserve: Preserve,
+    /// `--preserve=context`
+    pub(super) context: bool,
+    pub(super) existing: Existing,
+    pub(super) update: Option<Update>,
+    pub(super) force: bool,
+    pub(super) remove_destination: bool,
+    pub(super) link: bool,
+    pub(super) verbose: bool,
+    pub(super) one_file_system: bool,
+    pub(super) parents: bool,
+    pub(super) no_sync: bool,
+    pub(super) progress: Option<When>,
+    pub(super) receipt: Option<PathBuf>,
+    pub(super) transfer: Transfer,
 }
 
 /// The argument of `--update`.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Update {
-    /// Leave every existing file
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Update {
     None,
-    /// Replace files older than the source
     Older,
-    /// Replace every file
     All,
 }
 
 /// What `--preserve` and `--no-preserve` name.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attribute {
-    /// Permission bits and ACLs
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
     Mode,
-    /// User and group
-    Ownership,
-    /// Times of access and modification, in nanoseconds
     Timestamps,
-    /// Hard links among the files copied
+    Ownership,
     Links,
-    /// The SELinux context
     Context,
-    /// Extended attributes
     Xattr,
-    /// All of them
     All,
 }
 
-/// The flags whose order matters, as clap declares them.
-#[derive(Args, Clone, Debug)]
-pub struct OrderedFlags {
-    /// Copy everything as it is: -d -r --preserve=all
-    #[arg(short, long)]
-    archive: bool,
+const UPDATES: &[Choice<Update>] = &[
+    ("none", Update::None, "Leave every existing file"),
+    ("older", Update::Older, "Replace files older than the source"),
+    ("all", Update::All, "Replace every file"),
+];
 
-    /// Same as --preserve=mode,ownership,timestamps
-    #[arg(short = 'p')]
-    preserve_default: bool,
+const ATTRIBUTES: &[Choice<Attribute>] = &[
+    ("mode", Attribute::Mode, "Permission bits and ACLs"),
+    ("timestamps", Attribute::Timestamps, "Times of access and modification, in nanoseconds"),
+    ("ownership", Attribute::Ownership, "User and group"),
+    ("links", Attribute::Links, "Hard links among the files copied"),
+    ("context", Attribute::Context, "The SELinux context"),
+    ("xattr", Attribute::Xattr, "Extended attributes"),
+    ("all", Attribute::All, "All of them"),
+];
 
-    /// Keep these attributes: mode, ownership, timestamps, links, context, xattr, all
-    #[arg(long, value_parser = Abbreviated::<Attribute>::new(), value_name = "LIST", num_args = 0..=1,
-          require_equals = true, value_delimiter = ',',
-          default_missing_value = "mode,ownership,timestamps", action = ArgAction::Append)]
-    preserve: Vec<Attribute>,
+const SPARSE: &[Choice<When>] = &[
+    ("never", When::Never, "In no case"),
+    ("auto", When::Auto, "Where it is useful"),
+    ("always", When::Always, "In every case"),
+];
 
-    /// Do not keep these attributes
-    #[arg(long, value_parser = Abbreviated::<Attribute>::new(), value_name = "LIST", value_delimiter = ',', action = ArgAction::Append)]
-    no_preserve: Vec<Attribute>,
+const REFLINK: &[Choice<When>] = &[
+    ("auto", When::Auto, "Where it is useful"),
+    ("always", When::Always, "In every case"),
+    ("never", When::Never, "In no case"),
+];
 
-    /// Same as --no-dereference --preserve=links
-    #[arg(short = 'd')]
-    keep_links: bool,
+/// What `-p` keeps.
+const DEFAULT: [Attribute; 3] = [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps];
 
-    /// Copy symbolic links as links
-    #[arg(short = 'P', long)]
-    no_dereference: bool,
+const DETAILS: &str = "\
+An existing target is written in place, so that it keeps its inode and its hard links, and a copy that is cut short leaves a \
+part of the new contents. With --atomic it is replaced when its successor is complete.";
 
-    /// Copy what symbolic links lead to
-    #[arg(short = 'L', long)]
-    dereference: bool,
-
-    /// Follow symbolic links named on the command line only
-    #[arg(short = 'H')]
-    dereference_operands: bool,
-
-    /// Ask before replacing a file
-    #[arg(short, long)]
-    interactive: bool,
-
-    /// Leave existing files as they are
-    #[arg(short, long)]
-    no_clobber: bool,
+pub(super) fn grammar() -> Grammar<CpArgs> {
+    Grammar::<CpArgs>::new("cp", "Copy files and trees past the page cache", DETAILS)
+        .flags(names())
+        .flags(attributes())
+        .flags(existing())
+        .flags(contents())
+        .flags([help("-h, --help"), version("-V, --version")])
+        .section(OWN, own_options())
+        .files("Files to copy, and where to: SOURCE DEST, SOURCE... DIRECTORY, or with -t only SOURCE...", |cp| {
+            &mut cp.files
+        })
 }
 
-/// One of the flags whose order matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flag {
-    /// `-a`
-    Archive,
-    /// `-p`
-    PreserveDefault,
-    /// One item of `--preserve`
-    Preserve(Attribute),
-    /// One item of `--no-preserve`
-    NoPreserve(Attribute),
-    /// `-d`
-    KeepLinks,
-    /// `-P`
-    NoDereference,
-    /// `-L`
-    Dereference,
-    /// `-H`
-    DereferenceOperands,
-    /// `-i`
-    Interactive,
-    /// `-n`
-    NoClobber,
+fn names() -> [Flag<CpArgs>; 3] {
+    [
+        checked("-t, --target-directory=DIRECTORY", "Copy all SOURCEs into DIRECTORY", |cp, given| {
+            match cp.target_directory.replace(given.take().into()) {
+                Some(_) => Err(Refusal::plain("multiple target directories specified")),
+                None => Ok(()),
+            }
+        }),
+        switch("-T, --no-target-directory", "Treat DEST as a file to write, never as a directory to copy into", |cp| {
+            cp.no_target_directory = true
+        }),
+        switch("-r, -R, --recursive", "Copy directories and everything below them", |cp| cp.recursive = true),
+    ]
 }
 
-impl InOrder for Flag {
-    type Flags = OrderedFlags;
+fn attributes() -> [Flag<CpArgs>; 8] {
+    [
+        switch("-a, --archive", "Copy everything as it is: -d -r --preserve=all", |cp| {
+            (cp.recursive, cp.dereference) = (true, Some(Dereference::Never));
+            cp.keep(&DEFAULT);
+            (cp.preserve.links, cp.preserve.xattr) = (true, true);
+        }),
+        switch("-p", "Same as --preserve=mode,ownership,timestamps", |cp| cp.keep(&DEFAULT)),
+        among(
+            ATTRIBUTES,
+            repeated(checked(
+                "--preserve[=LIST]",
+                "Keep these attributes: mode, ownership, timestamps, links, context, xattr, all",
+                |cp, given| {
+                    let items = if given.value.is_some() { items("--preserve", given)? } else { DEFAULT.to_vec() };
+                    cp.keep(&items);
+                    Ok(())
+                },
+            )),
+        ),
+        among(
+            ATTRIBUTES,
+            repeated(checked("--no-preserve=LIST", "Do not keep these attributes", |cp, given| {
+                items("--no-preserve", given)?.into_iter().for_each(|item| cp.set(item, false));
+                Ok(())
+            })),
+        ),
+        switch("-d", "Same as --no-dereference --preserve=links", |cp| {
+            (cp.preserve.links, cp.dereference) = (true, Some(Dereference::Never));
+        }),
+        switch("-P, --no-dereference", "Copy symbolic links as links", |cp| {
+            cp.dereference = Some(Dereference::Never);
+        }),
+        switch("-L, --dereference", "Copy what symbolic links lead to", |cp| {
+            cp.dereference = Some(Dereference::Always);
+        }),
+        switch("-H", "Follow symbolic links named on the command line only", |cp| {
+            cp.dereference = Some(Dereference::Operands);
+        }),
+    ]
+}
 
-    fn find(found: &mut Found<'_, Flag>) {
-        found.switch("archive", Flag::Archive);
-        found.switch("preserve_default", Flag::PreserveDefault);
-        found.switch("keep_links", Flag::KeepLinks);
-        found.switch("no_dereference", Flag::NoDereference);
-        found.switch("dereference", Flag::Dereference);
-        found.switch("dereference_operands", Flag::DereferenceOperands);
-        found.switch("interactive", Flag::Interactive);
-        found.switch("no_clobber", Flag::NoClobber);
-        found.values("preserve", Flag::Preserve);
-        found.values("no_preserve", Flag::NoPreserve);
+fn existing() -> [Flag<CpArgs>; 9] {
+    [
+        switch("-i, --interactive", "Ask before replacing a file", |cp| cp.existing = Existing::Ask),
+        switch("-n, --no-clobber", "Leave existing files as they are", |cp| cp.existing = Existing::Keep),
+        switch("-f, --force", "If an existing target cannot be opened, remove it and try again", |cp| {
+            cp.force = true;
+        }),
+        switch("--remove-destination", "Remove an existing target file before trying to open it", |cp| {
+            cp.remove_destination = true;
+        }),
+        word(
+            "-u, --update[=WHICH]",
+            "Replace existing files: none of them, only those older than the source, or all",
+            UPDATES,
+            |cp, which| cp.update = which.or(Some(Update::Older)),
+        ),
+        switch("-l, --link", "Make hard links instead of copying", |cp| cp.link = true),
+        switch("-v, --verbose", "Name each file as it is copied", |cp| cp.verbose = true),
+        switch("-x, --one-file-system", "Stay on the file system of each SOURCE", |cp| cp.one_file_system = true),
+        switch("--parents", "Recreate the full path of each SOURCE under DIRECTORY", |cp| cp.parents = true),
+    ]
+}
+
+fn contents() -> [Flag<CpArgs>; 2] {
+    [
+        by_default(
+            "auto",
+            word(
+                "--sparse=WHEN",
+                "Make holes in the target: where the source has them, wherever it has zeros, or none",
+                SPARSE,
+                |cp, when| cp.transfer.sparse = when.unwrap_or(When::Auto),
+            ),
+        ),
+        by_default(
+            "auto",
+            word(
+                "--reflink[=WHEN]",
+                "Share the source's blocks: where the file system can, or fail if it cannot",
+                REFLINK,
+                |cp, when| cp.transfer.reflink = when.unwrap_or(When::Always),
+            ),
+        ),
+    ]
+}
+
+fn own_options() -> [Flag<CpArgs>; 12] {
+    [
+        mode_flag(|cp, mode| cp.transfer.mode = mode.unwrap_or_default()),
+        strict_flag(|cp| cp.transfer.strict = true),
+        by_default(
+            "64K",
+            parsed(
+                "--small=SIZE",
+                "Largest file that --mode auto sends through a page cache that forgets, instead of directly",
+                parse_size,
+                |cp, size| cp.transfer.small = size.unwrap_or_default(),
+            ),
+        ),
+        parsed("--block=SIZE", "Size of one transfer, 24M at most [default: 1M]", parse_positive_size, |cp, size| {
+            cp.transfer.block = size
+        }),
+        depth_flag(
+            "Transfers kept in flight, as far as 48M of buffers go [default: 16; more for striped files, which have 4 \
+             for each target]",
+            |cp, depth| cp.transfer.depth = depth,
+        ),
+        own(switch(
+            "--atomic",
+            "Write under a temporary name and rename, so that the target is the old or the new content at every instant",
+            |cp| cp.transfer.atomic = true,
+        )),
+        own(switch("--verify", "Read the copy back from the medium and compare it with what was read", |cp| {
+            cp.transfer.verify = true
+        })),
+        parsed("--limit=RATE", "Move at most RATE bytes per second, e.g. 100M", parse_rate, |cp, rate| {
+            cp.transfer.limit = rate;
+        }),
+        own(switch("--resume", "Continue a copy that was cut short, keeping what is already there", |cp| {
+            cp.transfer.resume = true;
+        })),
+        own(switch("--no-sync", "Do not wait until data and names are on the disk", |cp| cp.no_sync = true)),
+        by_default(
+            "auto",
+            progress_flag("Show how far the copy is", |cp, when| cp.progress = when.or(Some(When::Always))),
+        ),
+        receipt_flag("Write a JSON account of the copy to FILE, or to standard output if FILE is -", |cp, file| {
+            cp.receipt = Some(file.into())
+        }),
+    ]
+}
+
+/// The items of a list.
+fn items(option: &str, given: &mut Given<'_>) -> Result<Vec<Attribute>, Refusal> {
+    let list = given.take();
+    list.as_bytes().split(|byte| *byte == b',').map(|item| meant(option, OsStr::from_bytes(item), ATTRIBUTES)).collect()
+}
+
+impl CpArgs {
+    /// Keeps these attributes, or it is a failure.
+    fn keep(&mut self, items: &[Attribute]) {
+        items.iter().for_each(|item| self.set(*item, true));
+        self.preserve.required = true;
+    }
+
+    fn set(&mut self, item: Attribute, on: bool) {
+        let preserve = &mut self.preserve;
+        match item {
+            Attribute::Mode => (preserve.mode, preserve.default_mode) = (on, !on),
+            Attribute::Ownership => preserve.ownership = on,
+            Attribute::Timestamps => preserve.timestamps = on,
+            Attribute::Links => preserve.links = on,
+            Attribute::Context => self.context = on,
+            Attribute::Xattr => (preserve.xattr, preserve.xattr_required) = (on, on),
+            Attribute::All => {
+                DEFAULT.iter().for_each(|item| self.set(*item, on));
+                let preserve = &mut self.preserve;
+                (preserve.links, preserve.xattr) = (on, on);
+                preserve.xattr_required &= on;
+            }
+        }
     }
 }

@@ -5,39 +5,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::grammar::Refusal;
 use crate::quote::{quoted, words};
-
-/// A command line that makes no sense, found before any file is looked at.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UsageError {
-    #[error("missing file operand")]
-    NoOperand,
-    #[error("missing destination file operand after {}", quoted(.0))]
-    NoDestination(PathBuf),
-    #[error("extra operand {}", quoted(.0))]
-    Extra(PathBuf),
-    #[error("multiple target directories specified")]
-    SeveralTargets,
-    #[error("cannot combine --target-directory (-t) and --no-target-directory (-T)")]
-    IntoAndExactly,
-    #[error("--reflink can be used only with --sparse=auto")]
-    ReflinkSparse,
-    #[error("{0} and {1} cannot be used together")]
-    Together(&'static str, &'static str),
-    #[error("--block is too large: it may be {}M at most", super::data::MOST_BLOCK >> 20)]
-    BlockTooLarge,
-    #[error("cannot preserve security context without an SELinux-enabled kernel")]
-    Context,
-    #[error("with --parents, the destination must be a directory")]
-    ParentsTarget,
-}
-
-impl UsageError {
-    /// Whether `--help` is worth pointing at: the command line is incomplete rather than contradictory.
-    pub(crate) fn wants_help(&self) -> bool {
-        !matches!(self, Self::SeveralTargets | Self::IntoAndExactly | Self::Context)
-    }
-}
 
 /// An operation on one name that failed; it reads as the start of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +124,12 @@ pub(crate) enum CopyError {
     NoRoom { path: PathBuf, needed: u64 },
     #[error("{} exists but is not a directory", quoted(.0))]
     NotDirectory(PathBuf),
+}
+
+impl From<CopyError> for Refusal {
+    fn from(error: CopyError) -> Refusal {
+        Refusal::plain(error.to_string())
+    }
 }
 
 /// Turns an errno into a [`CopyError::At`].

@@ -22,54 +22,34 @@ mod report;
 mod session;
 mod tree;
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub use args::{Attribute, CpArgs, Flag, Update};
 #[cfg(feature = "fuzzing")]
 pub(crate) use data::fuzz_note;
 
-use crate::receipt::{Destination, Refusal};
-use operands::{Place, PlaceError, Walk};
+use crate::grammar::{Program, Refusal};
+use crate::receipt::Destination;
+use operands::{Place, Walk};
 use options::{CpOptions, Operands};
 use queue::Work;
-use report::Report;
 use session::Session;
 
+pub(crate) const PROGRAM: Program = Program { name: "cp", describe: |_| args::grammar().describe(), run };
+
 /// Runs `dio cp`: prints what there is to say, and returns 0 if everything was copied, else 1.
-pub fn run(args: CpArgs) -> ExitCode {
-    let report = Report::new(false);
-    let (options, operands) = match CpOptions::resolve(args) {
-        Ok(resolved) => resolved,
-        Err(error) => {
-            report.usage(&error);
-            return ExitCode::FAILURE;
-        }
-    };
-    let place = match operands::place(&operands, options.parents) {
-        Ok(place) => place,
-        Err(PlaceError::Usage(error)) => {
-            report.usage(&error);
-            return ExitCode::FAILURE;
-        }
-        Err(PlaceError::Copy(error)) => {
-            report.error(error);
-            return ExitCode::FAILURE;
-        }
-    };
-    let receipt = match receipt(&options, &operands, &place) {
-        Ok(receipt) => receipt,
-        Err((refusal, path)) => {
-            let what = refusal.of(path);
-            if matches!(refusal, Refusal::Open(_)) {
-                report.error(what)
-            } else {
-                report.wrong_usage(what)
-            }
-            return ExitCode::FAILURE;
-        }
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let decided = args::grammar().resolve(line, |args| {
+        let (options, operands) = CpOptions::resolve(args)?;
+        let place = operands::place(&operands, options.parents)?;
+        let receipt = receipt(&options, &operands, &place)?;
+        Ok((options, operands, place, receipt))
+    });
+    let (options, operands, place, receipt) = match decided {
+        Ok(decided) => decided,
+        Err(status) => return status,
     };
     let sources = &operands.sources;
     // Directories that --parents makes have names to be synced too.
@@ -104,11 +84,7 @@ pub fn run(args: CpArgs) -> ExitCode {
 }
 
 /// Opens the receipt before anything is copied. It is neither a source nor what a source is copied to.
-fn receipt<'o>(
-    options: &'o CpOptions,
-    operands: &Operands,
-    place: &Place,
-) -> Result<Option<Destination>, (Refusal, &'o Path)> {
+fn receipt(options: &CpOptions, operands: &Operands, place: &Place) -> Result<Option<Destination>, Refusal> {
     let Some(path) = options.receipt.as_deref() else { return Ok(None) };
     let target = |source: &Path| match place {
         Place::At(target) => target.clone(),
@@ -119,5 +95,5 @@ fn receipt<'o>(
     };
     let targets: Vec<_> = operands.sources.iter().map(|source| target(source)).collect();
     let names = operands.sources.iter().chain(&targets).map(|name| name.as_os_str());
-    Destination::open(path, names).map(Some).map_err(|refusal| (refusal, path))
+    Destination::open(path, names).map(Some).map_err(|refusal| refusal.of(path))
 }

@@ -12,13 +12,14 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat};
 use super::data::Lane;
 use super::dirs::{Dir, Handle, Operand, join};
 use super::durable::open_parent;
-use super::error::{At, CopyError, Doing, UsageError};
+use super::error::{At, CopyError, Doing};
 use super::examine::kind;
 use super::metadata::{Object, has_default_acl};
 use super::options::{Operands, Target};
 use super::parents::Parents;
 use super::queue::Work;
 use super::session::{Entry, Job, Session};
+use crate::grammar::Refusal;
 use crate::tool::target::naming::directory_of;
 
 /// Where the operands go.
@@ -29,17 +30,8 @@ pub(crate) enum Place {
     At(PathBuf),
 }
 
-/// Why nothing can be started.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PlaceError {
-    #[error(transparent)]
-    Usage(#[from] UsageError),
-    #[error(transparent)]
-    Copy(#[from] CopyError),
-}
-
 /// Asks the file system what the last operand is.
-pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, PlaceError> {
+pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, Refusal> {
     let open =
         |path: &Path| openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(|_| ());
     let place = match &operands.target {
@@ -57,7 +49,7 @@ pub(crate) fn place(operands: &Operands, parents: bool) -> Result<Place, PlaceEr
         },
     };
     if parents && matches!(place, Place::At(_)) {
-        return Err(UsageError::ParentsTarget.into());
+        return Err(Refusal::usage("with --parents, the destination must be a directory"));
     }
     Ok(place)
 }

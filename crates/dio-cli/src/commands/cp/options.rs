@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::args::{Attribute, CpArgs, Flag, Update};
+use super::args::{CpArgs, Update};
 use super::data::MOST_BLOCK;
-use super::error::UsageError;
+use crate::grammar::Refusal;
+use crate::quote::quoted;
 use crate::tool::{Mode, When};
 
 /// Which symbolic links in the source are followed.
@@ -71,6 +72,24 @@ pub(crate) struct Transfer {
     pub(crate) reflink: When,
 }
 
+impl Default for Transfer {
+    fn default() -> Transfer {
+        Transfer {
+            mode: Mode::Auto,
+            strict: false,
+            block: None,
+            depth: None,
+            small: 64 << 10,
+            atomic: false,
+            verify: false,
+            limit: None,
+            resume: false,
+            sparse: When::Auto,
+            reflink: When::Auto,
+        }
+    }
+}
+
 /// A validated command line.
 #[derive(Clone, Debug)]
 pub(crate) struct CpOptions {
@@ -116,32 +135,33 @@ pub(crate) enum Target {
 }
 
 impl CpOptions {
-    /// Checks the flags and operands against each other.
-    pub(crate) fn resolve(args: CpArgs) -> Result<(Self, Operands), UsageError> {
-        let choices = Choices::from_flags(&args.ordered.0)?;
-        let recursive = args.recursive || choices.recursive;
-        let existing = match args.update {
-            Some(Update::None) => Existing::Keep,
-            _ => choices.existing,
-        };
-        if args.reflink == When::Always && args.sparse != When::Auto {
-            return Err(UsageError::ReflinkSparse);
+    /// Decides what the command line means.
+    ///
+    /// # Errors
+    /// What contradicts itself, or is missing.
+    pub(super) fn resolve(args: CpArgs) -> Result<(Self, Operands), Refusal> {
+        if args.context {
+            // No SELinux support: asking for a context is refused, doing without is what happens.
+            return Err(Refusal::plain("cannot preserve security context without an SELinux-enabled kernel"));
         }
-        if args.block.is_some_and(|block| block > MOST_BLOCK) {
-            return Err(UsageError::BlockTooLarge);
+        let existing = if args.update == Some(Update::None) { Existing::Keep } else { args.existing };
+        let transfer = args.transfer;
+        if transfer.reflink == When::Always && transfer.sparse != When::Auto {
+            return Err(Refusal::usage("--reflink can be used only with --sparse=auto"));
         }
-        if args.resume && args.atomic {
-            return Err(UsageError::Together("--resume", "--atomic"));
+        if transfer.block.is_some_and(|block| block > MOST_BLOCK) {
+            let most = MOST_BLOCK >> 20;
+            return Err(Refusal::usage(format!("--block is too large: it may be {most}M at most")));
         }
+        if transfer.resume && transfer.atomic {
+            return Err(Refusal::usage("--resume and --atomic cannot be used together"));
+        }
+        // Without a flag, links in a tree are copied as links, and elsewhere followed.
+        let in_tree = args.recursive && !args.link;
         let options = Self {
-            recursive,
-            // Without a flag, links in a tree are copied as links, and elsewhere followed.
-            dereference: choices.dereference.unwrap_or(if recursive && !args.link {
-                Dereference::Never
-            } else {
-                Dereference::Always
-            }),
-            preserve: choices.preserve,
+            recursive: args.recursive,
+            dereference: args.dereference.unwrap_or(if in_tree { Dereference::Never } else { Dereference::Always }),
+            preserve: args.preserve,
             existing,
             update: args.update == Some(Update::Older) && existing != Existing::Keep,
             force: args.force,
@@ -151,47 +171,33 @@ impl CpOptions {
             one_file_system: args.one_file_system,
             parents: args.parents,
             sync: !args.no_sync,
-            progress: args.progress,
-            transfer: Transfer {
-                mode: args.mode,
-                strict: args.strict,
-                block: args.block,
-                depth: args.depth,
-                small: args.small,
-                atomic: args.atomic,
-                verify: args.verify,
-                limit: args.limit,
-                resume: args.resume,
-                sparse: args.sparse,
-                reflink: args.reflink,
-            },
+            progress: args.progress.unwrap_or(When::Auto),
+            transfer,
             receipt: args.receipt,
         };
-        let operands = Operands::resolve(args.files, args.target_directory, args.no_target_directory)?;
+        let files = args.files.into_iter().map(PathBuf::from).collect();
+        let operands = Operands::resolve(files, args.target_directory, args.no_target_directory)?;
         Ok((options, operands))
     }
 }
 
 impl Operands {
-    fn resolve(mut files: Vec<PathBuf>, mut into: Vec<PathBuf>, exactly: bool) -> Result<Self, UsageError> {
-        if into.len() > 1 {
-            return Err(UsageError::SeveralTargets);
-        }
-        let into = into.pop();
+    fn resolve(mut files: Vec<PathBuf>, into: Option<PathBuf>, exactly: bool) -> Result<Self, Refusal> {
         if files.is_empty() {
-            return Err(UsageError::NoOperand);
+            return Err(Refusal::usage("missing file operand"));
         }
         if exactly && into.is_some() {
-            return Err(UsageError::IntoAndExactly);
+            let told = "cannot combine --target-directory (-t) and --no-target-directory (-T)";
+            return Err(Refusal::plain(told));
         }
         if let Some(directory) = into {
             return Ok(Self { sources: files, target: Target::Into(directory) });
         }
         if files.len() == 1 {
-            return Err(UsageError::NoDestination(files.swap_remove(0)));
+            return Err(Refusal::usage(format!("missing destination file operand after {}", quoted(&files[0]))));
         }
         if exactly && files.len() > 2 {
-            return Err(UsageError::Extra(files.swap_remove(2)));
+            return Err(Refusal::usage(format!("extra operand {}", quoted(&files[2]))));
         }
         let last = files.pop().expect("two or more were counted");
         let target = if exactly { Target::Exactly(last) } else { Target::Either(last) };
@@ -199,99 +205,21 @@ impl Operands {
     }
 }
 
-/// What the flags whose order matters add up to.
-#[derive(Default)]
-struct Choices {
-    recursive: bool,
-    dereference: Option<Dereference>,
-    preserve: Preserve,
-    existing: Existing,
-}
-
-impl Choices {
-    fn from_flags(flags: &[Flag]) -> Result<Self, UsageError> {
-        let mut choices = Self::default();
-        for &flag in flags {
-            let preserve = &mut choices.preserve;
-            match flag {
-                Flag::Archive => {
-                    choices.recursive = true;
-                    choices.dereference = Some(Dereference::Never);
-                    for item in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps, Attribute::Links] {
-                        preserve.set(item, true)?;
-                    }
-                    preserve.required = true;
-                    preserve.xattr = true;
-                }
-                Flag::PreserveDefault => {
-                    for item in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps] {
-                        preserve.set(item, true)?;
-                    }
-                    preserve.required = true;
-                }
-                Flag::Preserve(item) => {
-                    preserve.set(item, true)?;
-                    preserve.required = true;
-                }
-                Flag::NoPreserve(item) => preserve.set(item, false)?,
-                Flag::KeepLinks => {
-                    preserve.links = true;
-                    choices.dereference = Some(Dereference::Never);
-                }
-                Flag::NoDereference => choices.dereference = Some(Dereference::Never),
-                Flag::Dereference => choices.dereference = Some(Dereference::Always),
-                Flag::DereferenceOperands => choices.dereference = Some(Dereference::Operands),
-                Flag::Interactive => choices.existing = Existing::Ask,
-                Flag::NoClobber => choices.existing = Existing::Keep,
-            }
-        }
-        Ok(choices)
-    }
-}
-
-impl Preserve {
-    fn set(&mut self, item: Attribute, on: bool) -> Result<(), UsageError> {
-        match item {
-            Attribute::Mode => {
-                self.mode = on;
-                self.default_mode = !on;
-            }
-            Attribute::Ownership => self.ownership = on,
-            Attribute::Timestamps => self.timestamps = on,
-            Attribute::Links => self.links = on,
-            // No SELinux support: asking for a context is refused, doing without is what happens.
-            Attribute::Context if on => return Err(UsageError::Context),
-            Attribute::Context => {}
-            Attribute::Xattr => {
-                self.xattr = on;
-                self.xattr_required = on;
-            }
-            Attribute::All => {
-                for item in [Attribute::Mode, Attribute::Ownership, Attribute::Timestamps, Attribute::Links] {
-                    self.set(item, on)?;
-                }
-                self.xattr = on;
-                self.xattr_required &= on;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::commands::cp::args::grammar;
+    use crate::grammar::Line;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: CpArgs,
+    fn resolve(line: &str) -> Result<(CpOptions, Operands), String> {
+        let mut args = CpArgs::default();
+        let mut words = Line::new(line.split_whitespace().map(Into::into));
+        grammar().fold(&mut args, &mut words).map_err(|stop| format!("{stop:?}"))?;
+        CpOptions::resolve(args).map_err(|refusal| refusal.to_string())
     }
 
     fn options(line: &str) -> CpOptions {
-        let line = Line::try_parse_from(["cp"].into_iter().chain(line.split_whitespace()).chain(["x", "y"]));
-        CpOptions::resolve(line.unwrap().args).unwrap().0
+        resolve(&format!("{line} x y")).unwrap().0
     }
 
     #[test]
@@ -334,15 +262,14 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        let refuse = |line: &str| {
-            let line = Line::try_parse_from(["cp"].into_iter().chain(line.split_whitespace())).unwrap();
-            CpOptions::resolve(line.args).unwrap_err().to_string()
-        };
+        let refuse = |line: &str| resolve(line).unwrap_err();
         assert_eq!(refuse(""), "missing file operand");
         assert_eq!(refuse("x"), "missing destination file operand after 'x'");
         assert_eq!(refuse("-t d"), "missing file operand");
         assert_eq!(refuse("-T a b c"), "extra operand 'c'");
-        assert_eq!(refuse("-t d -t e a"), "multiple target directories specified");
+        assert!(
+            refuse("-t d -t e a").contains(&format!("{:?}", Refusal::plain("multiple target directories specified")))
+        );
         assert_eq!(refuse("-t d -T a"), "cannot combine --target-directory (-t) and --no-target-directory (-T)");
         assert_eq!(refuse("--reflink --sparse=never a b"), "--reflink can be used only with --sparse=auto");
     }

@@ -43,17 +43,6 @@ impl Report {
         say(format!("{}: {text}\n", name()));
     }
 
-    /// Tells a wrong command line.
-    pub(crate) fn usage(&self, error: &super::error::UsageError) {
-        if error.wants_help() { self.wrong_usage(error) } else { self.error(error) }
-    }
-
-    /// Tells a wrong command line, and where help is.
-    pub(crate) fn wrong_usage(&self, what: impl Display) {
-        self.error(what);
-        say(format!("Try '{} --help' for more information.\n", name()));
-    }
-
     /// Remembers a failure that was told already.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);

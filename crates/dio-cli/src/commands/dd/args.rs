@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 
-use clap::Args;
-
-use crate::tool::IoArgs;
+use crate::grammar::{Grammar, help, version};
+use crate::tool::{IoArgs, io_flags};
 
 /// What the operands mean, for `--help`.
 const OPERANDS: &str = "\
@@ -31,17 +30,25 @@ KiB, MiB ...; NxM is a product. If N of count, skip or seek contains a B, it cou
 Blocks are what the result looks like; requests to the disk are of --block bytes, whatever bs is.
 SIGUSR1 prints the statistics so far, SIGINT prints them and ends the copy.";
 
-/// Copy and convert a file, as the operands say, past the page cache
-///
-/// An existing output is written in place: a copy that is cut short leaves what it has written.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = OPERANDS, infer_long_args = true)]
-pub struct DdArgs {
-    /// How bytes are moved.
-    #[command(flatten)]
-    pub io: IoArgs,
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct DdArgs {
+    pub(super) operands: Vec<OsString>,
+    pub(super) io: IoArgs,
+}
 
-    /// What to do: if=FILE of=FILE bs=BYTES count=N and others, see below
-    #[arg(value_name = "OPERAND")]
-    pub operands: Vec<OsString>,
+pub(super) fn grammar() -> Grammar<DdArgs> {
+    let about = "Copy and convert a file, as the operands say, past the page cache";
+    let details = "An existing output is written in place: a copy that is cut short leaves what it has written.";
+    Grammar::<DdArgs>::new("dd", about, details)
+        .flags(io_flags(|dd| &mut dd.io))
+        .flags([help("-h, --help"), version("-V, --version")])
+        .operands(
+            &[("OPERAND...", "What to do: if=FILE of=FILE bs=BYTES count=N and others, see below")],
+            |dd, operand| {
+                dd.operands.push(operand);
+                Ok(())
+            },
+        )
+        .after(OPERANDS)
 }

@@ -22,34 +22,44 @@ mod signals;
 mod source;
 mod target;
 
-use std::io::{self, Write};
+use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use dio::stream::StreamOptions;
 use rustix::io::Errno;
 
-pub use args::DdArgs;
-
 use account::Account;
 use copy::{Copy, Halt};
 use flags::{conv, flag};
 use open::{End, failure};
-use operands::{Operands, Wrong};
 use plan::Plan;
 use signals::Signals;
 use target::Target;
 
+use crate::grammar::Program;
 use crate::quote::{named, quoted};
 use crate::tool::{Tool, die_of_a_closed_pipe, errno_of};
 
+pub(crate) const PROGRAM: Program = Program { name: "dd", describe: |_| args::grammar().describe(), run };
+
 /// Runs `dio dd`; 0 if everything was copied, else 1.
-pub fn run(args: DdArgs) -> ExitCode {
-    let tool = Tool::new("dd", &args.io);
-    let plan = match operands::parse(&args.operands).and_then(|given| warned(&tool, given)).and_then(Plan::of) {
-        Ok(plan) => plan,
-        Err(wrong) => return refuse(&tool, &wrong),
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let decided = args::grammar().resolve(line, |args| {
+        let mut given = operands::parse(&args.operands)?;
+        let warnings = std::mem::take(&mut given.warnings);
+        match Plan::of(given) {
+            Ok(plan) => Ok((plan, warnings, args.io)),
+            Err(refusal) => Err(refusal.after(warnings)),
+        }
+    });
+    let (plan, warnings, io) = match decided {
+        Ok(decided) => decided,
+        Err(status) => return status,
     };
+    let tool = Tool::new("dd", &io);
+    warnings.iter().for_each(|warning| tool.note(warning));
     if let Err(status) = tool.begin(plan.input.iter().chain(&plan.output).map(|name| name.as_ref())) {
         return status;
     }
@@ -65,21 +75,6 @@ pub fn run(args: DdArgs) -> ExitCode {
             tool.finish()
         }
     }
-}
-
-fn warned(tool: &Tool, given: Operands) -> Result<Operands, Wrong> {
-    given.warnings.iter().for_each(|warning| tool.note(warning));
-    Ok(given)
-}
-
-fn refuse(tool: &Tool, wrong: &Wrong) -> ExitCode {
-    wrong.warnings.iter().for_each(|warning| tool.note(warning));
-    tool.note(&wrong.message);
-    if wrong.usage {
-        // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr().lock(), "Try '{} --help' for more information.", tool.name());
-    }
-    ExitCode::FAILURE
 }
 
 /// Opens both ends, copies and reports.

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::flags::{CONVERSIONS, FLAGS, LEVELS, Level, Set, flag};
 use super::number::{self, NumberError};
+use crate::grammar::Refusal;
 use crate::quote::marked;
 
 /// An amount of blocks, or of bytes.
@@ -34,46 +35,24 @@ pub(super) struct Operands {
     pub(super) warnings: Vec<String>,
 }
 
-/// A command line that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
-    pub(super) message: String,
-    /// Whether to point at `--help`.
-    pub(super) usage: bool,
-    /// What to tell before.
-    pub(super) warnings: Vec<String>,
-}
-
-impl Wrong {
-    /// Words alone.
-    pub(super) fn plain(message: impl Into<String>) -> Wrong {
-        Wrong { message: message.into(), usage: false, warnings: Vec::new() }
-    }
-
-    /// Words and where to read more.
-    pub(super) fn usage(message: impl Into<String>) -> Wrong {
-        Wrong { usage: true, ..Wrong::plain(message) }
-    }
-}
-
 /// The largest size of a block: an offset less one.
 const MOST_BLOCK: u64 = i64::MAX as u64 - 1;
 const MOST: u64 = i64::MAX as u64;
 
 /// Reads the operands from left to right, up to the first that makes no sense.
-pub(super) fn parse(operands: &[OsString]) -> Result<Operands, Wrong> {
+pub(super) fn parse(operands: &[OsString]) -> Result<Operands, Refusal> {
     let mut given = Operands::default();
     for operand in operands {
-        if let Err(wrong) = given.take(operand) {
-            return Err(Wrong { warnings: given.warnings, ..wrong });
+        if let Err(refusal) = given.take(operand) {
+            return Err(refusal.after(given.warnings));
         }
     }
     Ok(given)
 }
 
 impl Operands {
-    fn take(&mut self, operand: &OsStr) -> Result<(), Wrong> {
-        let unknown = || Wrong::usage(format!("unrecognized operand {}", marked(operand.as_bytes())));
+    fn take(&mut self, operand: &OsStr) -> Result<(), Refusal> {
+        let unknown = || Refusal::usage(format!("unrecognized operand {}", marked(operand.as_bytes())));
         let bytes = operand.as_bytes();
         let at = bytes.iter().position(|&byte| byte == b'=').ok_or_else(unknown)?;
         let (name, value) = (&bytes[..at], OsStr::from_bytes(&bytes[at + 1..]));
@@ -85,7 +64,7 @@ impl Operands {
             b"oflag" => {
                 symbols(value, FLAGS, &mut self.oflag, "invalid output flag")?;
                 if self.oflag.any(flag::FULLBLOCK) {
-                    return Err(Wrong::usage(format!("invalid output flag: {}", marked("fullblock"))));
+                    return Err(Refusal::usage(format!("invalid output flag: {}", marked("fullblock"))));
                 }
             }
             b"status" => {
@@ -106,13 +85,11 @@ impl Operands {
         Ok(())
     }
 
-    fn number(&mut self, text: &OsStr, min: u64, max: u64) -> Result<Amount, Wrong> {
-        let invalid = || Wrong::plain(format!("invalid number: {}", marked(text.as_bytes())));
+    fn number(&mut self, text: &OsStr, min: u64, max: u64) -> Result<Amount, Refusal> {
+        let invalid = || Refusal::plain(format!("invalid number: {}", marked(text.as_bytes())));
         let number = number::parse(text.as_bytes(), max).map_err(|error| match error {
             NumberError::Invalid => invalid(),
-            NumberError::TooLarge => {
-                Wrong::plain(format!("{}: Value too large for defined data type", invalid().message))
-            }
+            NumberError::TooLarge => Refusal::plain(format!("{}: Value too large for defined data type", invalid())),
         })?;
         if number.zero_multiplier {
             let (zero, two) = (marked("0x"), marked("00x"));
@@ -123,7 +100,7 @@ impl Operands {
 }
 
 /// Adds the symbols of a list.
-fn symbols(list: &OsStr, known: &[(&str, Set)], into: &mut Set, wrong: &str) -> Result<(), Wrong> {
+fn symbols(list: &OsStr, known: &[(&str, Set)], into: &mut Set, wrong: &str) -> Result<(), Refusal> {
     for symbol in list.as_bytes().split(|&byte| byte == b',') {
         let found = known.iter().find(|(name, _)| name.as_bytes() == symbol);
         into.insert(found.ok_or_else(|| unknown_symbol(wrong, symbol))?.1);
@@ -131,8 +108,8 @@ fn symbols(list: &OsStr, known: &[(&str, Set)], into: &mut Set, wrong: &str) -> 
     Ok(())
 }
 
-fn unknown_symbol(wrong: &str, symbol: &[u8]) -> Wrong {
-    Wrong::usage(format!("{wrong}: {}", marked(symbol)))
+fn unknown_symbol(wrong: &str, symbol: &[u8]) -> Refusal {
+    Refusal::usage(format!("{wrong}: {}", marked(symbol)))
 }
 
 #[cfg(test)]
@@ -140,7 +117,7 @@ mod tests {
     use super::super::flags::conv;
     use super::*;
 
-    fn given(line: &str) -> Result<Operands, Wrong> {
+    fn given(line: &str) -> Result<Operands, Refusal> {
         parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
@@ -165,9 +142,9 @@ mod tests {
             ("count=-1 status=foo", "invalid number", false),
         ] {
             let wrong = given(line).unwrap_err();
-            assert!(wrong.message.starts_with(message), "{wrong:?}");
-            assert_eq!(wrong.usage, usage, "{line}");
+            assert!(wrong.to_string().starts_with(message), "{wrong:?}");
+            assert_eq!(wrong.hint, usage, "{line}");
         }
-        assert_eq!(given("count=0x1 bs=0").unwrap_err().warnings.len(), 1);
+        assert_eq!(given("count=0x1 bs=0").unwrap_err().to_string().lines().count(), 2);
     }
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use super::flags::{Level, Set, conv, flag};
-use super::operands::{Amount, Operands, Wrong};
+use super::operands::{Amount, Operands};
+use crate::grammar::Refusal;
 
 /// Size of a block where none is given.
 const BLOCK: u64 = 512;
@@ -59,7 +60,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Takes the operands together.
-    pub(super) fn of(given: Operands) -> Result<Plan, Wrong> {
+    pub(super) fn of(given: Operands) -> Result<Plan, Refusal> {
         let single = given.bs.is_some() && !given.conv.any(conv::CHANGING);
         let ibs = given.bs.or(given.ibs).unwrap_or(BLOCK);
         let obs = given.bs.or(given.obs).unwrap_or(BLOCK);
@@ -71,7 +72,7 @@ impl Plan {
         check(conversions, given.iflag, given.oflag)?;
         if cbs > MOST_RECORD && conversions.any(conv::BLOCK.and(conv::UNBLOCK)) {
             let size = super::human::size(cbs, 1024);
-            return Err(Wrong::plain(format!("memory exhausted by conversion buffer of size {cbs} bytes ({size})")));
+            return Err(Refusal::plain(format!("memory exhausted by conversion buffer of size {cbs} bytes ({size})")));
         }
         let seek = Extent::of(given.seek, given.oflag.any(flag::SEEK_BYTES), obs);
         Ok(Plan {
@@ -113,22 +114,22 @@ impl Plan {
 }
 
 /// Symbols that exclude each other.
-fn check(conversions: Set, iflag: Set, oflag: Set) -> Result<(), Wrong> {
+fn check(conversions: Set, iflag: Set, oflag: Set) -> Result<(), Refusal> {
     let both = |set: Set, one: Set, other: Set| set.any(one) && set.any(other);
     if conversions.count(conv::ASCII.and(conv::EBCDIC).and(conv::IBM)) > 1 {
-        return Err(Wrong::plain("cannot combine any two of {ascii,ebcdic,ibm}"));
+        return Err(Refusal::plain("cannot combine any two of {ascii,ebcdic,ibm}"));
     }
     if both(conversions, conv::BLOCK, conv::UNBLOCK) {
-        return Err(Wrong::plain("cannot combine block and unblock"));
+        return Err(Refusal::plain("cannot combine block and unblock"));
     }
     if both(conversions, conv::LCASE, conv::UCASE) {
-        return Err(Wrong::plain("cannot combine lcase and ucase"));
+        return Err(Refusal::plain("cannot combine lcase and ucase"));
     }
     if both(conversions, conv::EXCL, conv::NOCREAT) {
-        return Err(Wrong::plain("cannot combine excl and nocreat"));
+        return Err(Refusal::plain("cannot combine excl and nocreat"));
     }
     if both(iflag, flag::DIRECT, flag::NOCACHE) || both(oflag, flag::DIRECT, flag::NOCACHE) {
-        return Err(Wrong::plain("cannot combine direct and nocache"));
+        return Err(Refusal::plain("cannot combine direct and nocache"));
     }
     Ok(())
 }
@@ -138,7 +139,7 @@ mod tests {
     use super::super::operands;
     use super::*;
 
-    fn plan(line: &str) -> Result<Plan, Wrong> {
+    fn plan(line: &str) -> Result<Plan, Refusal> {
         Plan::of(operands::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>()).unwrap())
     }
 
@@ -165,7 +166,7 @@ mod tests {
     fn records_need_a_size() {
         assert!(!plan("conv=block,unblock").unwrap().conv.any(conv::BLOCK));
         assert!(plan("conv=ebcdic cbs=3").unwrap().conv.any(conv::BLOCK));
-        assert_eq!(plan("conv=ascii,block cbs=3").unwrap_err().message, "cannot combine block and unblock");
+        assert_eq!(plan("conv=ascii,block cbs=3").unwrap_err().to_string(), "cannot combine block and unblock");
         assert_eq!(plan("conv=sync,block cbs=3").unwrap().padding(), b' ');
         assert_eq!(plan("conv=sync,block").unwrap().padding(), 0);
     }

@@ -1,246 +1,301 @@
-//! The grammar of `dio sort`: GNU sort's flags and those of every tool. What they mean is decided in `options`.
+//! The grammar of `dio sort`: GNU sort's options and those of every tool. What they mean together is decided in `options`.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use super::TROUBLE;
+use super::engine::physical_memory;
+use super::key::Separator;
+use super::number;
+use super::options::Check;
+use super::spec::{At, Letters, Spec};
+use crate::grammar::{
+    Choice, Flag, Given, Grammar, Line, Refusal, among, checked, help, hidden, meant, posix_of_2001, repeated, switch,
+    value, version, word,
+};
+use crate::quote::marked;
+use crate::tool::{IoArgs, in_place_flag, io_flags};
 
-use super::words::{CHECKS, SORTS};
-use crate::tool::{InPlaceArgs, IoArgs};
-
-/// Sort lines of text, past the page cache
-///
-/// All FILEs together are sorted to standard output, as bytes unless something else is asked for; without FILE, or for -, standard input.
-///
-/// KEYDEF is F[.C][OPTS][,F[.C][OPTS]]: the field and the byte in it where a key starts, and those where it ends, counted from 1; the end of the line if they are left out, and for C the start and the end of the field. OPTS are letters of bdfgiMhnRrV, which replace the options that hold for all keys. Without -t, fields are what is between a non-blank and a blank.
-///
-/// SIZE is a number and one of: % of the memory, b for bytes, K (as without any), M, G, T, P, E, Z, Y, R and Q.
-#[allow(
-    rustdoc::broken_intra_doc_links,
-    reason = "the brackets are those of the grammar of keys, as the help shows it"
-)]
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
-pub struct SortArgs {
-    /// Pass over blanks at the start of keys
-    #[arg(short = 'b', long)]
-    pub ignore_leading_blanks: bool,
-
-    /// Not supported: GNU sort marks the keys with it
-    #[arg(long, alias = "de", hide = true)]
-    pub debug: bool,
-
-    /// Only blanks, letters and digits count
-    #[arg(short = 'd', long)]
-    pub dictionary_order: bool,
-
-    /// Small letters count as capitals
-    #[arg(short = 'f', long)]
-    pub ignore_case: bool,
-
-    /// By floating-point numbers
-    #[arg(short = 'g', long)]
-    pub general_numeric_sort: bool,
-
-    /// Only bytes that can be printed count
-    #[arg(short = 'i', long)]
-    pub ignore_nonprinting: bool,
-
-    /// Merge files that are sorted
-    #[arg(short, long)]
-    pub merge: bool,
-
-    /// By the names of months
-    #[arg(short = 'M', long, alias = "mo")]
-    pub month_sort: bool,
-
-    /// By numbers with units: 2K, 1G
-    #[arg(short = 'h', long)]
-    pub human_numeric_sort: bool,
-
-    /// By decimal numbers
-    #[arg(short = 'n', long)]
-    pub numeric_sort: bool,
-
-    /// At random, but equal keys together
-    #[arg(short = 'R', long)]
-    pub random_sort: bool,
-
-    /// Take random bytes from FILE
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, action = ArgAction::Append,
-          value_hint = ValueHint::FilePath)]
-    pub random_source: Vec<OsString>,
-
-    /// In descending order
-    // Such aliases are what GNU sort takes for the option, though dio has others that begin alike.
-    #[arg(short, long, alias = "re")]
-    pub reverse: bool,
-
-    /// By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)
-    #[arg(long, value_name = "WORD", allow_hyphen_values = true, action = ArgAction::Append,
-          value_parser = Words(SORTS))]
-    pub sort: Vec<OsString>,
-
-    /// By numbers within text
-    #[arg(short = 'V', long)]
-    pub version_sort: bool,
-
-    /// Merge at most N files at a time
-    #[arg(long, value_name = "N", allow_hyphen_values = true, action = ArgAction::Append)]
-    pub batch_size: Vec<OsString>,
-
-    /// Say where FILE is not sorted
-    #[arg(short = 'c')]
-    pub check: bool,
-
-    /// Say whether FILE is sorted: quiet or silent (-C), or diagnose-first (-c)
-    #[arg(long = "check", value_name = "WORD", num_args = 0..=1, require_equals = true, action = ArgAction::Append,
-          default_missing_value = "diagnose-first", value_parser = Words(CHECKS))]
-    pub check_as: Vec<OsString>,
-
-    /// The same as -c without words
-    #[arg(short = 'C')]
-    pub check_silently: bool,
-
-    /// Compress temporary files with PROG; PROG -d decompresses
-    #[arg(long, value_name = "PROG", allow_hyphen_values = true, action = ArgAction::Append)]
-    pub compress_program: Vec<OsString>,
-
-    /// Read the names of files from F, each ended by NUL
-    #[arg(long, value_name = "F", allow_hyphen_values = true, action = ArgAction::Append,
-          value_hint = ValueHint::FilePath)]
-    pub files0_from: Vec<OsString>,
-
-    /// Keys, in the order of the command line
-    #[command(flatten)]
-    pub keys: Keys,
-
-    /// Write to FILE, which may be one that is read
-    #[arg(short, long, value_name = "FILE", allow_hyphen_values = true, action = ArgAction::Append,
-          value_hint = ValueHint::FilePath)]
-    pub output: Vec<OsString>,
-
-    /// Lines with equal keys stay as they came
-    #[arg(short, long, alias = "st")]
-    pub stable: bool,
-
-    /// Use so much memory
-    #[arg(short = 'S', long, value_name = "SIZE", allow_hyphen_values = true, action = ArgAction::Append)]
-    pub buffer_size: Vec<OsString>,
-
-    /// Fields are separated by SEP; '\0' is the byte zero
-    #[arg(short = 't', long, value_name = "SEP", allow_hyphen_values = true, action = ArgAction::Append)]
-    pub field_separator: Vec<OsString>,
-
-    /// Make temporary files in DIR, or in turn in several; $TMPDIR or /tmp without
-    #[arg(short = 'T', long, value_name = "DIR", allow_hyphen_values = true, action = ArgAction::Append,
-          value_hint = ValueHint::DirPath)]
-    pub temporary_directory: Vec<OsString>,
-
-    /// Sort with N threads
-    #[arg(long, alias = "p", value_name = "N", allow_hyphen_values = true, action = ArgAction::Append)]
-    pub parallel: Vec<OsString>,
-
-    /// Of lines with equal keys only the first; with -c, these are out of order
-    #[arg(short, long)]
-    pub unique: bool,
-
-    /// Lines end in NUL instead of a newline
-    #[arg(short, long)]
-    pub zero_terminated: bool,
-
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-
-    /// Print version
-    #[arg(long, action = ArgAction::Version)]
-    version: Option<bool>,
-
-    /// The files to sort
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub files: Vec<OsString>,
-
-    /// How bytes are moved
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    /// How an existing output is replaced
-    #[command(flatten)]
-    pub in_place: InPlaceArgs,
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct SortArgs {
+    /// The letters that hold for all keys.
+    pub(super) letters: Letters,
+    pub(super) keys: Vec<Spec>,
+    /// An old key has had an end: from there on, one without is a key whatever the environment says.
+    old_keys: bool,
+    pub(super) check: Option<Check>,
+    pub(super) debug: bool,
+    pub(super) merge: bool,
+    pub(super) stable: bool,
+    pub(super) unique: bool,
+    pub(super) zero_terminated: bool,
+    pub(super) separator: Option<u8>,
+    pub(super) memory: Option<u64>,
+    pub(super) parallel: Option<usize>,
+    pub(super) batch_size: Option<usize>,
+    pub(super) temporary_directories: Vec<PathBuf>,
+    pub(super) compress_program: Option<OsString>,
+    pub(super) random_source: Option<OsString>,
+    pub(super) files0_from: Option<OsString>,
+    pub(super) output: Option<OsString>,
+    pub(super) in_place: bool,
+    pub(super) files: Vec<OsString>,
+    pub(super) io: IoArgs,
 }
 
-/// What stands between both positions of an obsolete key when they are one argument. No argument of a process holds it.
-pub(super) const BETWEEN: u8 = 0;
+/// The words of `--sort`, with the letters that they stand for.
+const SORTS: &[Choice<u8>] = &[
+    ("general-numeric", b'g', ""),
+    ("human-numeric", b'h', ""),
+    ("month", b'M', ""),
+    ("numeric", b'n', ""),
+    ("random", b'R', ""),
+    ("version", b'V', ""),
+];
 
-/// The name of the option for an obsolete key, which only [`super::modern`] gives.
-pub(super) const OBSOLETE: &str = "--obsolete-key=";
+const CHECKS: &[Choice<Check>] =
+    &[("quiet", Check::Silently, ""), ("silent", Check::Silently, ""), ("diagnose-first", Check::Aloud, "")];
 
-/// The keys as clap declares them.
-#[derive(Args, Clone, Debug)]
-struct KeyFlags {
-    /// Sort by a part of the line
-    #[arg(short = 'k', long, value_name = "KEYDEF", allow_hyphen_values = true, action = ArgAction::Append)]
-    key: Vec<OsString>,
+const DETAILS: &str = "\
+All FILEs together are sorted to standard output, as bytes unless something else is asked for; without FILE, or for -, standard \
+input.
 
-    /// +POS1 and -POS2
-    #[arg(long, hide = true, allow_hyphen_values = true, action = ArgAction::Append)]
-    obsolete_key: Vec<OsString>,
+KEYDEF is F[.C][OPTS][,F[.C][OPTS]]: the field and the byte in it where a key starts, and those where it ends, counted from 1; \
+the end of the line if they are left out, and for C the start and the end of the field. OPTS are letters of bdfgiMhnRrV, which \
+replace the options that hold for all keys. Without -t, fields are what is between a non-blank and a blank.
+
+SIZE is a number and one of: % of the memory, b for bytes, K (as without any), M, G, T, P, E, Z, Y, R and Q.";
+
+pub(super) fn grammar() -> Grammar<SortArgs> {
+    Grammar::<SortArgs>::new("sort", "Sort lines of text, past the page cache", DETAILS)
+        .flags(orders())
+        .flags(sources())
+        .flags(working())
+        .flags([help("--help"), version("--version")])
+        .flags(io_flags(|sort| &mut sort.io))
+        .flags([in_place_flag(|sort| sort.in_place = true)])
+        .files("The files to sort", |sort| &mut sort.files)
+        .old(old_key)
+        .statuses(TROUBLE, TROUBLE)
 }
 
-/// The argument of `-k`, or the positions of an obsolete key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyText {
-    /// `-k KEYDEF`
-    Key(OsString),
-    /// `+POS1` and `-POS2`, without their signs
-    Obsolete(OsString),
+fn orders() -> [Flag<SortArgs>; 15] {
+    [
+        letter("-b, --ignore-leading-blanks", "Pass over blanks at the start of keys"),
+        hidden(switch("--debug", "Not supported: GNU sort marks the keys with it", |sort| sort.debug = true)),
+        letter("-d, --dictionary-order", "Only blanks, letters and digits count"),
+        letter("-f, --ignore-case", "Small letters count as capitals"),
+        letter("-g, --general-numeric-sort", "By floating-point numbers"),
+        letter("-i, --ignore-nonprinting", "Only bytes that can be printed count"),
+        switch("-m, --merge", "Merge files that are sorted", |sort| sort.merge = true),
+        letter("-M, --month-sort", "By the names of months"),
+        letter("-h, --human-numeric-sort", "By numbers with units: 2K, 1G"),
+        letter("-n, --numeric-sort", "By decimal numbers"),
+        letter("-R, --random-sort", "At random, but equal keys together"),
+        checked("--random-source=FILE", "Take random bytes from FILE", |sort, given| {
+            once(&mut sort.random_source, given, "multiple random sources specified")
+        }),
+        letter("-r, --reverse", "In descending order"),
+        word(
+            "--sort=WORD",
+            "By WORD: general-numeric (-g), human-numeric (-h), month (-M), numeric (-n), random (-R) or version (-V)",
+            SORTS,
+            |sort, letter| {
+                sort.letters.add(letter.unwrap_or_default(), At::Both);
+            },
+        ),
+        letter("-V, --version-sort", "By numbers within text"),
+    ]
 }
 
-/// The keys in the order of the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Keys(pub Vec<KeyText>);
-
-impl Args for Keys {
-    fn augment_args(cmd: Command) -> Command {
-        KeyFlags::augment_args(cmd)
-    }
-    fn augment_args_for_update(cmd: Command) -> Command {
-        KeyFlags::augment_args_for_update(cmd)
-    }
+fn sources() -> [Flag<SortArgs>; 8] {
+    [
+        checked("--batch-size=N", "Merge at most N files at a time", |sort, given| {
+            sort.batch_size = Some(number::batch(&given.take())?);
+            Ok(())
+        }),
+        checked("-c", "Say where FILE is not sorted", |sort, _| check(sort, Check::Aloud)),
+        among(
+            CHECKS,
+            checked(
+                "--check[=WORD]",
+                "Say whether FILE is sorted: quiet or silent (-C), or diagnose-first (-c)",
+                |sort, given| {
+                    let how = given.value.take().map(|word| meant("--check", &word, CHECKS)).transpose()?;
+                    check(sort, how.unwrap_or(Check::Aloud))
+                },
+            ),
+        ),
+        checked("-C", "The same as -c without words", |sort, _| check(sort, Check::Silently)),
+        checked(
+            "--compress-program=PROG",
+            "Compress temporary files with PROG; PROG -d decompresses",
+            |sort, given| once(&mut sort.compress_program, given, "multiple compress programs specified"),
+        ),
+        value("--files0-from=F", "Read the names of files from F, each ended by NUL", |sort, list| {
+            sort.files0_from = Some(list);
+        }),
+        repeated(checked("-k, --key=KEYDEF", "Sort by a part of the line", |sort, given| {
+            sort.keys.push(Spec::of(given.take().as_bytes())?);
+            Ok(())
+        })),
+        checked("-o, --output=FILE", "Write to FILE, which may be one that is read", |sort, given| {
+            once(&mut sort.output, given, "multiple output files specified")
+        }),
+    ]
 }
 
-impl FromArgMatches for Keys {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut found: Vec<(usize, KeyText)> = Vec::new();
-        let mut list = |id, key: fn(OsString) -> KeyText| {
-            let values = matches.get_many::<OsString>(id).into_iter().flatten();
-            found.extend(matches.indices_of(id).into_iter().flatten().zip(values.map(|value| key(value.clone()))));
-        };
-        list("key", KeyText::Key);
-        list("obsolete_key", KeyText::Obsolete);
-        found.sort_by_key(|&(at, _)| at);
-        Ok(Self(found.into_iter().map(|(_, key)| key).collect()))
-    }
+fn working() -> [Flag<SortArgs>; 8] {
+    [
+        switch("-s, --stable", "Lines with equal keys stay as they came", |sort| sort.stable = true),
+        checked("-S, --buffer-size=SIZE", "Use so much memory", |sort, given| {
+            let size = number::memory(&given.take(), &given.name(), physical_memory())?;
+            // The largest of several counts.
+            sort.memory = sort.memory.max(Some(size));
+            Ok(())
+        }),
+        checked("-t, --field-separator=SEP", "Fields are separated by SEP; '\\0' is the byte zero", |sort, given| {
+            separator(&mut sort.separator, &given.take())
+        }),
+        repeated(value(
+            "-T, --temporary-directory=DIR",
+            "Make temporary files in DIR, or in turn in several; $TMPDIR or /tmp without",
+            |sort, directory| sort.temporary_directories.push(directory.into()),
+        )),
+        checked("--parallel=N", "Sort with N threads", |sort, given| {
+            sort.parallel = Some(number::threads(&given.take())?);
+            Ok(())
+        }),
+        switch("-u, --unique", "Of lines with equal keys only the first; with -c, these are out of order", |sort| {
+            sort.unique = true
+        }),
+        switch("-z, --zero-terminated", "Lines end in NUL instead of a newline", |sort| {
+            sort.zero_terminated = true;
+        }),
+        // Of Solaris, which GNU sort accepts: a value that is a word of its own is one only if it is of digits.
+        hidden(checked("-y DIGITS", "Without effect", |_, given| {
+            let value = given.take();
+            if given.apart && !value.as_bytes().iter().all(u8::is_ascii_digit) {
+                given.line.put_back(value);
+            }
+            Ok(())
+        })),
+    ]
+}
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
+/// An option that is a letter of keys too.
+fn letter(spec: &'static str, text: &'static str) -> Flag<SortArgs> {
+    checked(spec, text, |sort, given| {
+        sort.letters.add(given.short(), At::Both);
         Ok(())
+    })
+}
+
+fn check(sort: &mut SortArgs, how: Check) -> Result<(), Refusal> {
+    match sort.check.replace(how) {
+        Some(before) if before != how => Err(Refusal::plain("options '-cC' are incompatible")),
+        _ => Ok(()),
     }
 }
 
-/// Takes any word, for they may be abbreviated, and names the whole ones for help and completion.
-#[derive(Clone)]
-struct Words(&'static [&'static [&'static str]]);
+/// Sets the value of an option that may be given more than once, but always with the same value.
+fn once(before: &mut Option<OsString>, given: &mut Given<'_>, otherwise: &str) -> Result<(), Refusal> {
+    let value = given.take();
+    match before.as_ref().is_some_and(|before| *before != value) {
+        true => Err(Refusal::plain(otherwise)),
+        false => {
+            *before = Some(value);
+            Ok(())
+        }
+    }
+}
 
-impl TypedValueParser for Words {
-    type Value = OsString;
+fn separator(before: &mut Option<u8>, text: &OsStr) -> Result<(), Refusal> {
+    let byte = match text.as_bytes() {
+        [] => return Err(Refusal::plain("empty tab")),
+        [byte] => *byte,
+        b"\\0" => 0,
+        several => return Err(Refusal::plain(format!("multi-character tab {}", marked(several)))),
+    };
+    match before.replace(byte) {
+        Some(before) if before != byte => Err(Refusal::plain("incompatible tabs")),
+        _ => Ok(()),
+    }
+}
 
-    fn parse_ref(&self, _: &Command, _: Option<&Arg>, value: &OsStr) -> Result<OsString, clap::Error> {
-        Ok(value.to_owned())
+/// Reads a key as `+POS1 [-POS2]`; `false` if the word is none, and so a file.
+fn old_key(sort: &mut SortArgs, word: &OsStr, line: &mut Line) -> Result<bool, Refusal> {
+    let Some(start) = word.as_bytes().strip_prefix(b"+") else { return Ok(false) };
+    let is_end = |next: &OsStr| matches!(next.as_bytes(), [b'-', b'0'..=b'9', ..]);
+    let end = line.next_if(is_end);
+    // POSIX of 2001 has such keys only with an end, and not where it is to be conformed to.
+    sort.old_keys |= !posix_of_2001() || (end.is_some() && std::env::var_os("POSIXLY_CORRECT").is_none());
+    match Spec::of_obsolete_start(start).filter(|_| sort.old_keys) {
+        Some(key) => {
+            sort.keys.push(match end {
+                Some(end) => key.with_obsolete_end(&end.as_bytes()[1..])?,
+                None => key,
+            });
+            Ok(true)
+        }
+        None => {
+            end.into_iter().for_each(|end| line.put_back(end));
+            Ok(false)
+        }
+    }
+}
+
+impl SortArgs {
+    /// What separates fields.
+    pub(super) fn separator(&self) -> Separator {
+        self.separator.map_or(Separator::Blanks, Separator::Byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> SortArgs {
+        let mut args = SortArgs::default();
+        let mut words = Line::new(line.split(' ').map(OsString::from));
+        grammar().fold(&mut args, &mut words).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
+        args
     }
 
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.0.iter().flat_map(|names| names.iter()).map(|name| PossibleValue::new(*name))))
+    #[test]
+    fn old_keys_are_keys() {
+        for (line, keys, files) in [
+            ("+1", &["+1"][..], &[][..]),
+            ("+1 -2 in", &["+1 -2"], &["in"]),
+            ("in +1.2n -3.4b -n", &["+1.2n -3.4b"], &["in"]),
+            ("+1 -n", &["+1"], &[]),
+            ("-k 1 +2", &["-k1", "+2"], &[]),
+            ("-nk 1 +2", &["-k1", "+2"], &[]),
+            ("--key 1 +1", &["-k1", "+1"], &[]),
+            ("--key=3 +1", &["-k3", "+1"], &[]),
+            ("+x", &[], &["+x"]),
+            ("-- +1 -2", &[], &["+1", "-2"]),
+            ("-y 5 in", &[], &["in"]),
+            ("-y5 in", &[], &["in"]),
+            ("-ny x", &[], &["x"]),
+            ("--check +1", &["+1"], &[]),
+        ] {
+            let args = read(line);
+            let key = |text: &&str| match text.strip_prefix("-k") {
+                Some(text) => Spec::of(text.as_bytes()).unwrap(),
+                None => {
+                    let mut positions = text[1..].split(" -");
+                    let start = Spec::of_obsolete_start(positions.next().unwrap().as_bytes()).unwrap();
+                    positions.next().map_or(start.clone(), |end| start.with_obsolete_end(end.as_bytes()).unwrap())
+                }
+            };
+            assert_eq!(args.keys, keys.iter().map(key).collect::<Vec<_>>(), "{line}");
+            assert_eq!(args.files, files, "{line}");
+        }
+        let args = read("-t= -o=x");
+        assert_eq!((args.separator, args.output), (Some(b'='), Some("=x".into())));
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use super::key::Ignore;
 use super::spec::Spec;
+use crate::locale::chosen;
 
 /// What an order takes from the locale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +55,6 @@ impl Needs {
         let name = name?;
         Some(format!("locale {}: {}", crate::quote::marked(name.as_encoded_bytes()), told.join("; ")))
     }
-}
-
-/// The locale of a category (`locale(7)`: the first of these that is set).
-fn chosen(category: &str, variable: impl Fn(&str) -> Option<OsString>) -> Option<OsString> {
-    ["LC_ALL", category, "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty())
 }
 
 fn is_like_c(locale: &OsString) -> bool {

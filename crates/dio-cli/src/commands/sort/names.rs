@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 
-use super::options::Refusal;
+use crate::grammar::Refusal;
 use crate::quote::{named, quoted, words};
 use crate::tool::errno_of;
 
@@ -20,24 +20,24 @@ pub(super) fn read(list: &OsStr) -> Result<Vec<OsString>, Refusal> {
         io::stdin().lock().read_to_end(&mut text)
     } else {
         let mut file = File::open(list)
-            .map_err(|error| Refusal::Plain(format!("open failed: {}: {}", named(list), words(errno_of(&error)))))?;
+            .map_err(|error| Refusal::plain(format!("open failed: {}: {}", named(list), words(errno_of(&error)))))?;
         file.read_to_end(&mut text)
     };
     if read.is_err() {
-        return Err(Refusal::Plain(format!("cannot read file names from {}", quoted(list))));
+        return Err(Refusal::plain(format!("cannot read file names from {}", quoted(list))));
     }
     let names = parse(text);
     if names.is_empty() {
-        return Err(Refusal::Plain(format!("no input from {}", quoted(list))));
+        return Err(Refusal::plain(format!("no input from {}", quoted(list))));
     }
     for (number, name) in (1..).zip(&names) {
         // GNU sort says so whichever file the names come from.
         if name == "-" {
             let message = format!("when reading file names from stdin, no file name of {} allowed", quoted(name));
-            return Err(Refusal::Plain(message));
+            return Err(Refusal::plain(message));
         }
         if name.is_empty() {
-            return Err(Refusal::Plain(format!("{}:{number}: invalid zero-length file name", named(list))));
+            return Err(Refusal::plain(format!("{}:{number}: invalid zero-length file name", named(list))));
         }
     }
     Ok(names)

@@ -2,18 +2,14 @@
 
 use std::ffi::OsStr;
 
-use super::options::Refusal;
+use crate::grammar::Refusal;
 use crate::quote::marked;
-
-/// What a number was given for: the long name, and the short one if it has one. Which of them is told depends on how the
-/// option was written, which is not known here: the one that is common.
-pub(super) type Name = &'static str;
 
 /// Reads a decimal number and what is behind it; one of the units alone is one of it.
 ///
 /// # Errors
 /// It does not start with a number. `Ok` holds `None` for one that does not fit 64 bits.
-fn decimal<'t>(text: &'t OsStr, name: Name, units: &[u8]) -> Result<(Option<u64>, &'t [u8]), Refusal> {
+fn decimal<'t>(text: &'t OsStr, name: &str, units: &[u8]) -> Result<(Option<u64>, &'t [u8]), Refusal> {
     let bytes = text.as_encoded_bytes();
     let blanks = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let rest = bytes[blanks..].strip_prefix(b"+").unwrap_or(&bytes[blanks..]);
@@ -22,7 +18,7 @@ fn decimal<'t>(text: &'t OsStr, name: Name, units: &[u8]) -> Result<(Option<u64>
         return Ok((Some(1), bytes));
     }
     if count == 0 {
-        return Err(Refusal::Plain(format!("invalid {name} argument {}", plainly(text))));
+        return Err(Refusal::plain(format!("invalid {name} argument {}", plainly(text))));
     }
     let value = rest[..count].iter().try_fold(0u64, |value, digit| {
         value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit - b'0')))
@@ -35,20 +31,19 @@ fn plainly(text: &OsStr) -> String {
     format!("'{}'", text.display())
 }
 
-fn suffix(text: &OsStr, name: Name) -> Refusal {
-    Refusal::Plain(format!("invalid suffix in {name} argument {}", plainly(text)))
+fn suffix(text: &OsStr, name: &str) -> Refusal {
+    Refusal::plain(format!("invalid suffix in {name} argument {}", plainly(text)))
 }
 
-fn too_large(text: &OsStr, name: Name) -> Refusal {
-    Refusal::Plain(format!("{name} argument {} too large", plainly(text)))
+fn too_large(text: &OsStr, name: &str) -> Refusal {
+    Refusal::plain(format!("{name} argument {} too large", plainly(text)))
 }
 
 /// Units of memory, powers of 1024.
 const UNITS: &[u8] = b"EgGkKmMPQRtTYZ";
 
-/// The argument of `-S` in bytes: KiB without a unit.
-pub(super) fn memory(text: &OsStr, physical: u64) -> Result<u64, Refusal> {
-    let name = "-S";
+/// The argument of `-S` in bytes, given as the option `name`: KiB without a unit.
+pub(super) fn memory(text: &OsStr, name: &str, physical: u64) -> Result<u64, Refusal> {
     let (value, rest) = decimal(text, name, UNITS)?;
     let power = match rest {
         b"" => 1,
@@ -76,7 +71,7 @@ pub(super) fn threads(text: &OsStr) -> Result<usize, Refusal> {
     let name = "--parallel";
     match decimal(text, name, b"")? {
         (_, [_, ..]) => Err(suffix(text, name)),
-        (Some(0), _) => Err(Refusal::Plain("number in parallel must be nonzero".into())),
+        (Some(0), _) => Err(Refusal::plain("number in parallel must be nonzero")),
         (value, _) => Ok(value.and_then(|value| value.try_into().ok()).unwrap_or(usize::MAX)),
     }
 }
@@ -88,15 +83,11 @@ pub(super) fn batch(text: &OsStr) -> Result<usize, Refusal> {
     let most = most.saturating_sub(3);
     match decimal(text, name, b"")? {
         (_, [_, ..]) => Err(suffix(text, name)),
-        (Some(0 | 1), _) => Err(Refusal::Several(vec![
-            format!("invalid {name} argument {}", marked(text.as_encoded_bytes())),
-            format!("minimum {name} argument is {}", marked("2")),
-        ])),
+        (Some(0 | 1), _) => Err(Refusal::plain(format!("invalid {name} argument {}", marked(text.as_encoded_bytes())))
+            .and(format!("minimum {name} argument is {}", marked("2")))),
         (Some(value), _) if value <= most => Ok(value as usize),
-        _ => Err(Refusal::Several(vec![
-            format!("{name} argument {} too large", marked(text.as_encoded_bytes())),
-            format!("maximum {name} argument with current rlimit is {most}"),
-        ])),
+        _ => Err(Refusal::plain(format!("{name} argument {} too large", marked(text.as_encoded_bytes())))
+            .and(format!("maximum {name} argument with current rlimit is {most}"))),
     }
 }
 
@@ -122,10 +113,10 @@ mod tests {
             ("50%", 500),
             ("200%", 2000),
         ] {
-            assert_eq!(memory(text.as_ref(), 1000).unwrap(), bytes, "{text}");
+            assert_eq!(memory(text.as_ref(), "-S", 1000).unwrap(), bytes, "{text}");
         }
         for text in ["", "b", "%", "x", "-1", "1x", "1KB", "1p", "1e", "1%%", "1Z", "16E", "99999999999999999999"] {
-            assert!(memory(text.as_ref(), 1000).is_err(), "{text}");
+            assert!(memory(text.as_ref(), "-S", 1000).is_err(), "{text}");
         }
     }
 }

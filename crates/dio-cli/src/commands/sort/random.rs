@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 
 use super::key::Shuffle;
 use super::locale;
-use super::options::Refusal;
+use crate::grammar::Refusal;
 use crate::quote::{marked, named, words};
 use crate::tool::errno_of;
 
@@ -18,9 +18,9 @@ pub(super) fn shuffle(source: Option<&OsStr>) -> Result<Shuffle, Refusal> {
     let source = source.unwrap_or(OsStr::new("/dev/urandom"));
     let mut salt = [0; 16];
     let mut file = File::open(source)
-        .map_err(|error| Refusal::Plain(format!("open failed: {}: {}", named(source), words(errno_of(&error)))))?;
+        .map_err(|error| Refusal::plain(format!("open failed: {}: {}", named(source), words(errno_of(&error)))))?;
     file.read_exact(&mut salt).map_err(|error| {
-        Refusal::Plain(match error.kind() {
+        Refusal::plain(match error.kind() {
             ErrorKind::UnexpectedEof => format!("{}: end of file", marked(source.as_encoded_bytes())),
             _ => format!("{}: read error: {}", named(source), words(errno_of(&error))),
         })

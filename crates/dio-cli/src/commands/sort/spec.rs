@@ -1,8 +1,7 @@
 //! Keys as the command line gives them: the argument of `-k`, and the positions of old.
 
-use super::args::BETWEEN;
 use super::key::{Ignore, Key, Kind, Shuffle, Span, View};
-use super::options::Refusal;
+use crate::grammar::Refusal;
 use crate::quote::marked;
 
 /// Letters that say how a key is compared.
@@ -82,7 +81,7 @@ impl Letters {
             (self.version, 'V'),
         ];
         let told: String = letters.iter().filter(|(is, _)| *is).map(|(_, letter)| letter).collect();
-        Err(Refusal::Plain(format!("options '-{told}' are incompatible")))
+        Err(Refusal::plain(format!("options '-{told}' are incompatible")))
     }
 }
 
@@ -162,27 +161,23 @@ impl Spec {
         add(rest, &mut letters, At::First).is_empty().then_some(Spec { span, letters })
     }
 
-    /// Reads an obsolete key: `POS1`, and `POS2` if there is one.
+    /// Reads `POS2` of an obsolete key.
     ///
     /// # Errors
     /// What is wrong with it, in GNU's words.
-    pub(super) fn of_obsolete(text: &[u8]) -> Result<Spec, Refusal> {
-        let mut parts = text.split(|byte| *byte == BETWEEN);
-        let start = parts.next().unwrap_or_default();
-        let mut spec = Spec::of_obsolete_start(start).ok_or_else(|| bad("stray character in field spec", start))?;
-        let Some(end) = parts.next() else { return Ok(spec) };
+    pub(super) fn with_obsolete_end(mut self, end: &[u8]) -> Result<Spec, Refusal> {
         let (mut field, mut rest) = count(end, "invalid number after '-'")?;
         if let [b'.', behind @ ..] = rest {
-            (spec.span.last_byte, rest) = count(behind, "invalid number after '.'")?;
+            (self.span.last_byte, rest) = count(behind, "invalid number after '.'")?;
         }
         // `-2` ends with the second field, `-2.1` one byte into the third; `-0` would be the latter with nothing of it,
         // but is read as the whole first field.
-        if spec.span.last_byte == 0 && field > 0 {
+        if self.span.last_byte == 0 && field > 0 {
             field -= 1;
         }
-        spec.span.last_field = (field != usize::MAX).then_some(field);
-        match add(rest, &mut spec.letters, At::Last) {
-            [] => Ok(spec),
+        self.span.last_field = (field != usize::MAX).then_some(field);
+        match add(rest, &mut self.letters, At::Last) {
+            [] => Ok(self),
             _ => Err(bad("stray character in field spec", &[b"-", end].concat())),
         }
     }
@@ -192,7 +187,7 @@ impl Spec {
 fn count<'t>(text: &'t [u8], what: &str) -> Result<(usize, &'t [u8]), Refusal> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
-        return Err(Refusal::Plain(format!("{what}: invalid count at start of {}", marked(text))));
+        return Err(Refusal::plain(format!("{what}: invalid count at start of {}", marked(text))));
     }
     let value = text[..digits].iter().try_fold(0usize, |value, digit| {
         value.checked_mul(10).and_then(|value| value.checked_add(usize::from(digit - b'0')))
@@ -207,7 +202,7 @@ fn add<'t>(text: &'t [u8], letters: &mut Letters, at: At) -> &'t [u8] {
 }
 
 fn bad(what: &str, text: &[u8]) -> Refusal {
-    Refusal::Plain(format!("{what}: invalid field specification {}", marked(text)))
+    Refusal::plain(format!("{what}: invalid field specification {}", marked(text)))
 }
 
 #[cfg(test)]
@@ -231,15 +226,19 @@ mod tests {
         ] {
             assert_eq!(positions(&Spec::of(text.as_bytes()).unwrap().span), expected, "{text}");
         }
-        for (text, expected) in [
-            ("0", (None, 0, None, 0)),
-            ("1", (Some(1), 0, None, 0)),
-            ("1.2", (Some(1), 2, None, 0)),
-            ("1\x002", (Some(1), 0, Some(1), 0)),
-            ("1\x002.3", (Some(1), 0, Some(2), 3)),
-            ("0\x000", (None, 0, Some(0), 0)),
+        for (start, end, expected) in [
+            ("0", None, (None, 0, None, 0)),
+            ("1", None, (Some(1), 0, None, 0)),
+            ("1.2", None, (Some(1), 2, None, 0)),
+            ("1", Some("2"), (Some(1), 0, Some(1), 0)),
+            ("1", Some("2.3"), (Some(1), 0, Some(2), 3)),
+            ("0", Some("0"), (None, 0, Some(0), 0)),
         ] {
-            assert_eq!(positions(&Spec::of_obsolete(text.as_bytes()).unwrap().span), expected, "{text}");
+            let mut key = Spec::of_obsolete_start(start.as_bytes()).unwrap();
+            if let Some(end) = end {
+                key = key.with_obsolete_end(end.as_bytes()).unwrap();
+            }
+            assert_eq!(positions(&key.span), expected, "{start} {end:?}");
         }
         assert!(Spec::of_obsolete_start(b"1x").is_none() && Spec::of_obsolete_start(b"").is_none());
         let letters = Spec::of(b"1b,2n").unwrap().letters;

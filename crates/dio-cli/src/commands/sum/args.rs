@@ -1,193 +1,237 @@
-//! The grammar of `dio sum`, of the `md5sum` family, `cksum` and `sum`. Nothing is decided here; see `options`.
+//! The grammars of `dio sum`, of the `md5sum` family, `cksum` and `sum`. What options mean together is decided in `options`.
 
 use std::ffi::OsString;
+use std::num::IntErrorKind;
 
-use clap::Args;
+use super::digest::Algorithm;
+use crate::grammar::{Flag, Grammar, Refusal, accepted, checked, help, parsed, repeated, switch, version};
+use crate::quote::marked;
+use crate::tool::{IoArgs, io_flags, number};
 
-use crate::tool::{Found, InOrder, IoArgs, Ordered};
-
-/// Compute or check digests, many of them in one read of each file
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct SumArgs {
-    /// Files to read; standard input without any, or where FILE is -
-    #[arg(value_name = "FILE")]
-    pub files: Vec<OsString>,
-
-    /// Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc,
-    /// crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]
-    #[arg(short, long, value_name = "LIST", action = clap::ArgAction::Append)]
-    pub algorithm: Vec<String>,
-
-    /// Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes
-    #[arg(short, overrides_with = "sysv")]
-    pub r: bool,
-
-    /// Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes
-    #[arg(short, long, overrides_with = "r")]
-    pub sysv: bool,
-
-    /// Length of blake2b or blake3 in bits, a multiple of 8
-    #[arg(short, long, value_name = "BITS", allow_hyphen_values = true)]
-    pub length: Option<String>,
-
-    /// Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only
-    #[arg(long)]
-    pub raw: bool,
-
-    /// Write digests in base64
-    #[arg(long)]
-    pub base64: bool,
-
-    /// Marks of a line
-    #[command(flatten)]
-    pub marks: Ordered<Mark>,
-
-    /// Write lines without the digest's name: digest, two blanks, file
-    #[arg(long, overrides_with = "tag")]
-    pub untagged: bool,
-
-    /// End lines with NUL, and write names as they are
-    #[arg(short, long)]
-    pub zero: bool,
-
-    /// Say which instructions of the CPU are used
-    #[arg(long)]
-    pub debug: bool,
-
-    /// Checking
-    #[command(flatten)]
-    pub checks: Checks,
-
-    /// How bytes are read
-    #[command(flatten)]
-    pub io: IoArgs,
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct SumArgs {
+    pub(super) command: Command,
+    /// Those of `-a`.
+    pub(super) algorithms: Vec<Algorithm>,
+    /// That of `-r` or `-s`.
+    pub(super) old: Option<Algorithm>,
+    /// In bytes, with the text that says so; none for the usual length.
+    pub(super) length: Option<(usize, String)>,
+    pub(super) tag: Option<bool>,
+    pub(super) binary: Option<bool>,
+    pub(super) zero: bool,
+    pub(super) bare: bool,
+    pub(super) raw: bool,
+    pub(super) base64: bool,
+    pub(super) debug: bool,
+    pub(super) check: bool,
+    pub(super) ignore_missing: bool,
+    pub(super) quiet: bool,
+    pub(super) status: bool,
+    pub(super) warn: bool,
+    pub(super) threads: Option<u32>,
+    pub(super) files: Vec<OsString>,
+    pub(super) io: IoArgs,
 }
 
-/// Compute or check digests of one kind
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct HashArgs {
-    /// Files to read; standard input without any, or where FILE is -
-    #[arg(value_name = "FILE")]
-    pub files: Vec<OsString>,
-
-    /// Marks of a line
-    #[command(flatten)]
-    pub marks: Ordered<Mark>,
-
-    /// End lines with NUL, and write names as they are
-    #[arg(short, long)]
-    pub zero: bool,
-
-    /// Checking
-    #[command(flatten)]
-    pub checks: Checks,
-
-    /// How bytes are read
-    #[command(flatten)]
-    pub io: IoArgs,
+/// The command that was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Command {
+    /// `dio sum`: of any number of digests, SHA-256 by default.
+    #[default]
+    Dio,
+    /// `sum`, called by a link of that name.
+    Sum,
+    /// `cksum`: of one digest, the last that is said.
+    Cksum,
+    /// One of the `md5sum` family.
+    Of(Algorithm),
 }
 
-/// Compute or check BLAKE2b digests
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct B2Args {
-    /// Length of the digest in bits, a multiple of 8
-    #[arg(short, long, value_name = "BITS", allow_hyphen_values = true)]
-    pub length: Option<String>,
-
-    /// What it has in common with the others
-    #[command(flatten)]
-    pub hash: HashArgs,
+/// The grammar of the command of that name.
+pub(super) fn grammar(name: &'static str) -> Grammar<SumArgs> {
+    let about = match name {
+        "sum" => "Compute or check digests, many of them in one read of each file",
+        "cksum" => "Compute or check a digest, by default the CRC of POSIX",
+        "md5sum" => "Compute or check MD5 digests",
+        "sha1sum" => "Compute or check SHA-1 digests",
+        "sha224sum" => "Compute or check SHA-224 digests",
+        "sha256sum" => "Compute or check SHA-256 digests",
+        "sha384sum" => "Compute or check SHA-384 digests",
+        "sha512sum" => "Compute or check SHA-512 digests",
+        "b2sum" => "Compute or check BLAKE2b digests",
+        "b3sum" => "Compute or check BLAKE3 digests",
+        _ => "Compute or check digests of one kind",
+    };
+    let grammar = Grammar::<SumArgs>::new(name, about, "");
+    let grammar = match name {
+        "sum" | "cksum" => grammar.flags(general()).flags(marks()).flags([untagged(), zero(), debug()]),
+        "b2sum" => {
+            grammar.flags([bits("Length of the digest in bits, a multiple of 8")]).flags(marks()).flags([zero()])
+        }
+        "b3sum" => grammar.flags(blake3()).flags(marks()).flags([zero()]),
+        _ => grammar.flags(marks()).flags([zero()]),
+    };
+    let of_sum = |option: &str| matches!(option, "-r" | "--sysv");
+    let is_own = |option: &str| match name {
+        "sum" => !of_sum(option) && !matches!(option, "--help" | "--version"),
+        "cksum" if of_sum(option) => true,
+        // For checking, --strict is GNU's too.
+        _ => matches!(option, "--mode" | "--block" | "--depth" | "--progress" | "--receipt"),
+    };
+    grammar
+        .flags(checks())
+        .flags([help("-h, --help"), version("-V, --version")])
+        .flags(io_flags(|sum| &mut sum.io))
+        .own(is_own)
+        .files("Files to read; standard input without any, or where FILE is -", |sum| &mut sum.files)
 }
 
-/// Compute or check BLAKE3 digests
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true)]
-pub struct B3Args {
-    /// Length of the digest in bytes
-    #[arg(short, long, value_name = "BYTES", allow_hyphen_values = true)]
-    pub length: Option<String>,
-
-    /// Write digests without names
-    #[arg(long)]
-    pub no_names: bool,
-
-    /// Write the digest as it is, not in hexadecimal digits; of one file only
-    #[arg(long)]
-    pub raw: bool,
-
-    /// Threads to use at most [default: one for each CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
-    pub num_threads: Option<u32>,
-
-    /// Accepted: files are never mapped
-    #[arg(long)]
-    pub no_mmap: bool,
-
-    /// What it has in common with the others
-    #[command(flatten)]
-    pub hash: HashArgs,
+/// The options of commands that compute any digest.
+fn general() -> [Flag<SumArgs>; 6] {
+    [
+        repeated(checked(
+            "-a, --algorithm=LIST",
+            "Digests to compute, in this order: any of md5, sha1, sha224, sha256, sha384, sha512, blake2b, blake3, sm3, crc, \
+             crc32b, crc32c, xxh3, bsd, sysv; or all [default: sha256; of cksum, which makes one: crc]",
+            |sum, given| sum.add(&given.take().to_string_lossy()),
+        )),
+        switch("-r", "Same as -a bsd: the 16-bit sum of BSD, in blocks of 1024 bytes", |sum| {
+            sum.old = Some(Algorithm::Bsd);
+        }),
+        switch("-s, --sysv", "Same as -a sysv: the 16-bit sum of System V, in blocks of 512 bytes", |sum| {
+            sum.old = Some(Algorithm::Sysv);
+        }),
+        bits("Length of blake2b or blake3 in bits, a multiple of 8"),
+        switch(
+            "--raw",
+            "Write the digests as they are, not in hexadecimal digits, and nothing else; of one file and digest only",
+            |sum| sum.raw = true,
+        ),
+        switch("--base64", "Write digests in base64", |sum| sum.base64 = true),
+    ]
 }
 
-/// Flags that only make sense when digests are checked.
-#[derive(Args, Clone, Debug, Default)]
-pub struct Checks {
-    /// Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure
-    #[arg(short, long)]
-    pub check: bool,
-
-    /// When checking, pass over files that do not exist
-    #[arg(long)]
-    pub ignore_missing: bool,
-
-    /// When checking, do not print OK for files that match
-    #[arg(long, overrides_with_all = ["status", "warn"])]
-    pub quiet: bool,
-
-    /// When checking, print nothing: the exit status says it
-    #[arg(long, overrides_with_all = ["quiet", "warn"])]
-    pub status: bool,
-
-    /// When checking, name each improperly formatted line
-    #[arg(short, long, overrides_with_all = ["quiet", "status"])]
-    pub warn: bool,
+fn bits(text: &'static str) -> Flag<SumArgs> {
+    checked("-l, --length=BITS", text, |sum, given| {
+        let text = given.take().to_string_lossy().into_owned();
+        let invalid = || format!("invalid length: {}", marked(&text));
+        let bits = match text.parse::<usize>() {
+            Ok(bits) => bits,
+            Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
+                return Err(Refusal::plain(format!("{}: Value too large for defined data type", invalid())));
+            }
+            Err(_) => return Err(Refusal::plain(invalid())),
+        };
+        if bits % 8 != 0 {
+            return Err(Refusal::plain(invalid()).and("length is not a multiple of 8"));
+        }
+        sum.length = Some((bits / 8, text)).filter(|_| bits != 0);
+        Ok(())
+    })
 }
 
-/// The flags whose order matters, as clap declares them.
-#[derive(Args, Clone, Debug)]
-pub struct MarkFlags {
-    /// Mark names as those of files read in binary mode, with *
-    #[arg(short, long)]
-    binary: bool,
-
-    /// Mark names as those of files read in text mode, with a blank (the default without --tag)
-    #[arg(short, long)]
-    text: bool,
-
-    /// Write lines with the digest's name: MD5 (FILE) = DIGEST
-    #[arg(long)]
-    tag: bool,
+fn blake3() -> [Flag<SumArgs>; 5] {
+    [
+        checked("-l, --length=BYTES", "Length of the digest in bytes", |sum, given| {
+            let text = given.take().to_string_lossy().into_owned();
+            let invalid = || Refusal::plain(format!("invalid length: {}", marked(&text)));
+            let bytes = text.parse::<usize>().ok().filter(|bytes| *bytes > 0).ok_or_else(invalid)?;
+            sum.length = Some((bytes, text));
+            Ok(())
+        }),
+        switch("--no-names", "Write digests without names", |sum| sum.bare = true),
+        switch("--raw", "Write the digest as it is, not in hexadecimal digits; of one file only", |sum| {
+            sum.raw = true;
+        }),
+        parsed(
+            "--num-threads=N",
+            "Threads to use at most [default: one for each CPU]",
+            |text| number(text, 0..=4096),
+            |sum, threads| sum.threads = threads,
+        ),
+        accepted("--no-mmap", "Accepted: files are never mapped"),
+    ]
 }
 
-/// One of the flags whose order matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// `-b`
-    Binary,
-    /// `-t`
-    Text,
-    /// `--tag`
-    Tag,
+fn marks() -> [Flag<SumArgs>; 3] {
+    [
+        switch("-b, --binary", "Mark names as those of files read in binary mode, with *", |sum| {
+            sum.binary = Some(true);
+        }),
+        switch("--tag", "Write lines with the digest's name: MD5 (FILE) = DIGEST", |sum| {
+            (sum.tag, sum.binary) = (Some(true), Some(true));
+        }),
+        switch(
+            "-t, --text",
+            "Mark names as those of files read in text mode, with a blank (the default without --tag)",
+            |sum| sum.binary = Some(false),
+        ),
+    ]
 }
 
-impl InOrder for Mark {
-    type Flags = MarkFlags;
+fn untagged() -> Flag<SumArgs> {
+    switch("--untagged", "Write lines without the digest's name: digest, two blanks, file", |sum| {
+        if sum.tag.replace(false) == Some(true) {
+            sum.binary = None;
+        }
+    })
+}
 
-    fn find(found: &mut Found<'_, Mark>) {
-        found.switch("binary", Mark::Binary);
-        found.switch("text", Mark::Text);
-        found.switch("tag", Mark::Tag);
+fn zero() -> Flag<SumArgs> {
+    switch("-z, --zero", "End lines with NUL, and write names as they are", |sum| sum.zero = true)
+}
+
+fn debug() -> Flag<SumArgs> {
+    switch("--debug", "Say which instructions of the CPU are used", |sum| sum.debug = true)
+}
+
+/// Options that only make sense when digests are checked. Of three that say how much is told, the last one counts.
+fn checks() -> [Flag<SumArgs>; 5] {
+    [
+        switch(
+            "-c, --check",
+            "Read digests from the FILEs and check them; with --strict, an improperly formatted line is a failure",
+            |sum| sum.check = true,
+        ),
+        switch("--ignore-missing", "When checking, pass over files that do not exist", |sum| sum.ignore_missing = true),
+        switch("--quiet", "When checking, do not print OK for files that match", |sum| {
+            (sum.quiet, sum.status, sum.warn) = (true, false, false);
+        }),
+        switch("--status", "When checking, print nothing: the exit status says it", |sum| {
+            (sum.quiet, sum.status, sum.warn) = (false, true, false);
+        }),
+        switch("-w, --warn", "When checking, name each improperly formatted line", |sum| {
+            (sum.quiet, sum.status, sum.warn) = (false, false, true);
+        }),
+    ]
+}
+
+impl SumArgs {
+    /// Takes the digests of a LIST, each once, in the order said; of `cksum`, the only one that counts.
+    fn add(&mut self, list: &str) -> Result<(), Refusal> {
+        if self.command == Command::Cksum {
+            self.algorithms = vec![named(list)?];
+            return Ok(());
+        }
+        for name in list.split(',') {
+            let these = if name == "all" { Algorithm::ALL.to_vec() } else { vec![named(name)?] };
+            for algorithm in these {
+                if !self.algorithms.contains(&algorithm) {
+                    self.algorithms.push(algorithm);
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+fn named(name: &str) -> Result<Algorithm, Refusal> {
+    Algorithm::named(name).ok_or_else(|| {
+        let all: String =
+            Algorithm::ALL.iter().map(|algorithm| format!("\n  - {}", marked(algorithm.name()))).collect();
+        let (name, option) = (marked(name), marked("--algorithm"));
+        Refusal::usage(format!("invalid argument {name} for {option}\nValid arguments are:{all}"))
+    })
 }

@@ -13,102 +13,68 @@ mod list;
 mod options;
 mod read;
 
-use std::io::{self, Write};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dio::pipeline::Pipeline;
 
-pub use args::{B2Args, B3Args, Checks, HashArgs, Mark, SumArgs};
 #[cfg(feature = "fuzzing")]
 pub(crate) use list::fuzz_list;
 
+use crate::grammar::Program;
 use crate::tool::{IoArgs, Mode, Tool, called_as};
+use args::{Command, SumArgs};
 use digest::Algorithm;
-use options::{Family, Options, UsageError};
+use options::Options;
 use read::Helpers;
 
-/// A command of the `md5sum` family whose digest has one length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hash {
-    /// `md5sum`
-    Md5,
-    /// `sha1sum`
-    Sha1,
-    /// `sha224sum`
-    Sha224,
-    /// `sha256sum`
-    Sha256,
-    /// `sha384sum`
-    Sha384,
-    /// `sha512sum`
-    Sha512,
+pub(crate) const PROGRAMS: [Program; 10] = [
+    program("sum"),
+    program("md5sum"),
+    program("sha1sum"),
+    program("sha224sum"),
+    program("sha256sum"),
+    program("sha384sum"),
+    program("sha512sum"),
+    program("b2sum"),
+    program("b3sum"),
+    program("cksum"),
+];
+
+const fn program(name: &'static str) -> Program {
+    Program { name, describe: |name| args::grammar(name).describe(), run }
 }
 
-impl Hash {
-    fn command(self) -> (&'static str, Algorithm) {
-        match self {
-            Self::Md5 => ("md5sum", Algorithm::Md5),
-            Self::Sha1 => ("sha1sum", Algorithm::Sha1),
-            Self::Sha224 => ("sha224sum", Algorithm::Sha224),
-            Self::Sha256 => ("sha256sum", Algorithm::Sha256),
-            Self::Sha384 => ("sha384sum", Algorithm::Sha384),
-            Self::Sha512 => ("sha512sum", Algorithm::Sha512),
-        }
-    }
-}
-
-/// Runs `dio sum`, or `sum` where that is the name of the link that was called. Returns 0 if all is well, else 1.
-pub fn run(args: SumArgs) -> ExitCode {
-    let family = if called_as("sum") == "sum" { Family::Sum } else { Family::Dio };
-    sum("sum", args, family)
-}
-
-/// Runs `cksum`.
-pub fn run_cksum(args: SumArgs) -> ExitCode {
-    sum("cksum", args, Family::Cksum)
-}
-
-fn sum(command: &'static str, args: SumArgs, family: Family) -> ExitCode {
-    let (io, debug) = (args.io.clone(), args.debug);
-    let options = Options::sum(args, family);
-    if debug && options.is_ok() {
-        let name = called_as(command);
-        eprintln!(
-            "{name}: using {} hardware support",
-            crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Cksum)
-        );
-    }
-    start(command, &io, options, true)
-}
-
-/// Runs a command of the `md5sum` family.
-pub fn run_hash(hash: Hash, args: HashArgs) -> ExitCode {
-    let ((command, algorithm), io) = (hash.command(), args.io.clone());
-    start(command, &io, Options::hash(algorithm, args), false)
-}
-
-/// Runs `b2sum`.
-pub fn run_b2(args: B2Args) -> ExitCode {
-    let io = args.hash.io.clone();
-    start("b2sum", &io, Options::b2(args), false)
-}
-
-/// Runs `b3sum`.
-pub fn run_b3(args: B3Args) -> ExitCode {
-    let io = args.hash.io.clone();
-    start("b3sum", &io, Options::b3(args), false)
-}
-
-fn start(command: &'static str, io: &IoArgs, options: Result<Options, UsageError>, group: bool) -> ExitCode {
-    let options = match options {
-        Ok(options) => options,
-        Err(error) => return refuse(Tool::new(command, &IoArgs::default()), &error),
+/// Runs the command of that name. Returns 0 if all is well, else 1.
+fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
+    let command = match name {
+        "sum" if called_as("sum") == "sum" => Command::Sum,
+        "sum" => Command::Dio,
+        "cksum" => Command::Cksum,
+        "md5sum" => Command::Of(Algorithm::Md5),
+        "sha1sum" => Command::Of(Algorithm::Sha1),
+        "sha224sum" => Command::Of(Algorithm::Sha224),
+        "sha256sum" => Command::Of(Algorithm::Sha256),
+        "sha384sum" => Command::Of(Algorithm::Sha384),
+        "sha512sum" => Command::Of(Algorithm::Sha512),
+        "b3sum" => Command::Of(Algorithm::Blake3),
+        _ => Command::Of(Algorithm::Blake2b),
     };
+    let args = SumArgs { command, ..SumArgs::default() };
+    let options = match args::grammar(name).resolve_from(args, line, Options::of) {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    if options.debug {
+        let name = called_as(name);
+        let target = crc_fast::get_calculator_target(crc_fast::CrcAlgorithm::Crc32Cksum);
+        eprintln!("{name}: using {target} hardware support");
+    }
     // `--strict` is about lists when one is checked, and about the mode when a mode was asked for.
-    let strict = io.strict && (options.check.is_none() || io.mode != Mode::Auto);
-    let tool = Tool::new(command, &IoArgs { strict, ..io.clone() });
+    let strict = options.io.strict && (options.check.is_none() || options.io.mode != Mode::Auto);
+    let tool = Tool::new(name, &IoArgs { strict, ..options.io.clone() });
     if let Err(status) = tool.begin(options.files.iter().map(|file| file.as_os_str())) {
         return status;
     }
@@ -116,6 +82,7 @@ fn start(command: &'static str, io: &IoArgs, options: Result<Options, UsageError
     let helpers = Helpers::new(cpus);
     match &options.check {
         Some(check) => {
+            let group = check.accept.general;
             let lists = options.files.iter();
             let bad = lists.filter(|file| !check::list(&tool, file, check, group, &helpers)).count();
             if bad > 0 {
@@ -123,19 +90,6 @@ fn start(command: &'static str, io: &IoArgs, options: Result<Options, UsageError
             }
         }
         None => compute(&tool, &options, &helpers),
-    }
-    tool.finish()
-}
-
-/// Tells a command line that makes no sense.
-fn refuse(tool: Tool, error: &UsageError) -> ExitCode {
-    if let Some(first) = error.first() {
-        tool.note(first);
-    }
-    tool.error(error);
-    if error.wants_help() {
-        // Nobody can be told that standard error is closed.
-        let _ = writeln!(io::stderr(), "Try '{} --help' for more information.", tool.name());
     }
     tool.finish()
 }
