@@ -19,6 +19,8 @@ use crate::tool;
 const TOOLS: &[&[Program]] = &[
     &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
     &sum::PROGRAMS,
+    &gzip::PROGRAMS,
+    &zstd::PROGRAMS,
 ];
 
 fn programs() -> impl Iterator<Item = &'static Program> {
@@ -28,16 +30,6 @@ fn programs() -> impl Iterator<Item = &'static Program> {
 /// The other commands.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Gzip(gzip::GzipArgs),
-    /// Decompress files, on all cores and past the page cache
-    Gunzip(gzip::GzipArgs),
-    /// Decompress files to standard output
-    Zcat(gzip::GzipArgs),
-    Zstd(zstd::ZstdArgs),
-    /// Decompress files in the format of Zstandard
-    Unzstd(zstd::ZstdArgs),
-    /// Decompress files in the format of Zstandard to standard output
-    Zstdcat(zstd::ZstdArgs),
     Tar(Box<tar::TarArgs>),
     Stat(stat::StatArgs),
     Stripe(stripe::StripeArgs),
@@ -105,8 +97,6 @@ fn command_of(args: &[OsString]) -> Option<&str> {
 /// The command line as clap can read it: some of the old forms look like numbers or like names.
 fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     match command_of(&args) {
-        Some("gzip" | "gunzip" | "zcat") => gzip::modern(args),
-        Some("zstd" | "unzstd" | "zstdcat") => Ok(zstd::modern(args)),
         Some("tar") => tar::modern(args),
         _ => Ok(args),
     }
@@ -117,12 +107,6 @@ impl Command {
     fn run(self) -> ExitCode {
         match self {
             Command::Tar(args) => tar::run(*args),
-            Command::Gzip(args) => gzip::run(args),
-            Command::Gunzip(args) => gzip::run_gunzip(args),
-            Command::Zcat(args) => gzip::run_zcat(args),
-            Command::Zstd(args) => zstd::run(args),
-            Command::Unzstd(args) => zstd::run_unzstd(args),
-            Command::Zstdcat(args) => zstd::run_zstdcat(args),
             Command::Stat(args) => stat::run(args),
             Command::Stripe(args) => stripe::run(args),
             Command::Probe(args) => probe::run(args),

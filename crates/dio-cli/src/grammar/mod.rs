@@ -64,7 +64,7 @@ pub(crate) struct Grammar<L> {
     operand: Box<TakeOperand<L>>,
     old: Option<Old<L>>,
     options_first: bool,
-    abbreviates: bool,
+    is_literal: bool,
     /// The exit statuses of a command line that cannot be read, and of one that makes no sense.
     statuses: (u8, u8),
 }
@@ -82,7 +82,7 @@ impl<L: 'static> Grammar<L> {
             operand: Box::new(|_, _| Ok(())),
             old: None,
             options_first: false,
-            abbreviates: true,
+            is_literal: false,
             statuses: (1, 1),
         }
     }
@@ -142,9 +142,9 @@ impl<L: 'static> Grammar<L> {
         Grammar { options_first: std::env::var_os("POSIXLY_CORRECT").is_some(), ..self }
     }
 
-    /// Takes no beginnings of long options for them.
-    pub(crate) fn unabbreviated(self) -> Grammar<L> {
-        Grammar { abbreviates: false, ..self }
+    /// Takes no beginnings of long options for them, and no word that looks like an option for a value.
+    pub(crate) fn literal(self) -> Grammar<L> {
+        Grammar { is_literal: true, ..self }
     }
 
     /// Sets the exit statuses of a command line that cannot be read, and of one that makes no sense.

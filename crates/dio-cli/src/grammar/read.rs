@@ -86,6 +86,11 @@ impl<L: 'static> Grammar<L> {
         Ok(())
     }
 
+    /// Takes a value that is a word of its own.
+    fn value(&self, line: &mut Line) -> Option<OsString> {
+        line.next_if(|word| !(self.is_literal && word.len() > 1 && word.as_bytes().starts_with(b"-")))
+    }
+
     fn flag_of(&self, letter: u8) -> Result<&Flag<L>, Stop> {
         let flag = self.flags.iter().find(|flag| flag.names.shorts.contains(&letter));
         flag.ok_or_else(|| unreadable(&[b"invalid option -- '", &[letter], b"'"]))
@@ -100,7 +105,7 @@ impl<L: 'static> Grammar<L> {
             given.apart = given.value.is_none();
             if given.apart {
                 let missing = || unreadable(&[b"option requires an argument -- '", &[letter], b"'"]);
-                given.value = Some(given.line.next_word().ok_or_else(missing)?);
+                given.value = Some(self.value(given.line).ok_or_else(missing)?);
             }
         }
         flag.apply(low, given)
@@ -121,7 +126,7 @@ impl<L: 'static> Grammar<L> {
             }
             (Takes::Value(_), None) => {
                 let missing = || unreadable(&[b"option '", shown.as_bytes(), b"' requires an argument"]);
-                (given.value, given.apart) = (Some(given.line.next_word().ok_or_else(missing)?), true);
+                (given.value, given.apart) = (Some(self.value(given.line).ok_or_else(missing)?), true);
             }
             _ => {}
         }
@@ -134,7 +139,7 @@ impl<L: 'static> Grammar<L> {
         if let Some(flag) = self.flags.iter().find(named) {
             return Ok(flag);
         }
-        let begun = |flag: &&Flag<L>| self.abbreviates && flag.names.longs.iter().any(|long| begins(long, name));
+        let begun = |flag: &&Flag<L>| !self.is_literal && flag.names.longs.iter().any(|long| begins(long, name));
         let all: Vec<&Flag<L>> = self.flags.iter().filter(begun).collect();
         // What the tool's model would take for one of its options is that, whatever dio has.
         let model: Vec<&Flag<L>> = all.iter().copied().filter(|flag| !flag.is_own).collect();

@@ -19,7 +19,7 @@ impl Run {
     /// Standard input to standard output.
     pub(super) fn stdin(&mut self) -> Result<(), Fatal> {
         let console = if self.decompress { terminal(io::stdin().as_fd()) } else { terminal(io::stdout().as_fd()) };
-        if self.args.force == 0 && !self.args.list && console {
+        if !self.args.force && !self.args.list && console {
             if !self.quiet() {
                 let (does, un) = if self.decompress { ("read from", "de") } else { ("written to", "") };
                 let name = self.tool.name();
@@ -105,7 +105,7 @@ impl Run {
 
     /// Opens a file; where there is none to decompress, one with a suffix.
     fn open(&self, name: &Path) -> Option<(OwnedFd, PathBuf)> {
-        let follow = self.to_stdout || self.args.force > 0;
+        let follow = self.to_stdout || self.args.force;
         let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
         flags.set(OFlags::NOFOLLOW, !follow);
         // A pipe that is read waits for its writer; one that will only be refused does not.
@@ -147,7 +147,7 @@ impl Run {
             }
             () if stat.st_mode & 0o4000 != 0 => " is set-user-ID on execution - ignored".to_owned(),
             () if stat.st_mode & 0o2000 != 0 => " is set-group-ID on execution - ignored".to_owned(),
-            () if self.args.force > 0 => return true,
+            () if self.args.force => return true,
             () if stat.st_mode & 0o1000 != 0 => " has the sticky bit set - file ignored".to_owned(),
             () if links > 0 => format!(" has {links} other link{plural} -- file ignored"),
             () => return true,
@@ -172,7 +172,7 @@ impl Run {
                 }
                 None
             }
-            (false, Some(length)) if self.args.force == 0 => {
+            (false, Some(length)) if !self.args.force => {
                 if talkative {
                     self.tell(&[name, b" already has ", &name[name.len() - length..], b" suffix -- unchanged"]);
                 }
@@ -217,8 +217,9 @@ impl Run {
             let _ = source.close();
             return match result {
                 Done::Well(moved) if self.args.list => {
-                    work.mtime = moved.moved.mtime.filter(|_| self.args.name).map(i64::from).or(work.mtime);
-                    let named = moved.moved.name.as_deref().filter(|_| self.args.name);
+                    work.mtime =
+                        moved.moved.mtime.filter(|_| self.args.no_name == Some(false)).map(i64::from).or(work.mtime);
+                    let named = moved.moved.name.as_deref().filter(|_| self.args.no_name == Some(false));
                     let name = named.and_then(|name| names::beside(&target, name)).unwrap_or(target);
                     self.listed_row(&name, &moved, &work)
                 }
@@ -268,7 +269,7 @@ impl Run {
     fn begin(&mut self, path: &Path) -> Option<OutputFile> {
         // From here on a signal has to wait for files to be tidied up.
         self.stop = Some(Stop::on_signals());
-        let mut replace = self.args.force > 0;
+        let mut replace = self.args.force;
         loop {
             match OutputFile::named(path, replace) {
                 Ok(target) => return Some(target),

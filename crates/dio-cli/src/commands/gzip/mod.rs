@@ -17,43 +17,36 @@ use std::process::ExitCode;
 use rustix::io::Errno;
 
 use super::compress::{Retire, Trouble};
+use crate::grammar::Program;
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe};
 
-pub use args::{GzipArgs, modern};
+use args::GzipArgs;
 #[cfg(feature = "fuzzing")]
 pub(crate) use member::fuzz_header;
 
-/// Runs `dio gzip`.
-pub fn run(args: GzipArgs) -> ExitCode {
-    let tool = Tool::new("gzip", &args.io);
-    let mut run = Run::new(tool, args);
+pub(crate) const PROGRAMS: [Program; 3] = [program("gzip"), program("gunzip"), program("zcat")];
+
+const fn program(name: &'static str) -> Program {
+    Program { name, describe: |name| args::grammar(name).describe(), run }
+}
+
+/// Runs `dio gzip`, `gunzip` (`gzip -d`) or `zcat` (`gzip -cd`).
+fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
+    let args = match args::read(name, line) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
+    let mut run = Run::new(Tool::new("gzip", &args.io), args);
     if run.args.ascii && !run.quiet() {
         run.tool.note("option --ascii ignored on this system");
-    }
-    let suffix = run.args.suffix.as_bytes();
-    if suffix.is_empty() || suffix.len() > names::LONGEST {
-        run.tool.error(format_args!("invalid suffix '{}'", run.args.suffix.display()));
-        return ExitCode::FAILURE;
     }
     if let Err(status) = run.tool.begin(run.args.files.iter().map(|file| file.as_os_str())) {
         return status;
     }
     let ended = run.all();
     run.finish(ended)
-}
-
-/// Runs `dio gunzip`: `gzip -d`.
-pub fn run_gunzip(mut args: GzipArgs) -> ExitCode {
-    args.decompress = true;
-    run(args)
-}
-
-/// Runs `dio zcat`: `gzip -cd`.
-pub fn run_zcat(mut args: GzipArgs) -> ExitCode {
-    args.stdout = true;
-    run_gunzip(args)
 }
 
 /// A failure after which nothing more can be done: it was told.
@@ -84,24 +77,13 @@ impl Run {
     fn new(tool: Tool, args: GzipArgs) -> Run {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let decompress = args.decompress || args.list || args.test;
-        let level = match () {
-            () if args.fast => 1,
-            () if args.best => 9,
-            () => args.compression_level,
-        };
-        let keep_name = if args.name { true } else { !args.no_name && !decompress };
-        let keep_time = match () {
-            () if args.no_time => false,
-            () if args.time || args.name => true,
-            () => !args.no_name && !decompress,
-        };
         Run {
             decompress,
             to_stdout: args.stdout || args.list || args.test,
-            keep_name,
-            keep_time,
-            level,
-            workers: args.processes.map_or(cores, usize::from),
+            keep_name: !args.no_name.unwrap_or(decompress),
+            keep_time: !args.no_time.unwrap_or(decompress),
+            level: args.level,
+            workers: args.processes.map_or(cores, |count| count as usize),
             warned: Cell::new(false),
             out: None,
             retire: Retire::new(),

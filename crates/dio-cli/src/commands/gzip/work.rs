@@ -61,7 +61,7 @@ impl Run {
     /// Whether bytes that are not compressed are passed on: a whole file of them, or those behind the last member.
     /// Standard input goes to standard output also without `-c`.
     fn passes(&self, work: &Work<'_>) -> bool {
-        self.args.force > 0 && (self.to_stdout || work.is_stdin) && !self.args.list
+        self.args.force && (self.to_stdout || work.is_stdin) && !self.args.list
     }
 
     /// What the first member says of itself. An error was told.

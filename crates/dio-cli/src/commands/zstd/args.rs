@@ -1,217 +1,263 @@
-//! The grammar of `dio zstd`, `unzstd` and `zstdcat`: the zstd command's flags and those of every tool.
+//! The grammar of `dio zstd`, `unzstd` and `zstdcat`: the zstd command's options and those of every tool.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use clap::{ArgAction, ValueHint};
+use crate::grammar::{
+    Choice, Flag, Given, Grammar, Refusal, accepted, among, attached, checked, exact, help, hidden, own, parsed,
+    repeated, switch, value, version,
+};
+use crate::tool::{IoArgs, io_flags};
 
-use crate::tool::IoArgs;
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct ZstdArgs {
+    pub(super) decompress: bool,
+    pub(super) test: bool,
+    pub(super) list: bool,
+    pub(super) stdout: bool,
+    pub(super) output: Option<PathBuf>,
+    pub(super) force: bool,
+    pub(super) rm: bool,
+    pub(super) recursive: bool,
+    pub(super) filelist: Vec<PathBuf>,
+    pub(super) output_dir_flat: Option<PathBuf>,
+    pub(super) output_dir_mirror: Option<PathBuf>,
+    pub(super) quiet: u8,
+    pub(super) verbose: u8,
+    /// Below zero for a fast one.
+    pub(super) level: Option<i64>,
+    pub(super) ultra: bool,
+    pub(super) threads: Option<u32>,
+    pub(super) single_thread: bool,
+    pub(super) long: Option<u32>,
+    pub(super) parameters: Option<String>,
+    pub(super) job: Option<u64>,
+    pub(super) target_compressed_block_size: Option<u64>,
+    pub(super) dictionary: Option<PathBuf>,
+    pub(super) no_dictionary_id: bool,
+    pub(super) no_check: bool,
+    pub(super) no_content_size: bool,
+    pub(super) stream_size: Option<u64>,
+    pub(super) exclude_compressed: bool,
+    pub(super) memory: Option<u64>,
+    pub(super) sparse: Option<bool>,
+    pub(super) pass_through: Option<bool>,
+    pub(super) salvage: bool,
+    pub(super) sync: bool,
+    pub(super) files: Vec<OsString>,
+    pub(super) io: IoArgs,
+}
 
-/// Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache
-///
-/// Each file gets a compressed one beside it with the suffix .zst, or the reverse with -d. Without FILE, or when FILE is -, standard input goes to standard output.
-///
-/// -1 to -19 are from fast to small, 3 is the default; -20 to -22 are smaller and want much memory.
-#[derive(clap::Args, Clone, Debug)]
-#[command(args_override_self = true, disable_help_flag = true, disable_version_flag = true)]
-pub struct ZstdArgs {
-    /// Compress: the default
-    #[arg(short = 'z', long, overrides_with_all = ["decompress", "test", "list"])]
-    pub compress: bool,
+const DETAILS: &str = "\
+Each file gets a compressed one beside it with the suffix .zst, or the reverse with -d. Without FILE, or when FILE is -, standard \
+input goes to standard output.
 
-    /// Decompress
-    #[arg(short = 'd', long, alias = "uncompress", overrides_with_all = ["compress", "test", "list"])]
-    pub decompress: bool,
+-1 to -19 are from fast to small, 3 is the default; -20 to -22 are smaller and want much memory.";
 
-    /// Test whether compressed files are sound
-    #[arg(short = 't', long, overrides_with_all = ["compress", "decompress", "list"])]
-    pub test: bool,
+pub(super) fn grammar(name: &'static str) -> Grammar<ZstdArgs> {
+    let about = match name {
+        "unzstd" => "Decompress files in the format of Zstandard",
+        "zstdcat" => "Decompress files in the format of Zstandard to standard output",
+        _ => "Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache",
+    };
+    Grammar::<ZstdArgs>::new(name, about, DETAILS)
+        .literal()
+        .flags(operations())
+        .flags(targets())
+        .flags(strength())
+        .flags(frames())
+        .flags(contents())
+        .section(
+            "Compression",
+            [
+                own(switch("--salvage", "Keep what was decompressed before the damage in a damaged file", |zstd| {
+                    zstd.salvage = true;
+                })),
+                own(switch("--sync", "Sync what was written", |zstd| zstd.sync = true)),
+            ],
+        )
+        .flags([help("-h, -H, --help"), version("-V, --version")])
+        .flags(io_flags(|zstd| &mut zstd.io))
+        .files("The files", |zstd| &mut zstd.files)
+}
 
-    /// List what compressed files contain
-    #[arg(short = 'l', long, overrides_with_all = ["compress", "decompress", "test"])]
-    pub list: bool,
+/// What is done; the last of these counts.
+fn operations() -> [Flag<ZstdArgs>; 4] {
+    [
+        switch("-z, --compress", "Compress: the default", |zstd| {
+            (zstd.decompress, zstd.test, zstd.list) = (false, false, false);
+        }),
+        switch("-d, --decompress, --uncompress", "Decompress", |zstd| {
+            (zstd.decompress, zstd.test, zstd.list) = (true, false, false);
+        }),
+        switch("-t, --test", "Test whether compressed files are sound", |zstd| {
+            (zstd.decompress, zstd.test, zstd.list) = (false, true, false);
+        }),
+        switch("-l, --list", "List what compressed files contain", |zstd| {
+            (zstd.decompress, zstd.test, zstd.list) = (false, false, true);
+        }),
+    ]
+}
 
-    /// Write to standard output
-    #[arg(short = 'c', long, alias = "to-stdout", overrides_with = "output")]
-    pub stdout: bool,
+fn targets() -> [Flag<ZstdArgs>; 11] {
+    [
+        switch("-c, --stdout, --to-stdout", "Write to standard output", |zstd| {
+            (zstd.stdout, zstd.output) = (true, None);
+        }),
+        checked("-o FILE", "Write to FILE", |zstd, given| {
+            (zstd.stdout, zstd.output) = (false, Some(file(given)));
+            Ok(())
+        }),
+        switch(
+            "-f, --force",
+            "Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed",
+            |zstd| zstd.force = true,
+        ),
+        switch("-k, --keep", "Keep the files: the default", |zstd| zstd.rm = false),
+        switch("--rm", "Remove each file when its target is on the medium", |zstd| zstd.rm = true),
+        switch("-r", "Go through directories", |zstd| zstd.recursive = true),
+        repeated(value("--filelist=FILE", "Read the names of more files from FILE, a line each", |zstd, list| {
+            zstd.filelist.push(list.into());
+        })),
+        value("--output-dir-flat=DIR", "Put the files that are made into DIR", |zstd, directory| {
+            zstd.output_dir_flat = Some(directory.into());
+        }),
+        value(
+            "--output-dir-mirror=DIR",
+            "Put the files that are made into DIR, in directories as those they come from",
+            |zstd, directory| zstd.output_dir_mirror = Some(directory.into()),
+        ),
+        repeated(switch("-q, --quiet", "Tell less; twice, no errors either", |zstd| {
+            zstd.quiet = zstd.quiet.saturating_add(1);
+        })),
+        repeated(switch("-v, --verbose", "Tell more", |zstd| zstd.verbose = zstd.verbose.saturating_add(1))),
+    ]
+}
 
-    /// Write to FILE
-    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath, overrides_with = "stdout")]
-    pub output: Option<PathBuf>,
+fn strength() -> [Flag<ZstdArgs>; 9] {
+    let digits = |text: &[u8]| text.iter().take_while(|letter| letter.is_ascii_digit()).count();
+    [
+        parsed("--fast[=N]", "Compress fast: 1 is the slowest of these levels", fast, |zstd, level| {
+            zstd.level = Some(-i64::from(level.unwrap_or(1)));
+        }),
+        switch("--ultra", "Allow the levels from 20 to 22", |zstd| zstd.ultra = true),
+        hidden(checked("-0123456789", "A digit of the level", level)),
+        attached(
+            digits,
+            parsed(
+                "-T, --threads=N",
+                "Use N threads; 0 is one for each core, which is the default",
+                str::parse,
+                |zstd, count: Option<u32>| zstd.threads = count,
+            ),
+        ),
+        switch("--single-thread", "Compress in the thread that reads and writes", |zstd| zstd.single_thread = true),
+        hidden(value("--auto-threads=KIND", "Accepted: there is one kind of cores here", |_, _| ())),
+        parsed(
+            "--long[=N]",
+            "Look for matches as far back as 2 to the power of N [default: 27]",
+            str::parse,
+            |zstd, window: Option<u32>| zstd.long = window.or(Some(27)),
+        ),
+        value(
+            "--zstd=PARAMETERS",
+            "Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: \
+             NAME=N,…",
+            |zstd, list| zstd.parameters = Some(list.to_string_lossy().into_owned()),
+        ),
+        attached(sized, parsed("-B SIZE", "Give a thread SIZE bytes at a time", size, |zstd, bytes| zstd.job = bytes)),
+    ]
+}
 
-    /// Overwrite files, follow links, use terminals; with -d and -c, pass on what is not compressed
-    #[arg(short = 'f', long)]
-    pub force: bool,
+fn frames() -> [Flag<ZstdArgs>; 9] {
+    [
+        parsed(
+            "--target-compressed-block-size=SIZE",
+            "Make compressed blocks of about SIZE bytes",
+            size,
+            |zstd, bytes| zstd.target_compressed_block_size = bytes,
+        ),
+        checked("-D FILE", "Use the dictionary FILE", |zstd, given| {
+            zstd.dictionary = Some(file(given));
+            Ok(())
+        }),
+        switch("--no-dictID", "Do not store the number of the dictionary", |zstd| zstd.no_dictionary_id = true),
+        switch("-C, --check", "Store a checksum: the default", |zstd| zstd.no_check = false),
+        switch("--no-check", "Store no checksum; one that is there is verified all the same", |zstd| {
+            zstd.no_check = true;
+        }),
+        switch("--content-size", "Store the size of the contents where it is known: the default", |zstd| {
+            zstd.no_content_size = false;
+        }),
+        switch("--no-content-size", "Do not store the size of the contents", |zstd| zstd.no_content_size = true),
+        parsed("--stream-size=SIZE", "Standard input has SIZE bytes", size, |zstd, bytes| zstd.stream_size = bytes),
+        hidden(parsed("--size-hint=SIZE", "Accepted: a hint changes nothing here", size, |_, _| ())),
+    ]
+}
 
-    /// Keep the files: the default
-    #[arg(short = 'k', long, overrides_with = "rm")]
-    pub keep: bool,
+fn contents() -> [Flag<ZstdArgs>; 10] {
+    [
+        switch("--exclude-compressed", "Leave out files whose names say that they are compressed", |zstd| {
+            zstd.exclude_compressed = true;
+        }),
+        attached(
+            sized,
+            parsed(
+                "-M, --memory, --memlimit, --memlimit-decompress=SIZE",
+                "Decompress frames whose window is of SIZE bytes at most [default: 128M]",
+                size,
+                |zstd, bytes| zstd.memory = bytes,
+            ),
+        ),
+        switch(
+            "--sparse",
+            "Make files with holes where there are zeros: the default, but for standard output",
+            |zstd| {
+                zstd.sparse = Some(true);
+            },
+        ),
+        switch("--no-sparse", "Write zeros", |zstd| zstd.sparse = Some(false)),
+        switch("--pass-through", "Pass on what is not compressed", |zstd| zstd.pass_through = Some(true)),
+        switch("--no-pass-through", "Do not, even with -f and -c", |zstd| zstd.pass_through = Some(false)),
+        among(
+            FORMATS,
+            parsed("--format=FORMAT", "The format of what is made: zstd", |text| exact(text, FORMATS), |_, _| ()),
+        ),
+        hidden(accepted("--no-progress", "Accepted: no progress is shown unless --progress is given")),
+        hidden(accepted("--asyncio", "Accepted: it is always so")),
+        hidden(accepted("--no-asyncio", "Accepted without effect")),
+    ]
+}
 
-    /// Remove each file when its target is on the medium
-    #[arg(long, overrides_with = "keep")]
-    pub rm: bool,
+const FORMATS: &[Choice<()>] = &[("zstd", (), "")];
 
-    /// Go through directories
-    #[arg(short = 'r')]
-    pub recursive: bool,
+/// The value of `-o` and `-D`, which may stand behind `=`.
+fn file(given: &mut Given<'_>) -> PathBuf {
+    let value = given.take().into_vec();
+    match value.strip_prefix(b"=").filter(|_| !given.apart) {
+        Some(value) => OsStr::from_bytes(value).into(),
+        None => OsString::from_vec(value).into(),
+    }
+}
 
-    /// Read the names of more files from FILE, a line each
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub filelist: Vec<PathBuf>,
+/// Takes digits that stand together for a level.
+fn level(zstd: &mut ZstdArgs, given: &mut Given<'_>) -> Result<(), Refusal> {
+    let count = given.line.letters().iter().take_while(|letter| letter.is_ascii_digit()).count();
+    let digits = [vec![given.short()], given.line.take_letters(count)].concat();
+    let level = str::from_utf8(&digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+    zstd.level = Some(level.ok_or_else(|| Refusal::usage(OVERFLOW))?.into());
+    Ok(())
+}
 
-    /// Put the files that are made into DIR
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "output_dir_mirror")]
-    pub output_dir_flat: Option<PathBuf>,
+const OVERFLOW: &str = "numeric value overflows 32-bit unsigned int";
 
-    /// Put the files that are made into DIR, in directories as those they come from
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub output_dir_mirror: Option<PathBuf>,
-
-    /// Tell less; twice, no errors either
-    #[arg(short = 'q', long, action = ArgAction::Count)]
-    pub quiet: u8,
-
-    /// Tell more
-    #[arg(short = 'v', long, action = ArgAction::Count)]
-    pub verbose: u8,
-
-    /// Compress fast: 1 is the slowest of these levels
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-          value_parser = fast, overrides_with = "compression_level")]
-    pub fast: Option<u32>,
-
-    /// Allow the levels from 20 to 22
-    #[arg(long)]
-    pub ultra: bool,
-
-    /// What -1 to -22 stand for
-    #[arg(long, hide = true, value_name = "N", overrides_with = "fast")]
-    pub compression_level: Option<u32>,
-
-    /// Use N threads; 0 is one for each core, which is the default
-    #[arg(short = 'T', long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..))]
-    pub threads: Option<u32>,
-
-    /// Compress in the thread that reads and writes
-    #[arg(long)]
-    pub single_thread: bool,
-
-    /// Accepted: there is one kind of cores here
-    #[arg(long, hide = true, value_name = "KIND")]
-    pub auto_threads: Option<OsString>,
-
-    /// Look for matches as far back as 2 to the power of N [default: 27]
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "27")]
-    pub long: Option<u32>,
-
-    /// Set parameters of the library, wlog, clog, hlog, slog, mml, tlen, strat, ovlog, lhlog, lmml, lblog, lhrlog: NAME=N,…
-    #[arg(long = "zstd", value_name = "PARAMETERS", require_equals = true)]
-    pub parameters: Option<String>,
-
-    /// Give a thread SIZE bytes at a time
-    #[arg(short = 'B', value_name = "SIZE", value_parser = size)]
-    pub job: Option<u64>,
-
-    /// Make compressed blocks of about SIZE bytes
-    #[arg(long, value_name = "SIZE", require_equals = true, value_parser = size)]
-    pub target_compressed_block_size: Option<u64>,
-
-    /// Use the dictionary FILE
-    #[arg(short = 'D', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub dictionary: Option<PathBuf>,
-
-    /// Do not store the number of the dictionary
-    #[arg(long = "no-dictID")]
-    pub no_dictionary_id: bool,
-
-    /// Store a checksum: the default
-    #[arg(short = 'C', long, overrides_with = "no_check")]
-    pub check: bool,
-
-    /// Store no checksum; one that is there is verified all the same
-    #[arg(long, overrides_with = "check")]
-    pub no_check: bool,
-
-    /// Store the size of the contents where it is known: the default
-    #[arg(long, overrides_with = "no_content_size")]
-    pub content_size: bool,
-
-    /// Do not store the size of the contents
-    #[arg(long, overrides_with = "content_size")]
-    pub no_content_size: bool,
-
-    /// Standard input has SIZE bytes
-    #[arg(long, value_name = "SIZE", require_equals = true, value_parser = size)]
-    pub stream_size: Option<u64>,
-
-    /// Accepted: a hint changes nothing here
-    #[arg(long, hide = true, value_name = "SIZE", require_equals = true, value_parser = size)]
-    pub size_hint: Option<u64>,
-
-    /// Leave out files whose names say that they are compressed
-    #[arg(long)]
-    pub exclude_compressed: bool,
-
-    /// Decompress frames whose window is of SIZE bytes at most [default: 128M]
-    #[arg(short = 'M', long, aliases = ["memlimit", "memlimit-decompress"], value_name = "SIZE", value_parser = size)]
-    pub memory: Option<u64>,
-
-    /// Make files with holes where there are zeros: the default, but for standard output
-    #[arg(long, overrides_with = "no_sparse")]
-    pub sparse: bool,
-
-    /// Write zeros
-    #[arg(long, overrides_with = "sparse")]
-    pub no_sparse: bool,
-
-    /// Pass on what is not compressed
-    #[arg(long, overrides_with = "no_pass_through")]
-    pub pass_through: bool,
-
-    /// Do not, even with -f and -c
-    #[arg(long, overrides_with = "pass_through")]
-    pub no_pass_through: bool,
-
-    /// The format of what is made: zstd
-    #[arg(long, value_name = "FORMAT", require_equals = true, value_parser = ["zstd"])]
-    pub format: Option<String>,
-
-    /// Accepted: no progress is shown unless --progress is given
-    #[arg(long, hide = true)]
-    pub no_progress: bool,
-
-    /// Accepted: it is always so
-    #[arg(long, hide = true)]
-    pub asyncio: bool,
-
-    /// Accepted without effect
-    #[arg(long, hide = true)]
-    pub no_asyncio: bool,
-
-    /// Keep what was decompressed before the damage in a damaged file
-    #[arg(long, help_heading = "Compression")]
-    pub salvage: bool,
-
-    /// Sync what was written
-    #[arg(long, help_heading = "Compression")]
-    pub sync: bool,
-
-    /// Print help
-    #[arg(short = 'h', short_alias = 'H', long, action = ArgAction::Help)]
-    help: Option<bool>,
-
-    /// Print version
-    #[arg(short = 'V', long, action = ArgAction::Version)]
-    version: Option<bool>,
-
-    /// The files
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub files: Vec<OsString>,
-
-    /// How bytes are moved
-    #[command(flatten)]
-    pub io: IoArgs,
+/// How many letters at the start of others are a size.
+fn sized(text: &[u8]) -> usize {
+    let digits = text.iter().take_while(|letter| letter.is_ascii_digit()).count();
+    let unit = text[digits..].iter().take_while(|letter| b"KMGiB".contains(letter)).count();
+    if digits == 0 { 0 } else { digits + unit }
 }
 
 /// Reads a fast level as the zstd command does, which has one number for levels and sizes; what is beyond the fastest is
@@ -220,7 +266,7 @@ fn fast(text: &str) -> Result<u32, String> {
     match size(text).map(u32::try_from) {
         Ok(Ok(0)) | Err(_) => Err("the level is a number from 1 on".to_owned()),
         Ok(Ok(level)) => Ok(level),
-        Ok(Err(_)) => Err("numeric value overflows 32-bit unsigned int".to_owned()),
+        Ok(Err(_)) => Err(OVERFLOW.to_owned()),
     }
 }
 
@@ -238,93 +284,32 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_owned())
 }
 
-/// The option that a level becomes.
-const LEVEL: &str = "--compression-level";
-
-/// The command line `dio zstd …` in a form that clap can read: levels as an option of their own, `-o=FILE` and `-D=FILE` as
-/// two words, numbers apart from the letters behind them (`-T4f`).
-pub fn modern(args: Vec<OsString>) -> Vec<OsString> {
-    let mut out: Vec<OsString> = args[..2].to_vec();
-    let mut words = args.into_iter().skip(2);
-    while let Some(word) = words.next() {
-        if word == "--" {
-            out.push(word);
-            out.extend(words);
-            break;
-        }
-        match word.as_bytes() {
-            [b'-', b'-', ..] | [b'-'] => out.push(word),
-            [b'-', shorts @ ..] => {
-                if cluster(shorts, &mut out) {
-                    out.extend(words.next());
-                }
-            }
-            _ => out.push(word),
-        }
-    }
-    out
-}
-
-/// Takes short options that stand together apart; true if the next word is the argument of the last.
-fn cluster(shorts: &[u8], out: &mut Vec<OsString>) -> bool {
-    let mut at = 0;
-    while at < shorts.len() {
-        let rest = &shorts[at + 1..];
-        let number = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        match shorts[at] {
-            b'0'..=b'9' => {
-                let digits = number(&shorts[at..]);
-                out.push(format!("{LEVEL}={}", String::from_utf8_lossy(&shorts[at..at + digits])).into());
-                at += digits;
-            }
-            letter @ (b'T' | b'M' | b'B') if rest.first().is_some_and(u8::is_ascii_digit) => {
-                let digits = number(rest);
-                let unit = rest[digits..].iter().take_while(|byte| b"KMGiB".contains(byte)).count();
-                let unit = if letter == b'T' { 0 } else { unit };
-                let mut word = vec![b'-', letter];
-                word.extend_from_slice(&rest[..digits + unit]);
-                out.push(OsString::from_vec(word));
-                at += 1 + digits + unit;
-            }
-            letter @ (b'o' | b'D') => {
-                out.push(OsString::from_vec(vec![b'-', letter]));
-                return match rest {
-                    [] => true,
-                    [b'=', value @ ..] | value => {
-                        out.push(OsStr::from_bytes(value).to_owned());
-                        false
-                    }
-                };
-            }
-            letter => {
-                out.push(OsString::from_vec(vec![b'-', letter]));
-                at += 1;
-            }
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::Line;
 
     #[test]
-    fn short_options_are_taken_apart() {
-        for (line, expected) in [
-            ("-19T0f a", "L=19 -T0 -f a"),
-            ("-dfo x", "-d -f -o x"),
-            ("-o=x -D=d", "-o x -D d"),
-            ("-M128MBv", "-M128MB -v"),
-            ("-T4M1", "-T4 -M1"),
-            ("-- -3", "-- -3"),
-            ("- --ultra -22", "- --ultra L=22"),
-        ] {
-            let words = ["dio", "zstd"].into_iter().chain(line.split(' ')).map(OsString::from).collect();
-            let out: Vec<_> =
-                modern(words)[2..].iter().map(|word| word.to_str().unwrap().replace(LEVEL, "L")).collect();
-            assert_eq!(out.join(" "), expected, "{line}");
-        }
+    fn letters_stand_behind_numbers() {
+        let read = |line: &str| {
+            let mut args = ZstdArgs::default();
+            let mut words = Line::new(line.split(' ').map(OsString::from));
+            grammar("zstd").fold(&mut args, &mut words).unwrap_or_else(|stop| panic!("{line}: {stop:?}"));
+            args
+        };
+        let args = read("-19T0f a");
+        assert_eq!((args.level, args.threads, args.force, args.files), (Some(19), Some(0), true, vec!["a".into()]));
+        let args = read("-dfo x");
+        assert_eq!((args.decompress, args.force, args.output), (true, true, Some("x".into())));
+        let args = read("-o=x -D=d");
+        assert_eq!((args.output, args.dictionary), (Some("x".into()), Some("d".into())));
+        let args = read("-M128MBv");
+        assert_eq!((args.memory, args.verbose), (Some(128 << 20), 1));
+        let args = read("-T4M1");
+        assert_eq!((args.threads, args.memory), (Some(4), Some(1)));
+        assert_eq!(read("-- -3").files, ["-3"]);
+        let args = read("- --ultra -22");
+        assert_eq!((args.files, args.ultra, args.level), (vec!["-".into()], true, Some(22)));
     }
 
     #[test]

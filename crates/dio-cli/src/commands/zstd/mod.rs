@@ -17,15 +17,32 @@ use rustix::io::Errno;
 
 use super::compress::{OutputFile, Retire, Trouble};
 use crate::codec::zstd::Encode;
+use crate::grammar::Program;
 use crate::quote::words;
 use crate::stop::Stop;
 use crate::tool::{Sink, Tool, die_of_a_closed_pipe, errno_of};
 
-pub use args::{ZstdArgs, modern};
+use args::ZstdArgs;
 use human::human;
 
-/// Runs `dio zstd`.
-pub fn run(args: ZstdArgs) -> ExitCode {
+pub(crate) const PROGRAMS: [Program; 3] = [program("zstd"), program("unzstd"), program("zstdcat")];
+
+const fn program(name: &'static str) -> Program {
+    Program { name, describe: |name| args::grammar(name).describe(), run }
+}
+
+/// Runs `dio zstd`, `unzstd` (`zstd -d`) or `zstdcat` (`zstd -dcf`).
+fn run(name: &'static str, line: Vec<OsString>) -> ExitCode {
+    let is_cat = name == "zstdcat";
+    // That it passes on what is not compressed holds also with -o and --test, where -f alone does not say so.
+    let pass_through = is_cat.then_some(true);
+    let args =
+        ZstdArgs { decompress: name != "zstd", force: is_cat, stdout: is_cat, pass_through, ..ZstdArgs::default() };
+    let args = match args::grammar(name).resolve_from(args, line, Ok) {
+        Ok(args) if is_cat && args.verbose == 0 => ZstdArgs { quiet: args.quiet.max(1), ..args },
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     let tool = Tool::new("zstd", &args.io);
     let plan = match plan::Plan::new(&tool, &args) {
         Ok(plan) => plan,
@@ -56,23 +73,6 @@ pub fn run(args: ZstdArgs) -> ExitCode {
         None => run.tool.fail(),
     }
     run.finish()
-}
-
-/// Runs `dio unzstd`: `zstd -d`.
-pub fn run_unzstd(mut args: ZstdArgs) -> ExitCode {
-    args.decompress = !(args.compress || args.test || args.list);
-    run(args)
-}
-
-/// Runs `dio zstdcat`: `zstd -dcf`.
-pub fn run_zstdcat(mut args: ZstdArgs) -> ExitCode {
-    (args.force, args.stdout) = (true, args.output.is_none());
-    // Also with -o and --test, where -f alone does not.
-    args.pass_through = !args.no_pass_through;
-    if args.quiet == 0 && args.verbose == 0 {
-        args.quiet = 1;
-    }
-    run_unzstd(args)
 }
 
 /// A failure after which nothing more can be done: it was told.

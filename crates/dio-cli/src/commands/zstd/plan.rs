@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::zstd::zstd_safe::{CParameter, Strategy};
 
-use super::ZstdArgs;
+use super::args::ZstdArgs;
 use crate::codec::zstd::{Decode, Encode};
 use crate::quote::{named, words};
 use crate::tool::{Tool, errno_of};
@@ -26,7 +26,7 @@ const HIGHEST: u32 = 19;
 const ULTRA: u32 = 22;
 
 /// The fastest level of the library, below zero.
-const FASTEST: u32 = 1 << 17;
+const FASTEST: i64 = 1 << 17;
 
 /// The largest window, as a power of 2, that the library knows on 64 bits.
 const LONGEST: std::ops::RangeInclusive<u32> = 10..=31;
@@ -38,14 +38,16 @@ impl Plan {
         let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let threads = args.threads.or_else(|| variable("ZSTD_NBTHREADS").map(|count| count.max(0) as u32)).unwrap_or(0);
-        let level = match (args.fast, args.compression_level) {
-            (Some(fast), _) => -(fast.min(FASTEST) as i32),
-            (None, Some(level)) => level as i32,
-            (None, None) => variable("ZSTD_CLEVEL").unwrap_or(3),
+        let level = match args.level {
+            Some(level) => level.clamp(-FASTEST, i64::from(i32::MAX)) as i32,
+            None => variable("ZSTD_CLEVEL").unwrap_or(3),
         };
         let most = if args.ultra { ULTRA } else { HIGHEST } as i32;
         if level > most && args.quiet < 2 {
             tool.note(format_args!("Warning : compression level higher than max, reduced to {most}"));
+        }
+        if args.output_dir_flat.is_some() && args.output_dir_mirror.is_some() {
+            return Err("--output-dir-flat cannot be used with --output-dir-mirror".to_owned());
         }
         if let Some(window) = args.long.filter(|window| !LONGEST.contains(window)) {
             return Err(format!("--long={window}: Parameter is out of bound: it is from 10 to 31"));
@@ -81,9 +83,8 @@ impl Plan {
             (None, Some(window)) => (1u64 << window).max(Decode::default().memory),
             (None, None) => Decode::default().memory,
         };
-        let pass_through = (args.pass_through || args.no_pass_through).then_some(args.pass_through);
         let decode = Decode { memory, dictionary, ..Decode::default() };
-        Ok(Plan { encode, decode, pass_through, dictionary_file })
+        Ok(Plan { encode, decode, pass_through: args.pass_through, dictionary_file })
     }
 }
 

@@ -34,7 +34,8 @@ impl Run {
         self.open_joined()?;
         let Some((target, mut sink)) = self.joined.take() else { return Err(Fatal) };
         let file = target.as_ref().is_some_and(OutputFile::is_regular);
-        let sparse = (file && self.decompress() && !self.args.no_sparse) || (self.args.sparse && sink.file().is_some());
+        let asked = self.args.sparse == Some(true) && sink.file().is_some();
+        let sparse = asked || (file && self.decompress() && self.args.sparse != Some(false));
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         // Without a word about it, what cannot be decompressed is passed on to standard output only.
         let passes = self.plan.pass_through.unwrap_or(self.args.force && target.is_none());
@@ -62,7 +63,7 @@ impl Run {
         to: Option<(Sink, &OutputFile)>,
     ) -> Done {
         let Some((mut sink, target)) = to else { return Done::Badly };
-        let sparse = self.decompress() && !self.args.no_sparse && target.is_regular();
+        let sparse = self.decompress() && self.args.sparse != Some(false) && target.is_regular();
         let mut watched = WatchedSink::new(Some(&mut sink), sparse);
         let passes = self.plan.pass_through.unwrap_or(false);
         let done = self.work(shown, size, source, &mut watched, passes);
