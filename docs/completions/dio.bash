@@ -479,7 +479,7 @@ _dio() {
 
     case "${cmd}" in
         dio)
-            opts="-h -V --help --version cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help"
+            opts="-h -V --help --version cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1812,7 +1812,7 @@ _dio() {
             return 0
             ;;
         dio__subcmd__help)
-            opts="cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help"
+            opts="cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2687,11 +2687,25 @@ _dio() {
             fi
             case "${prev}" in
                 --dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --program)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)
@@ -2856,7 +2870,10 @@ _dio() {
                     return 0
                     ;;
                 --dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 *)
@@ -3855,14 +3872,25 @@ _dio() {
             return 0
             ;;
         dio__subcmd__tar)
-            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -z -j -J -Z -I -a -b -i -h -P -N -K -S -p -m -k -U -O -W -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --blocking-factor --record-size --ignore-zeros --no-seek --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verify --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt --in-place"
+            opts="-c -t -x -r -u -A -d -C -T -0 -X -f -H -o -b -i -z -j -J -Z -I -a -h -P -N -K -S -p -m -k -U -O -v -l -R -w -? --create --list --extract --append --update --catenate --diff --add-file --directory --files-from --null --no-null --verbatim-files-from --no-verbatim-files-from --unquote --no-unquote --recursion --no-recursion --exclude --exclude-from --exclude-backups --exclude-caches --exclude-caches-under --exclude-caches-all --exclude-tag --exclude-tag-under --exclude-tag-all --exclude-vcs --anchored --no-anchored --wildcards --no-wildcards --wildcards-match-slash --no-wildcards-match-slash --ignore-case --no-ignore-case --file --format --posix --old-archive --blocking-factor --record-size --ignore-zeros --no-seek --gzip --zstd --bzip2 --xz --lzma --lzip --lzop --compress --use-compress-program --auto-compress --dereference --hard-dereference --one-file-system --absolute-names --newer --newer-mtime --sort --starting-file --occurrence --strip-components --transform --one-top-level --ignore-failed-read --remove-files --sparse --hole-detection --preserve-permissions --no-same-permissions --same-owner --no-same-owner --numeric-owner --owner --group --mtime --clamp-mtime --touch --xattrs --no-xattrs --xattrs-include --xattrs-exclude --acls --no-acls --keep-old-files --skip-old-files --keep-newer-files --overwrite --unlink-first --recursive-unlink --keep-directory-symlink --no-overwrite-dir --overwrite-dir --to-stdout --verbose --totals --check-links --block-number --full-time --utc --index-file --quoting-style --show-transformed-names --show-omitted-dirs --warning --interactive --help --version --mode --strict --block --depth --progress --receipt --in-place"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --add-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --directory)
@@ -3944,15 +3972,48 @@ _dio() {
                     return 0
                     ;;
                 --exclude-tag)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --exclude-tag-under)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --exclude-tag-all)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 --file)
@@ -3993,14 +4054,6 @@ _dio() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --use-compress-program)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -I)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --blocking-factor)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -4010,6 +4063,14 @@ _dio() {
                     return 0
                     ;;
                 --record-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --use-compress-program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -I)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4050,7 +4111,10 @@ _dio() {
                     return 0
                     ;;
                 --one-top-level)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --hole-detection)
@@ -4117,7 +4181,18 @@ _dio() {
                     return 0
                     ;;
                 --receipt)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
                     COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
                     return 0
                     ;;
                 *)

@@ -29,6 +29,7 @@ complete -c dio -n "__fish_dio_needs_command" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cp" -d 'Copy files and trees past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "cat" -d 'Write files to standard output, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "sort" -d 'Sort lines of text, past the page cache'
@@ -49,7 +50,10 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "zcat" -d 'Decompress files 
 complete -c dio -n "__fish_dio_needs_command" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
 complete -c dio -n "__fish_dio_needs_command" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_needs_command" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
 complete -c dio -n "__fish_dio_needs_command" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
 complete -c dio -n "__fish_dio_needs_command" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
@@ -57,10 +61,6 @@ complete -c dio -n "__fish_dio_needs_command" -f -a "cache" -d 'Show which pages
 complete -c dio -n "__fish_dio_needs_command" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
 complete -c dio -n "__fish_dio_needs_command" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
 complete -c dio -n "__fish_dio_needs_command" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
-complete -c dio -n "__fish_dio_needs_command" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_needs_command" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_needs_command" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_needs_command" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
 complete -c dio -n "__fish_dio_needs_command" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
 complete -c dio -n "__fish_dio_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand cp" -s t -l target-directory -d 'Copy all SOURCEs into DIRECTORY' -r -f -a "(__fish_complete_directories)"
@@ -158,6 +158,129 @@ complete -c dio -n "__fish_dio_using_subcommand dd" -l receipt -d 'Write a JSON 
 complete -c dio -n "__fish_dio_using_subcommand dd" -l strict -d 'Fail where --mode cannot be had instead of falling back'
 complete -c dio -n "__fish_dio_using_subcommand dd" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand dd" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l add-file -d 'Add FILE, whatever its name begins with' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s C -l directory -d 'Change to DIR' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand tar" -s T -l files-from -d 'Take names from FILE, one a line' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude -d 'Leave out what matches PATTERN' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s X -l exclude-from -d 'Leave out what matches a pattern in FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s f -l file -d 'The archive; - is standard output or input [default: $TAPE, or -]' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s H -l format -d 'Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s b -l blocking-factor -d 'Records of N × 512 bytes [default: 20]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l record-size -d 'Records of N bytes, a multiple of 512' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s I -l use-compress-program -d 'Compressed by PROG, which must understand -d' -r -f -a "(__fish_complete_command)"
+complete -c dio -n "__fish_dio_using_subcommand tar" -s N -l newer -d 'Only files whose contents or attributes changed after DATE, or after FILE was written' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l newer-mtime -d 'Only files whose contents changed after DATE' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the names in a directory: none, name, inode' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -s K -l starting-file -d 'Begin with the member of that name' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l occurrence -d 'Only the Nth of the members that have a name [default: 1]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l strip-components -d 'Leave N leading parts of the names of members out' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l transform -d 'Change names by an expression of sed: s/REGEX/TEXT/FLAGS' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l one-top-level -d 'Extract into a directory DIR, by default named after the archive' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand tar" -l hole-detection -d 'How holes are found: seek or raw; implies -S' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l owner -d 'Owner of added files: NAME, NAME:UID or UID' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l group -d 'Group of added files: NAME, NAME:GID or GID' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l mtime -d 'Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-include -d 'Extended attributes whose names match; implies --xattrs' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-exclude -d 'No extended attributes whose names match; implies --xattrs' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l index-file -d 'Write the list of files to FILE' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -l quoting-style -d 'How names are listed: escape, literal' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l warning -d 'Which warnings are told: KEYWORD, no-KEYWORD, all or none' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
+direct\t'Between the disk and dio\'s buffers'
+uncached\t'Through the page cache, dropped at once'
+cached\t'Through the page cache'"
+complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
+complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
+always\t'In every case'
+never\t'In no case'"
+complete -c dio -n "__fish_dio_using_subcommand tar" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
+complete -c dio -n "__fish_dio_using_subcommand tar" -s c -l create -d 'Create an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s t -l list -d 'List what is in an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s x -l extract -d 'Extract from an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s r -l append -d 'Append files to an archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s u -l update -d 'Append files that are newer than their copy in the archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s A -l catenate -d 'Append what is in other archives'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s d -l diff -d 'Find differences between an archive and the files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s 0 -l null -d 'Names of -T end in NUL, and are nothing but names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-null -d 'Names of -T end with the line'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l verbatim-files-from -d 'Names of -T are nothing but names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-verbatim-files-from -d 'Names of -T that begin with - are options'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l unquote -d '\\n and its like in names of -T are characters (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-unquote -d 'Names of -T are taken as they are'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l recursion -d 'What is in directories too (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-recursion -d 'Directories without what is in them'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l anchored -d 'Patterns match from the start of a name (default for members)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-anchored -d 'Patterns match behind any / too (default for --exclude)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards -d 'Patterns have wildcards (default for --exclude)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards -d 'Patterns are names (default for members)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards-match-slash -d 'Wildcards match / (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards-match-slash -d 'Wildcards do not match /'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-case -d 'Upper and lower case are the same'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-ignore-case -d 'Upper and lower case differ (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l posix -d 'Same as --format=posix'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l old-archive -d 'Same as --format=v7'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s o -d 'Creating, same as --old-archive; extracting, same as --no-same-owner'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s z -l gzip -d 'Compressed by gzip'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l zstd -d 'Compressed by zstd'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s j -l bzip2 -d 'Compressed by bzip2, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s J -l xz -d 'Compressed by xz, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzma -d 'Compressed by lzma, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzip -d 'Compressed by lzip, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l lzop -d 'Compressed by lzop, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compressed by compress, which runs as a process of its own'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Archive what symbolic links point to'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s P -l absolute-names -d 'Keep leading / and .. of names'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-failed-read -d 'An unreadable file is no failure'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l remove-files -d 'Remove files when they are in the archive'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s S -l sparse -d 'Archive holes as holes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s p -l preserve-permissions -d 'Extract permissions as they are (default of the superuser)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-permissions -d 'Apply the umask to permissions (default of others)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l same-owner -d 'Extract with the same owners (default of the superuser)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-owner -d 'Extract as oneself (default of others)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l numeric-owner -d 'Numbers instead of names of users and groups'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l clamp-mtime -d '--mtime only for files that are newer'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s m -l touch -d 'Do not extract times'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs -d 'Extended attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-xattrs -d 'No extended attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l acls -d 'Access control lists'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-acls -d 'No access control lists'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s k -l keep-old-files -d 'Do not replace existing files, which are errors'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l skip-old-files -d 'Do not replace existing files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-newer-files -d 'Do not replace existing files that are newer'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite -d 'Write into existing files'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s U -l unlink-first -d 'Remove each file before it is extracted'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l recursive-unlink -d 'Remove directories with all they hold where something else is extracted'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-directory-symlink -d 'Follow symbolic links to directories'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l no-overwrite-dir -d 'Keep the attributes of existing directories'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite-dir -d 'Replace the attributes of existing directories (default)'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s O -l to-stdout -d 'Extract contents to standard output'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s v -l verbose -d 'List the files as they are dealt with; twice, with their attributes'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l totals -d 'Tell the bytes of the archive at the end'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s l -l check-links -d 'Tell if not all names of a file were archived'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s R -l block-number -d 'Tell the number of the block with each message'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l full-time -d 'List times to their full resolution'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l utc -d 'List times in UTC'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l show-transformed-names -d 'List names as --strip-components leaves them'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l show-omitted-dirs -d 'Tell directories that are passed over'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask before each file'
+complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
+complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
 complete -c dio -n "__fish_dio_using_subcommand tee" -l output-error -d 'What to do when an output cannot be written: warn and go on with the others, or exit; with -nopipe, a closed pipe is no error' -r -f -a "warn\t''
 warn-nopipe\t''
 exit\t''
@@ -780,130 +903,23 @@ complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l sync -d 'Sync what w
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s h -l help -d 'Print help'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand zstdcat" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l add-file -d 'Add FILE, whatever its name begins with' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s C -l directory -d 'Change to DIR' -r -f -a "(__fish_complete_directories)"
-complete -c dio -n "__fish_dio_using_subcommand tar" -s T -l files-from -d 'Take names from FILE, one a line' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude -d 'Leave out what matches PATTERN' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s X -l exclude-from -d 'Leave out what matches a pattern in FILE' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag -d 'Leave out the contents of directories with FILE, but for that file' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-under -d 'Leave out everything under directories with FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-tag-all -d 'Leave out directories with FILE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s f -l file -d 'The archive; - is standard output or input [default: $TAPE, or -]' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -s H -l format -d 'Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s I -l use-compress-program -d 'Compressed by PROG, which must understand -d' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s b -l blocking-factor -d 'Records of N × 512 bytes [default: 20]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l record-size -d 'Records of N bytes, a multiple of 512' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s N -l newer -d 'Only files whose contents or attributes changed after DATE, or after FILE was written' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l newer-mtime -d 'Only files whose contents changed after DATE' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l sort -d 'Order of the names in a directory: none, name, inode' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -s K -l starting-file -d 'Begin with the member of that name' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l occurrence -d 'Only the Nth of the members that have a name [default: 1]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l strip-components -d 'Leave N leading parts of the names of members out' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l transform -d 'Change names by an expression of sed: s/REGEX/TEXT/FLAGS' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l one-top-level -d 'Extract into a directory DIR, by default named after the archive' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l hole-detection -d 'How holes are found: seek or raw; implies -S' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l owner -d 'Owner of added files: NAME, NAME:UID or UID' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l group -d 'Group of added files: NAME, NAME:GID or GID' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l mtime -d 'Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-include -d 'Extended attributes whose names match; implies --xattrs' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs-exclude -d 'No extended attributes whose names match; implies --xattrs' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l index-file -d 'Write the list of files to FILE' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -l quoting-style -d 'How names are listed: escape, literal' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l warning -d 'Which warnings are told: KEYWORD, no-KEYWORD, all or none' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l mode -d 'How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it (cached), or chosen by size (auto)' -r -f -a "auto\t'Direct for large files, uncached for small ones'
-direct\t'Between the disk and dio\'s buffers'
-uncached\t'Through the page cache, dropped at once'
-cached\t'Through the page cache'"
-complete -c dio -n "__fish_dio_using_subcommand tar" -l block -d 'Size of one request, 32M at most [default: 1M]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l depth -d 'Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is more]' -r
-complete -c dio -n "__fish_dio_using_subcommand tar" -l progress -d 'Show how far the work is' -r -f -a "auto\t'Where it is useful'
-always\t'In every case'
-never\t'In no case'"
-complete -c dio -n "__fish_dio_using_subcommand tar" -l receipt -d 'Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -' -r -F
-complete -c dio -n "__fish_dio_using_subcommand tar" -s c -l create -d 'Create an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s t -l list -d 'List what is in an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s x -l extract -d 'Extract from an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s r -l append -d 'Append files to an archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s u -l update -d 'Append files that are newer than their copy in the archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s A -l catenate -d 'Append what is in other archives'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s d -l diff -d 'Find differences between an archive and the files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s 0 -l null -d 'Names of -T end in NUL, and are nothing but names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-null -d 'Names of -T end with the line'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l verbatim-files-from -d 'Names of -T are nothing but names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-verbatim-files-from -d 'Names of -T that begin with - are options'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l unquote -d '\\n and its like in names of -T are characters (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-unquote -d 'Names of -T are taken as they are'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l recursion -d 'What is in directories too (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-recursion -d 'Directories without what is in them'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-backups -d 'Leave out backup and lock files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches -d 'Leave out the contents of directories with a CACHEDIR.TAG, but for that file'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-under -d 'Leave out everything under directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-caches-all -d 'Leave out directories with a CACHEDIR.TAG'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l exclude-vcs -d 'Leave out what version control systems keep'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l anchored -d 'Patterns match from the start of a name (default for members)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-anchored -d 'Patterns match behind any / too (default for --exclude)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards -d 'Patterns have wildcards (default for --exclude)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards -d 'Patterns are names (default for members)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l wildcards-match-slash -d 'Wildcards match / (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-wildcards-match-slash -d 'Wildcards do not match /'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-case -d 'Upper and lower case are the same'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-ignore-case -d 'Upper and lower case differ (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l posix -d 'Same as --format=posix'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l old-archive -d 'Same as --format=v7'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s o -d 'Creating, same as --old-archive; extracting, same as --no-same-owner'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s z -l gzip -d 'Compressed by gzip'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l zstd -d 'Compressed by zstd'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s j -l bzip2 -d 'Compressed by bzip2, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s J -l xz -d 'Compressed by xz, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzma -d 'Compressed by lzma, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzip -d 'Compressed by lzip, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l lzop -d 'Compressed by lzop, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s Z -l compress -d 'Compressed by compress, which runs as a process of its own'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s a -l auto-compress -d 'Compressed as the end of the archive\'s name says'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s i -l ignore-zeros -d 'Read on behind blocks of zeros'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-seek -d 'Read the archive from front to back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s h -l dereference -d 'Archive what symbolic links point to'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l hard-dereference -d 'Archive every name of a file with its contents'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l one-file-system -d 'Stay in the file system of each name given'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s P -l absolute-names -d 'Keep leading / and .. of names'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l ignore-failed-read -d 'An unreadable file is no failure'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l remove-files -d 'Remove files when they are in the archive'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s S -l sparse -d 'Archive holes as holes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s p -l preserve-permissions -d 'Extract permissions as they are (default of the superuser)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-permissions -d 'Apply the umask to permissions (default of others)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l same-owner -d 'Extract with the same owners (default of the superuser)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-same-owner -d 'Extract as oneself (default of others)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l numeric-owner -d 'Numbers instead of names of users and groups'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l clamp-mtime -d '--mtime only for files that are newer'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s m -l touch -d 'Do not extract times'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l xattrs -d 'Extended attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-xattrs -d 'No extended attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l acls -d 'Access control lists'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-acls -d 'No access control lists'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s k -l keep-old-files -d 'Do not replace existing files, which are errors'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l skip-old-files -d 'Do not replace existing files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-newer-files -d 'Do not replace existing files that are newer'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite -d 'Write into existing files'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s U -l unlink-first -d 'Remove each file before it is extracted'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l recursive-unlink -d 'Remove directories with all they hold where something else is extracted'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l keep-directory-symlink -d 'Follow symbolic links to directories'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l no-overwrite-dir -d 'Keep the attributes of existing directories'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l overwrite-dir -d 'Replace the attributes of existing directories (default)'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s O -l to-stdout -d 'Extract contents to standard output'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s W -l verify -d 'Compare the archive with the files when it is written'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s v -l verbose -d 'List the files as they are dealt with; twice, with their attributes'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l totals -d 'Tell the bytes of the archive at the end'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s l -l check-links -d 'Tell if not all names of a file were archived'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s R -l block-number -d 'Tell the number of the block with each message'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l full-time -d 'List times to their full resolution'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l utc -d 'List times in UTC'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l show-transformed-names -d 'List names as --strip-components leaves them'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l show-omitted-dirs -d 'Tell directories that are passed over'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s w -l interactive -d 'Ask before each file'
-complete -c dio -n "__fish_dio_using_subcommand tar" -s ? -l help -d 'Print help'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l strict -d 'Fail where --mode cannot be had instead of falling back'
-complete -c dio -n "__fish_dio_using_subcommand tar" -l in-place -d 'Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and loses the old contents with a run that is cut short'
+complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
+complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
+complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
+complete -c dio -n "__fish_dio_using_subcommand mount" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand mount" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand umount" -s l -l lazy -d 'Detach a mount that is in use; it ends with its last user'
+complete -c dio -n "__fish_dio_using_subcommand umount" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand umount" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l dir -d 'Where mount(8) looks for helpers' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l program -d 'Program to link to, as it will be found when it is needed [default: this one]' -r -F
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l force -d 'Link also to a program that other users could replace, although mount(8) runs it as root'
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s V -l version -d 'Print version'
+complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options of the mounts, separated by commas, as for `dio mount`' -r
+complete -c dio -n "__fish_dio_using_subcommand run" -l dir -d 'Mount DIR for the command; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c dio -n "__fish_dio_using_subcommand run" -s h -l help -d 'Print help'
+complete -c dio -n "__fish_dio_using_subcommand run" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand stat" -s p -l pid -d 'A mount that process PID sees, such as the command of a `dio run`; MOUNTPOINT is needed if there are several' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s i -l interval -d 'Report what happens every so many seconds (1, unless given, with --count)' -r
 complete -c dio -n "__fish_dio_using_subcommand stat" -s c -l count -d 'End after so many reports; without it, they go on until the mount ends' -r
@@ -1238,23 +1254,6 @@ complete -c dio -n "__fish_dio_using_subcommand synctest" -l json -d 'Print one 
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s q -l quiet -d 'Show no progress'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand synctest" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand mount" -s o -d 'Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32' -r
-complete -c dio -n "__fish_dio_using_subcommand mount" -s f -l foreground -d 'Serve in this process until the mount is gone'
-complete -c dio -n "__fish_dio_using_subcommand mount" -s v -l verbose -d 'Say what is mounted'
-complete -c dio -n "__fish_dio_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand mount" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand umount" -s l -l lazy -d 'Detach a mount that is in use; it ends with its last user'
-complete -c dio -n "__fish_dio_using_subcommand umount" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand umount" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l dir -d 'Where mount(8) looks for helpers' -r -F
-complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l program -d 'Program to link to, as it will be found when it is needed [default: this one]' -r -F
-complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -l force -d 'Link also to a program that other users could replace, although mount(8) runs it as root'
-complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand install-mount-helper" -s V -l version -d 'Print version'
-complete -c dio -n "__fish_dio_using_subcommand run" -s o -l options -d 'Options of the mounts, separated by commas, as for `dio mount`' -r
-complete -c dio -n "__fish_dio_using_subcommand run" -l dir -d 'Mount DIR for the command; may be given several times' -r -F
-complete -c dio -n "__fish_dio_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dio -n "__fish_dio_using_subcommand run" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -s V -l version -d 'Print version'
 complete -c dio -n "__fish_dio_using_subcommand wal; and not __fish_seen_subcommand_from dump verify tail archive salvage bench help" -f -a "dump" -d 'Print the records of a log: place, length, checksum'
@@ -1322,43 +1321,43 @@ complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "salvage" -d 'Take what is sound out of a damaged log, into a new one or as bytes'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "bench" -d 'Measure what a log would give in a directory: commits per second and response times'
 complete -c dio -n "__fish_dio_using_subcommand wal; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zcat" -d 'Decompress files to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
-complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat tar stat stripe probe cache bench report synctest mount umount install-mount-helper run wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "cp" -d 'Copy files and trees past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "cat" -d 'Write files to standard output, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "dd" -d 'Copy and convert a file, as the operands say, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "tar" -d 'Write and read archives, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "tee" -d 'Copy standard input to standard output and to files, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "split" -d 'Put pieces of a file into files of their own, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sort" -d 'Sort lines of text, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "uniq" -d 'Leave out or count lines that are as the one before, past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sum" -d 'Compute or check digests, many of them in one read of each file'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "md5sum" -d 'Compute or check MD5 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sha1sum" -d 'Compute or check SHA-1 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sha224sum" -d 'Compute or check SHA-224 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sha256sum" -d 'Compute or check SHA-256 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sha384sum" -d 'Compute or check SHA-384 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "sha512sum" -d 'Compute or check SHA-512 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "b2sum" -d 'Compute or check BLAKE2b digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "b3sum" -d 'Compute or check BLAKE3 digests'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "cksum" -d 'Compute or check a digest, by default the CRC of POSIX'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "gzip" -d 'Compress files, or decompress them, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "gunzip" -d 'Decompress files, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "zcat" -d 'Decompress files to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "zstd" -d 'Compress files, or decompress them, in the format of Zstandard, on all cores and past the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "unzstd" -d 'Decompress files in the format of Zstandard'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "zstdcat" -d 'Decompress files in the format of Zstandard to standard output'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "mount" -d 'Mount a directory so that the I/O of every program below it is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "umount" -d 'Unmount directories that dio mounted'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "install-mount-helper" -d 'Make mount -t fuse.dio and lines in fstab work'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "run" -d 'Run a command with directories mounted so that its I/O is direct or concurrent'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "stat" -d 'Show what a dio mount does: requests, latencies, bytes by class, and what requests are blocked on'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "stripe" -d 'Make, show and check files that are striped over several directories or devices'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "probe" -d 'Report what a path really does, by asking the kernel and by trying'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "cache" -d 'Show which pages of files are in the page cache, and evict them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "bench" -d 'Measure reading, copying, committing and waiting for locks, direct and through the page cache'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "report" -d 'Make one page from the results of benchmarks, with plots, tables and the published figures beside them'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "synctest" -d 'Find the fastest way to make writes durable here, and whether the disk keeps its word'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "wal" -d 'Look at a durable log, follow it, archive it, take out what damage has left, and measure a new one'
+complete -c dio -n "__fish_dio_using_subcommand help; and not __fish_seen_subcommand_from cp cat dd tar tee split sort uniq sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum b3sum cksum gzip gunzip zcat zstd unzstd zstdcat mount umount install-mount-helper run stat stripe probe cache bench report synctest wal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "set" -d 'Make empty striped files'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "show" -d 'Show how files are striped'
 complete -c dio -n "__fish_dio_using_subcommand help; and __fish_seen_subcommand_from stripe" -f -a "check" -d 'Check that all objects of striped files are there and are the right ones'

@@ -1,4 +1,6 @@
-//! Man pages and shell completions, made from the definitions of the flags.
+//! Man pages and shell completions, made from the definitions of the flags; and what docs/gnu says of these, compared.
+
+mod gnu;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +41,9 @@ pub(crate) fn docs(check: bool) -> Result<bool, Error> {
     if check && !changes.is_empty() {
         println!("docs: run `cargo xtask docs`");
     }
-    Ok(!check || changes.is_empty())
+    let differences = gnu::differences(&dio_cli::cli::command())?;
+    differences.iter().for_each(|difference| println!("docs: {difference}"));
+    Ok(differences.is_empty() && (!check || changes.is_empty()))
 }
 
 /// One man page for each subcommand, and the completions of three shells.

@@ -1,7 +1,8 @@
-//! The grammar of the `dio` command: the tools that have a GNU model, which read their options by tables of their own (see
-//! `grammar`), and dio's other commands, which clap reads. Help, man pages and completions are made of both.
+//! The grammar of the `dio` command: the tools that have a model, which read their options by tables of their own (see `grammar`),
+//! and dio's other commands, which clap reads. Help, man pages and completions are made of both.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Subcommand};
@@ -12,25 +13,31 @@ use crate::commands::{
     cache, cat, cp, dd, gzip, install_mount_helper, mount, probe, run, sort, split, stat, stripe, sum, tar, tee,
     umount, uniq, wal, zstd,
 };
-use crate::grammar::Program;
+use crate::grammar::{Program, set_link};
 use crate::tool;
 
-/// The tools that have a GNU model, each with a grammar of its own.
+/// The tools that have a GNU model. A link with the name of one is that tool.
 const TOOLS: &[&[Program]] = &[
-    &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
+    &[cp::PROGRAM, cat::PROGRAM, dd::PROGRAM, tar::PROGRAM, tee::PROGRAM, split::PROGRAM, sort::PROGRAM, uniq::PROGRAM],
     &sum::PROGRAMS,
     &gzip::PROGRAMS,
     &zstd::PROGRAMS,
 ];
 
-fn programs() -> impl Iterator<Item = &'static Program> {
+/// Commands whose messages and statuses have a model elsewhere; a link of such a name is none of ours.
+const OTHERS: &[Program] = &[mount::PROGRAM, umount::PROGRAM, install_mount_helper::PROGRAM, run::PROGRAM];
+
+fn tools() -> impl Iterator<Item = &'static Program> {
     TOOLS.iter().copied().flatten()
 }
 
-/// The other commands.
+fn programs() -> impl Iterator<Item = &'static Program> {
+    tools().chain(OTHERS)
+}
+
+// The commands that have no model.
 #[derive(Debug, Subcommand)]
 enum Command {
-    Tar(Box<tar::TarArgs>),
     Stat(stat::StatArgs),
     Stripe(stripe::StripeArgs),
     Probe(probe::ProbeArgs),
@@ -41,13 +48,28 @@ enum Command {
     Report(report::ReportArgs),
     #[cfg(feature = "bench")]
     Synctest(Box<synctest::SynctestArgs>),
-    Mount(mount::MountArgs),
-    Umount(umount::UmountArgs),
-    InstallMountHelper(install_mount_helper::InstallArgs),
-    Run(run::RunArgs),
     Wal(wal::WalArgs),
     #[command(hide = true)]
     RunServer(run::ServerArgs),
+}
+
+impl Command {
+    fn run(self) -> ExitCode {
+        match self {
+            Command::Stat(args) => stat::run(args),
+            Command::Stripe(args) => stripe::run(args),
+            Command::Probe(args) => probe::run(args),
+            Command::Cache(args) => cache::run(args),
+            #[cfg(feature = "bench")]
+            Command::Bench(args) => bench::run(args),
+            #[cfg(feature = "bench")]
+            Command::Report(args) => report::run(args),
+            #[cfg(feature = "bench")]
+            Command::Synctest(args) => synctest::run(*args),
+            Command::Wal(args) => wal::run(args),
+            Command::RunServer(args) => run::serve(args),
+        }
+    }
 }
 
 /// Reads the command line and runs what it says; returns the exit status.
@@ -56,26 +78,18 @@ enum Command {
 /// its words. Called by a link that has a tool's name, the program is that tool.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut args = tool::resolve(args);
-    if let Some(program) = command_of(&args).and_then(|name| programs().find(|program| program.name == name)) {
-        let status = (program.run)(program.name, args.split_off(2));
-        return ended(program.name, status);
+    let mut args = resolve(args);
+    if let Some(program) = name_of(&args).and_then(|name| programs().find(|program| program.name == name)) {
+        return ended(program.name, (program.run)(program.name, args.split_off(2)));
     }
-    let args = match modern(args) {
-        Ok(args) => args,
-        Err(status) => return status,
-    };
-    let error = match command().try_get_matches_from(&args).and_then(|matches| Command::from_arg_matches(&matches)) {
-        Ok(command) => return ended(command_of(&args).unwrap_or_default(), command.run()),
-        Err(error) => error,
-    };
-    let model = args.get(1).and_then(|command| tool::model(command));
-    if let (true, Some((command, status))) = (error.use_stderr(), model) {
-        return tool::refuse(&self::command(), &args, command, &error, status);
+    match command().try_get_matches_from(&args).and_then(|matches| Command::from_arg_matches(&matches)) {
+        Ok(command) => ended(name_of(&args).unwrap_or_default(), command.run()),
+        Err(error) => {
+            // Nobody can be told that the terminal is closed.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
     }
-    // Nobody can be told that the terminal is closed.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// Tells what a command that has ended left to be told; returns the exit status.
@@ -90,41 +104,23 @@ fn ended(command: &str, status: ExitCode) -> ExitCode {
 }
 
 /// The name of the command.
-fn command_of(args: &[OsString]) -> Option<&str> {
+fn name_of(args: &[OsString]) -> Option<&str> {
     args.get(1)?.to_str()
 }
 
-/// The command line as clap can read it: some of the old forms look like numbers or like names.
-fn modern(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
-    match command_of(&args) {
-        Some("tar") => tar::modern(args),
-        _ => Ok(args),
+/// The command line with the command in its second place, as if the program had been called as `dio`.
+fn resolve(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    if let Some(args) = mount::helper::translated(&args) {
+        return args;
     }
-}
-
-impl Command {
-    /// Runs the command and returns its exit status.
-    fn run(self) -> ExitCode {
-        match self {
-            Command::Tar(args) => tar::run(*args),
-            Command::Stat(args) => stat::run(args),
-            Command::Stripe(args) => stripe::run(args),
-            Command::Probe(args) => probe::run(args),
-            Command::Cache(args) => cache::run(args),
-            #[cfg(feature = "bench")]
-            Command::Bench(args) => bench::run(args),
-            #[cfg(feature = "bench")]
-            Command::Report(args) => report::run(args),
-            #[cfg(feature = "bench")]
-            Command::Synctest(args) => synctest::run(*args),
-            Command::Mount(args) => mount::run(args),
-            Command::Umount(args) => umount::run(args),
-            Command::InstallMountHelper(args) => install_mount_helper::run(args),
-            Command::Run(args) => run::run(args),
-            Command::Wal(args) => wal::run(args),
-            Command::RunServer(args) => run::serve(args),
-        }
+    let called = args.first().and_then(|name| Path::new(name).file_name());
+    if let Some(tool) = called.and_then(|called| tools().find(|tool| called == tool.name)) {
+        args[0] = "dio".into();
+        args.insert(1, tool.name.into());
+        set_link(tool.name);
     }
+    args
 }
 
 /// The command line's definition, from which help, man pages and completions are made.
@@ -142,9 +138,11 @@ pub fn command() -> clap::Command {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn commands_that_measure_come_with_the_feature_bench() {
-        let command = super::command();
+        let command = command();
         let has = |name: &str| command.find_subcommand(name).is_some();
         for name in ["cp", "cat", "tar", "mount", "wal"] {
             assert!(has(name), "{name}");
@@ -153,5 +151,19 @@ mod tests {
         assert_eq!(["bench", "report", "synctest"].map(has), [with; 3]);
         let wal = command.find_subcommand("wal").unwrap();
         assert_eq!(wal.find_subcommand("bench").is_some(), with);
+    }
+
+    #[test]
+    fn only_the_names_of_tools_are_tools() {
+        let words = |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
+        assert_eq!(resolve(words("dio cat x")), words("dio cat x"));
+        assert_eq!(resolve(words("/bin/dio-1 cat")), words("/bin/dio-1 cat"));
+        assert_eq!(resolve(words("/some/where/tee -a x")), words("dio tee -a x"));
+    }
+
+    /// No name stands for two options, and what is declared of each goes together.
+    #[test]
+    fn tables_make_sense() {
+        command().debug_assert();
     }
 }

@@ -5,7 +5,6 @@ pub mod codec;
 pub mod commands;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
-#[allow(dead_code, unused_imports, reason = "the tools move there one by one")]
 mod grammar;
 pub mod locale;
 pub mod quote;

@@ -117,6 +117,13 @@ fn options_of_the_environment_come_first() {
     }
 }
 
+#[test]
+fn options_may_follow_names_in_posix_too() {
+    for command in ["tar -cf a dir -v two", "tar cf a --exclude '*.b' dir -v -- two", "tar -cf a two -- -v"] {
+        same(&format!("export POSIXLY_CORRECT=1; {command}; R=$?; unset POSIXLY_CORRECT{LIST}"));
+    }
+}
+
 fn word(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

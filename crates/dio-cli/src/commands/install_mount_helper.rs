@@ -1,6 +1,7 @@
 //! `dio install-mount-helper`: the links by which `mount(8)` and `umount(8)` find dio.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -9,29 +10,50 @@ use std::process::ExitCode;
 
 use super::mount::{FAILED, Failure, helper};
 use super::words;
+use crate::grammar::{Grammar, Program, by_default, help, switch, value, version};
 use crate::quote::named;
 
-/// Make mount -t fuse.dio and lines in fstab work
-///
-/// Links mount.fuse.dio and umount.fuse.dio to this program, where mount(8) and umount(8) look for helpers.
-#[derive(clap::Args, Clone, Debug)]
-pub struct InstallArgs {
-    /// Where mount(8) looks for helpers
-    #[arg(long, value_name = "DIR", default_value = "/sbin")]
+/// What the command line says.
+#[derive(Debug)]
+struct InstallArgs {
     dir: PathBuf,
-
-    /// Program to link to, as it will be found when it is needed [default: this one]
-    #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-
-    /// Link also to a program that other users could replace, although mount(8) runs it as root
-    #[arg(long)]
     force: bool,
 }
 
+fn grammar() -> Grammar<InstallArgs> {
+    let details =
+        "Links mount.fuse.dio and umount.fuse.dio to this program, where mount(8) and umount(8) look for helpers.";
+    let about = "Make mount -t fuse.dio and lines in fstab work";
+    Grammar::<InstallArgs>::new("install-mount-helper", about, details).literal().flags([
+        by_default(
+            "/sbin",
+            value("--dir=DIR", "Where mount(8) looks for helpers", |install, dir| install.dir = dir.into()),
+        ),
+        value(
+            "--program=FILE",
+            "Program to link to, as it will be found when it is needed [default: this one]",
+            |install, program| install.program = Some(program.into()),
+        ),
+        switch(
+            "--force",
+            "Link also to a program that other users could replace, although mount(8) runs it as root",
+            |install| install.force = true,
+        ),
+        help("-h, --help"),
+        version("-V, --version"),
+    ])
+}
+
+pub(crate) const PROGRAM: Program = Program { name: "install-mount-helper", describe: |_| grammar().describe(), run };
+
 /// Makes the links; links that are there are replaced, files are not.
-#[must_use]
-pub fn run(args: InstallArgs) -> ExitCode {
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = InstallArgs { dir: "/sbin".into(), program: None, force: false };
+    let args = match grammar().resolve_from(args, line, Ok) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     match install(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.told_by("dio install-mount-helper"),

@@ -1,5 +1,6 @@
 //! `dio umount`: takes mounts of dio down, also those whose server is gone.
 
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,43 +11,65 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::mount::{Failure, helper};
+use crate::grammar::{Grammar, Program, Refusal, help, hidden, switch, value, version};
 
 /// Longest wait for the end of a server, in seconds: ample for the memory it may hold and a slow disk.
 const PATIENCE: i64 = 60;
 
-/// Unmount directories that dio mounted
-///
-/// The command returns when everything that programs wrote is in the source. Mounts whose server is gone can be unmounted too.
-#[derive(clap::Args, Clone, Debug)]
-pub struct UmountArgs {
-    /// Where they are mounted
-    #[arg(required = true, value_name = "MOUNTPOINT")]
-    mountpoints: Vec<PathBuf>,
-
-    /// Detach a mount that is in use; it ends with its last user
-    #[arg(short, long)]
+/// What the command line says.
+#[derive(Debug, Default)]
+struct UmountArgs {
+    mountpoints: Vec<OsString>,
     lazy: bool,
-
-    /// Called by umount(8)
-    #[arg(long, hide = true)]
+    /// Called by umount(8).
     by_umount: bool,
-
-    /// File of a mount namespace to unmount in
-    #[arg(long, hide = true, value_name = "FILE")]
+    /// A file of the mount namespace to unmount in.
     namespace: Option<PathBuf>,
 }
 
+const DETAILS: &str = "\
+The command returns when everything that programs wrote is in the source. Mounts whose server is gone can be unmounted too.";
+
+fn grammar() -> Grammar<UmountArgs> {
+    Grammar::<UmountArgs>::new("umount", "Unmount directories that dio mounted", DETAILS)
+        .literal()
+        .flags([
+            switch("-l, --lazy", "Detach a mount that is in use; it ends with its last user", |umount| {
+                umount.lazy = true;
+            }),
+            hidden(switch("--by-umount", "Called by umount(8)", |umount| umount.by_umount = true)),
+            hidden(value("--namespace=FILE", "Unmount in that mount namespace", |umount, file| {
+                umount.namespace = Some(file.into());
+            })),
+            help("-h, --help"),
+            version("-V, --version"),
+        ])
+        .operands(&[("<MOUNTPOINT>...", "Where they are mounted")], |umount, operand| {
+            umount.mountpoints.push(operand);
+            Ok(())
+        })
+}
+
+pub(crate) const PROGRAM: Program = Program { name: "umount", describe: |_| grammar().describe(), run };
+
 /// Unmounts every operand, whatever becomes of the others; statuses are those of `umount(8)`: 0, 1 for a wrong command line,
 /// 32 if something stays mounted.
-#[must_use]
-pub fn run(args: UmountArgs) -> ExitCode {
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = grammar().resolve(line, |args| match args.mountpoints.is_empty() {
+        true => Err(Refusal::usage("MOUNTPOINT is missing")),
+        false => Ok(args),
+    });
+    let args = match args {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     let name = if args.by_umount { helper::UMOUNT } else { "dio umount" };
     if let Some(Err(failure)) = args.namespace.as_deref().map(helper::enter) {
         return failure.told_by(name);
     }
     let how = if args.lazy { Unmount::Lazy } else { Unmount::Idle };
     let mut status = ExitCode::SUCCESS;
-    for mountpoint in &args.mountpoints {
+    for mountpoint in args.mountpoints.iter().map(Path::new) {
         if let Err(failure) = unmount(mountpoint, how) {
             status = failure.told_by(name);
         }

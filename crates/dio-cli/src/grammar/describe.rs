@@ -15,6 +15,9 @@ impl<L> Grammar<L> {
         if !self.details.is_empty() {
             command = command.long_about(format!("{}\n\n{}", self.about, self.details));
         }
+        if !self.usage.is_empty() {
+            command = command.override_usage(self.usage);
+        }
         if !self.after.is_empty() {
             command = command.after_help(self.after);
         }
@@ -42,7 +45,8 @@ impl<L> Grammar<L> {
 
 fn operand(name: &'static str, help: &'static str) -> Arg {
     let (name, many) = name.strip_suffix("...").map_or((name, false), |name| (name, true));
-    let arg = Arg::new(name).value_name(name).help(help).value_hint(hint(name));
+    let (name, required) = name.strip_prefix('<').map_or((name, false), |name| (name.trim_end_matches('>'), true));
+    let arg = Arg::new(name).required(required).value_name(name).help(help).value_hint(hint(name));
     if many { arg.num_args(1..).action(ArgAction::Append) } else { arg }
 }
 
@@ -50,6 +54,8 @@ fn argument<L>(flag: &Flag<L>) -> Arg {
     let names = &flag.names;
     let mut arg = Arg::new(names.spec).help(flag.help).hide(flag.is_hidden);
     arg = arg.short(names.shorts.first().map(|letter| char::from(*letter))).long(names.longs.first().copied());
+    arg = arg.short_aliases(names.shorts.iter().skip(1).map(|letter| char::from(*letter)));
+    arg = arg.aliases(names.longs.iter().skip(1).copied());
     arg = arg.help_heading(flag.heading).default_value(flag.default);
     if !flag.words.is_empty() {
         let help = |help: &'static str| Some(help).filter(|help| !help.is_empty());
@@ -75,7 +81,7 @@ fn argument<L>(flag: &Flag<L>) -> Arg {
 fn hint(name: &str) -> ValueHint {
     match name {
         "FILE" | "ARCHIVE" | "INPUT" | "OUTPUT" | "F" => ValueHint::FilePath,
-        "DIR" | "DIRECTORY" => ValueHint::DirPath,
+        "DIR" | "DIRECTORY" | "SOURCE" | "MOUNTPOINT" => ValueHint::DirPath,
         "PROG" => ValueHint::CommandName,
         "COMMAND" => ValueHint::CommandString,
         _ => ValueHint::Unknown,

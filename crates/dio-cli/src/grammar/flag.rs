@@ -6,6 +6,7 @@ use std::fmt::Display;
 use super::choice::{Choice, meant};
 use super::line::Given;
 use super::refusal::Refusal;
+use crate::quote::quoted;
 
 /// What an option takes as its value. The text is what help calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +165,15 @@ pub(crate) fn checked<L: 'static>(spec: &'static str, help: &'static str, apply:
     Flag::with(spec, help, Action::Apply(Box::new(apply)))
 }
 
+/// The same, by what has captured something: the type of what is read has to be named.
+pub(crate) fn effect<L: 'static>(
+    spec: &'static str,
+    help: &'static str,
+    apply: impl Fn(&mut L, &mut Given<'_>) -> Result<(), Refusal> + 'static,
+) -> Flag<L> {
+    Flag::with(spec, help, Action::Apply(Box::new(apply)))
+}
+
 /// An option without a value.
 pub(crate) fn switch<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L)) -> Flag<L> {
     applied(spec, help, move |low, _| set(low))
@@ -177,6 +187,18 @@ pub(crate) fn accepted<L: 'static>(spec: &'static str, help: &'static str) -> Fl
 /// An option with a value.
 pub(crate) fn value<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, OsString)) -> Flag<L> {
     applied(spec, help, move |low, given| set(low, given.take()))
+}
+
+/// An option with a value that must be text.
+pub(crate) fn text<L: 'static>(spec: &'static str, help: &'static str, set: fn(&mut L, String)) -> Flag<L> {
+    effect(spec, help, move |low, given| {
+        let value = given.take().into_string();
+        let wrong = |value: OsString| {
+            Refusal::usage(format!("invalid value {} for '{}': it is no text", quoted(value), given.name()))
+        };
+        set(low, value.map_err(wrong)?);
+        Ok(())
+    })
 }
 
 /// An option with a value that may be left out.

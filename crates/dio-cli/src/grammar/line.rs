@@ -89,6 +89,11 @@ impl Given<'_> {
         self.letter.or(self.names.shorts.first().copied()).unwrap_or_default()
     }
 
+    /// The long name of an option that has one, however it was given.
+    pub(crate) fn full_name(&self) -> String {
+        self.names.shown()
+    }
+
     /// The option as it was given, under its whole name: `-S` or `--buffer-size`.
     pub(crate) fn name(&self) -> String {
         match self.letter {

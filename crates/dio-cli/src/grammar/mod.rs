@@ -16,15 +16,16 @@ mod refusal;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use crate::quote::quoted;
 use flag::Action;
 
 pub(crate) use choice::{Choice, exact, meant};
 pub(crate) use flag::{
-    Flag, accepted, among, attached, by_default, checked, help, hidden, optional, own, parsed, repeated, switch, value,
-    version, word,
+    Flag, accepted, among, attached, by_default, checked, effect, help, hidden, optional, own, parsed, repeated,
+    switch, text, value, version, word,
 };
 pub(crate) use line::{Given, Line};
-pub(crate) use name::{called_as, family, set_link};
+pub(crate) use name::{called_as, set_link};
 pub(crate) use read::Stop;
 pub(crate) use refusal::Refusal;
 
@@ -58,6 +59,7 @@ pub(crate) struct Grammar<L> {
     name: &'static str,
     about: &'static str,
     details: &'static str,
+    usage: &'static str,
     after: &'static str,
     flags: Vec<Flag<L>>,
     operands: Vec<(&'static str, &'static str)>,
@@ -76,10 +78,11 @@ impl<L: 'static> Grammar<L> {
             name,
             about,
             details,
+            usage: "",
             after: "",
             flags: Vec::new(),
             operands: Vec::new(),
-            operand: Box::new(|_, _| Ok(())),
+            operand: Box::new(|_, word| Err(Refusal::usage(format!("extra operand {}", quoted(word))))),
             old: None,
             options_first: false,
             is_literal: false,
@@ -113,7 +116,8 @@ impl<L: 'static> Grammar<L> {
         self
     }
 
-    /// Sets the operands, each a name (`FILE...` for several) with what help says of it, and what takes them.
+    /// Sets the operands, each a name (`FILE...` for several, `<FILE>` for one that must be) with what help says of it, and what
+    /// takes them.
     pub(crate) fn operands(self, operands: &[(&'static str, &'static str)], take: Operand<L>) -> Grammar<L> {
         Grammar { operands: operands.to_vec(), operand: Box::new(take), ..self }
     }
@@ -137,9 +141,19 @@ impl<L: 'static> Grammar<L> {
         Grammar { after, ..self }
     }
 
+    /// Ends options at the first operand.
+    pub(crate) fn options_first(self) -> Grammar<L> {
+        Grammar { options_first: true, ..self }
+    }
+
     /// Ends options at the first operand where the environment asks for POSIX (`POSIXLY_CORRECT`).
     pub(crate) fn options_first_in_posix(self) -> Grammar<L> {
         Grammar { options_first: std::env::var_os("POSIXLY_CORRECT").is_some(), ..self }
+    }
+
+    /// Sets what help says about the usage, where that does not follow from the table.
+    pub(crate) fn usage(self, usage: &'static str) -> Grammar<L> {
+        Grammar { usage, ..self }
     }
 
     /// Takes no beginnings of long options for them, and no word that looks like an option for a value.

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use dio::Need;
 use dio::stream::StreamOptions;
 
@@ -12,7 +11,7 @@ use crate::grammar::{Choice, Flag, among, by_default, exact, own, parsed, switch
 use crate::size::parse_positive_size;
 
 /// A WHEN argument.
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// Where it is useful
     Auto,
@@ -24,7 +23,7 @@ pub enum When {
 }
 
 /// The argument of `--mode`.
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Direct for large files, uncached for small ones
     #[default]
@@ -51,45 +50,14 @@ const DEPTH: usize = 8;
 pub(crate) const OWN: &str = "Direct I/O";
 
 /// How bytes are moved.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = OWN)]
+#[derive(Clone, Debug, Default)]
 pub struct IoArgs {
-    /// How bytes of files move: past the page cache (direct), through it and out again at once (uncached), through it
-    /// (cached), or chosen by size (auto)
-    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
-    pub mode: Mode,
-
-    /// Fail where --mode cannot be had instead of falling back
-    #[arg(long)]
-    pub strict: bool,
-
-    /// Size of one request, 32M at most [default: 1M]
-    #[arg(long, value_name = "SIZE", value_parser = parse_block)]
-    pub block: Option<u64>,
-
-    /// Requests kept in flight, as far as 64M of buffers go [default: 8; of a striped file, 4 for each target if that is
-    /// more]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub depth: Option<u32>,
-
-    /// Show how far the work is
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true,
-          default_value = "never", default_missing_value = "always")]
-    pub progress: When,
-
-    /// Write a JSON account of what was moved and how to FILE, or to standard output if FILE is -
-    #[arg(long, value_name = "FILE")]
-    pub receipt: Option<PathBuf>,
-}
-
-/// How a file that exists is replaced.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
-#[command(next_help_heading = OWN)]
-pub struct InPlaceArgs {
-    /// Overwrite an existing output instead of replacing it when its successor is complete: needs no room for both, and
-    /// loses the old contents with a run that is cut short
-    #[arg(long)]
-    pub in_place: bool,
+    pub(crate) mode: Mode,
+    pub(crate) strict: bool,
+    pub(crate) block: Option<u64>,
+    pub(crate) depth: Option<u32>,
+    pub(crate) progress: When,
+    pub(crate) receipt: Option<PathBuf>,
 }
 
 /// A block: a size that two of fit into the buffers.
@@ -176,7 +144,7 @@ pub(crate) fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, Stri
 
 impl IoArgs {
     /// The same for the library's streams.
-    pub fn stream_options(&self) -> StreamOptions {
+    pub(crate) fn stream_options(&self) -> StreamOptions {
         let page = 4096;
         let block = dio::geometry::align_up(self.block.unwrap_or(BLOCK), page);
         let depth = self.depth.map_or(DEPTH, |depth| depth as usize).min((MOST_BUFFERS / block) as usize);

@@ -7,16 +7,12 @@ pub(crate) mod device;
 mod dontcache;
 pub(crate) mod evict;
 pub(crate) mod held;
-mod multicall;
-mod ordered;
 pub(crate) mod plain;
 mod progress;
 pub(crate) mod said;
 mod streams;
 pub(crate) mod synced;
 pub(crate) mod target;
-mod usage;
-mod words;
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -36,18 +32,13 @@ pub(crate) use crate::grammar::called_as;
 use crate::quote::{named, quoted, words};
 use crate::receipt::{Destination, Ledger, ReceiptError};
 
-pub use args::{InPlaceArgs, IoArgs, Mode, When};
+pub use args::{IoArgs, Mode, When};
 pub(crate) use args::{
     OWN, depth_flag, in_place_flag, io_flags, mode_flag, number, progress_flag, receipt_flag, strict_flag,
 };
 pub(crate) use dontcache::DontCache;
-pub(crate) use multicall::model;
-pub use multicall::resolve;
-pub use ordered::{Found, InOrder, Ordered};
 pub use progress::Progress;
 pub use streams::{Sink, Source};
-pub(crate) use usage::refuse;
-pub use words::Abbreviated;
 
 /// One run of a tool. Cheap to clone; clones are the same run.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ mod notice;
 pub mod options;
 mod server;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,57 +19,89 @@ use dio_mount::control::{self, ControlError};
 use dio_mount::session::{self, Place};
 
 use self::options::{Given, Origin};
+use crate::grammar::{Grammar, Program, Refusal, help, hidden, repeated, switch, text, value, version};
+use crate::quote::quoted;
 
-/// Mount a directory so that the I/O of every program below it is direct or concurrent
-///
-/// Programs see the files of SOURCE below MOUNTPOINT, which may be SOURCE itself. The command returns when the mount answers; it
-/// is served in the background until it is unmounted.
-#[derive(clap::Args, Clone, Debug)]
-#[command(
-    after_help = "Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... only for the files that \
-    match. Others: readahead_min=, readahead_max=, write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, \
-    io_uring, no_io_uring, remember= (seconds), ro, allow_other, default_permissions, and those of mount(8). \
-    To change a running mount: dio mount -o remount,OPTIONS MOUNTPOINT"
-)]
-pub struct MountArgs {
-    /// Directory whose files are served
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(crate) struct MountArgs {
     source: PathBuf,
-
-    /// Where they appear
     mountpoint: Option<PathBuf>,
-
-    /// Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32
-    #[arg(short, value_name = "OPTIONS")]
+    operands: Vec<OsString>,
     options: Vec<String>,
-
-    /// Serve in this process until the mount is gone
-    #[arg(short, long)]
     foreground: bool,
-
-    /// Say what is mounted
-    #[arg(short, long)]
     verbose: bool,
-
-    /// This is the server that another process started and waits for
-    #[arg(long, hide = true)]
+    /// This is the server that another process started and waits for.
     started: bool,
-
-    /// Called by mount(8)
-    #[arg(long, hide = true)]
+    /// Called by mount(8).
     by_mount: bool,
-
-    /// Pass over unknown options
-    #[arg(long, hide = true)]
+    /// Unknown options are passed over.
     sloppy: bool,
-
-    /// Do everything but the mount
-    #[arg(long, hide = true)]
+    /// Everything is done but the mount.
     fake: bool,
-
-    /// File of a mount namespace to mount in
-    #[arg(long, hide = true, value_name = "FILE")]
+    /// A file of the mount namespace to mount in.
     namespace: Option<PathBuf>,
 }
+
+const DETAILS: &str = "\
+Programs see the files of SOURCE below MOUNTPOINT, which may be SOURCE itself. The command returns when the mount answers; it is \
+served in the background until it is unmounted.";
+
+const OPTIONS: &str = "\
+Modes: dio (or direct), cio (or concurrent), cached, auto; with =GLOB:... only for the files that match. Others: readahead_min=, \
+readahead_max=, write_behind=, direct_from=, limit= (sizes), lock=file|range, threads=, io_uring, no_io_uring, remember= \
+(seconds), ro, allow_other, default_permissions, and those of mount(8). To change a running mount: dio mount -o remount,OPTIONS \
+MOUNTPOINT";
+
+fn grammar() -> Grammar<MountArgs> {
+    let about = "Mount a directory so that the I/O of every program below it is direct or concurrent";
+    Grammar::<MountArgs>::new("mount", about, DETAILS)
+        .literal()
+        .flags([
+            repeated(text(
+                "-o OPTIONS",
+                "Options, separated by commas, such as cio, dio=redo/*, cached=*.ctl, ro, allow_other, threads=32",
+                |mount, options| mount.options.push(options),
+            )),
+            switch("-f, --foreground", "Serve in this process until the mount is gone", |mount| {
+                mount.foreground = true
+            }),
+            switch("-v, --verbose", "Say what is mounted", |mount| mount.verbose = true),
+            hidden(switch("--started", "Called by dio mount", |mount| mount.started = true)),
+            hidden(switch("--by-mount", "Called by mount(8)", |mount| mount.by_mount = true)),
+            hidden(switch("--sloppy", "Pass over unknown options", |mount| mount.sloppy = true)),
+            hidden(switch("--fake", "Do everything but the mount", |mount| mount.fake = true)),
+            hidden(value("--namespace=FILE", "Mount in that mount namespace", |mount, file| {
+                mount.namespace = Some(file.into());
+            })),
+            help("-h, --help"),
+            version("-V, --version"),
+        ])
+        .operands(
+            &[("<SOURCE>", "Directory whose files are served"), ("MOUNTPOINT", "Where they appear")],
+            |mount, operand| {
+                mount.operands.push(operand);
+                Ok(())
+            },
+        )
+        .after(OPTIONS)
+        .statuses(USAGE, USAGE)
+}
+
+impl MountArgs {
+    fn with_operands(mut self) -> Result<MountArgs, Refusal> {
+        let mut operands = std::mem::take(&mut self.operands).into_iter();
+        let missing = || Refusal::usage("SOURCE is missing");
+        self.source = operands.next().ok_or_else(missing)?.into();
+        self.mountpoint = operands.next().map(PathBuf::from);
+        match operands.next() {
+            Some(extra) => Err(Refusal::usage(format!("extra operand {}", quoted(extra)))),
+            None => Ok(self),
+        }
+    }
+}
+
+pub(crate) const PROGRAM: Program = Program { name: "mount", describe: |_| grammar().describe(), run };
 
 /// Exit statuses of `mount(8)`.
 mod status {
@@ -97,8 +130,11 @@ impl MountArgs {
 
 /// Runs `dio mount`; statuses are those of `mount(8)`: 0, 1 for a wrong command line, 2 for want of resources, 32 if it could
 /// not be mounted.
-#[must_use]
-pub fn run(args: MountArgs) -> ExitCode {
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = match grammar().resolve(line, MountArgs::with_operands) {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     match mount(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.told_by(args.name()),

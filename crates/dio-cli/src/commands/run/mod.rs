@@ -13,6 +13,7 @@ use dio_mount::run::{Directory, Line, RunError};
 use rustix::io::Errno;
 
 use super::mount::options::{self, Origin};
+use crate::grammar::{Grammar, Program, Refusal, help, repeated, text, value, version};
 use crate::quote::{quoted, words};
 
 pub use server::{ServerArgs, serve};
@@ -24,37 +25,66 @@ pub const FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Run a command with directories mounted so that its I/O is direct or concurrent
-///
-/// Each DIR is mounted over itself, as `dio mount` would, where the command and its descendants alone see it. The command
-/// takes the place of dio: signals, terminal, job control, limits and exit status are its own. When the last process that sees
-/// the mounts has ended, however it ended, they are gone and so is their server. Files that were open before, such as a
-/// redirected standard input, stay as they are.
-///
-/// Without root it works where the system lets users have namespaces and open /dev/fuse. The command then has one user and
-/// one group: programs that change the user, such as sudo, do not work in it, and files of other users and groups can be
-/// read but not written, whatever their mode.
-///
-/// The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be executed, 127 if it is not
-/// found. If the server is killed, what the command does below DIR fails (ENOTCONN); nothing hangs.
-#[derive(Clone, Debug, clap::Args)]
-#[command(override_usage = "dio run [-o OPTIONS]... --dir DIR... [--] COMMAND [ARG]...")]
-pub struct RunArgs {
-    /// Options of the mounts, separated by commas, as for `dio mount`
-    #[arg(short = 'o', long, value_name = "OPTIONS")]
-    pub options: Vec<String>,
-
-    /// Mount DIR for the command; may be given several times
-    #[arg(long = "dir", value_name = "DIR", required = true)]
-    pub directories: Vec<PathBuf>,
-
-    /// The command and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_hint = clap::ValueHint::CommandWithArguments)]
-    pub command: Vec<OsString>,
+/// What the command line says.
+#[derive(Debug, Default)]
+struct RunArgs {
+    options: Vec<String>,
+    directories: Vec<PathBuf>,
+    /// The command and its arguments.
+    command: Vec<OsString>,
 }
 
+const DETAILS: &str = "\
+Each DIR is mounted over itself, as `dio mount` would, where the command and its descendants alone see it. The command takes the \
+place of dio: signals, terminal, job control, limits and exit status are its own. When the last process that sees the mounts has \
+ended, however it ended, they are gone and so is their server. Files that were open before, such as a redirected standard input, \
+stay as they are.
+
+Without root it works where the system lets users have namespaces and open /dev/fuse. The command then has one user and one \
+group: programs that change the user, such as sudo, do not work in it, and files of other users and groups can be read but not \
+written, whatever their mode.
+
+The exit status is that of the command; 125 if dio itself fails, 126 if the command cannot be executed, 127 if it is not found. \
+If the server is killed, what the command does below DIR fails (ENOTCONN); nothing hangs.";
+
+fn grammar() -> Grammar<RunArgs> {
+    let about = "Run a command with directories mounted so that its I/O is direct or concurrent";
+    Grammar::<RunArgs>::new("run", about, DETAILS)
+        .literal()
+        .usage("dio run [-o OPTIONS]... --dir DIR... [--] COMMAND [ARG]...")
+        .flags([
+            repeated(text(
+                "-o, --options=OPTIONS",
+                "Options of the mounts, separated by commas, as for `dio mount`",
+                |run, options| run.options.push(options),
+            )),
+            repeated(value("--dir=DIR", "Mount DIR for the command; may be given several times", |run, directory| {
+                run.directories.push(directory.into());
+            })),
+            help("-h, --help"),
+            version("-V, --version"),
+        ])
+        .operands(&[("<COMMAND>...", "The command and its arguments")], |run, word| {
+            run.command.push(word);
+            Ok(())
+        })
+        .options_first()
+        .statuses(FAILED, FAILED)
+}
+
+pub(crate) const PROGRAM: Program = Program { name: "run", describe: |_| grammar().describe(), run };
+
 /// Runs the command; returns only if that is impossible.
-pub fn run(args: RunArgs) -> ExitCode {
+fn run(_: &str, line: Vec<OsString>) -> ExitCode {
+    let args = grammar().resolve(line, |args| match () {
+        () if args.directories.is_empty() => Err(Refusal::usage("--dir is missing")),
+        () if args.command.is_empty() => Err(Refusal::usage("COMMAND is missing")),
+        () => Ok(args),
+    });
+    let args = match args {
+        Ok(args) => args,
+        Err(status) => return status,
+    };
     let text = args.options.join(",");
     match prepare(&text, &args.directories) {
         Ok(()) => execute(args.command),

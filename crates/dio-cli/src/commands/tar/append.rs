@@ -20,7 +20,7 @@ use super::archive::{self, Archive};
 use super::create::{self, Target};
 use super::format::{BLOCK, Entries, Format, Time};
 use super::list::{ended, tell};
-use super::options::{ArchiveFormat, Operation, Refusal};
+use super::options::{ArchiveFormat, Operation};
 use super::quoting::escaped;
 use super::run::{Ended, Run, bare, unsafe_prefix};
 use super::totals;
@@ -172,9 +172,7 @@ fn is_newer(run: &Run, known: &Known, name: &[u8], stat: &Stat) -> bool {
 
 /// Adds the members of other archives, with their headers as they are.
 fn catenate(run: &Run, own: &OwnedFd, target: &mut Target) -> Result<(), Ended> {
-    let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
-        Refusal::Usage(message) | Refusal::Plain(message) | Refusal::Fatal(message) => Ended::Fatal(message),
-    })?;
+    let directories = run.options.names.open_directories()?;
     let stop = Stop::on_signals();
     for name in &run.options.names.list {
         let given = Path::new(std::ffi::OsStr::from_bytes(&name.bytes));

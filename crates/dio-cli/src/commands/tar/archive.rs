@@ -7,10 +7,10 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::options::Compression;
 use super::program::Decompressing;
 use super::quoting::escaped;
 use super::run::{Ended, Run};
+use super::terms::Compression;
 use crate::codec::pipe::Decompressor;
 use crate::codec::{DecodeError, Moved, gzip, zstd};
 use crate::tool::{Source, errno_of};

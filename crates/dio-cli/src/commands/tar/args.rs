@@ -1,449 +1,505 @@
-//! The grammar of `dio tar`: GNU tar's flags and those of every tool. What they mean is decided in `options`.
+//! The grammar of `dio tar`: GNU tar's options and those of every tool. What they mean together is decided in `options`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::{ArgAction, Args, ValueHint};
+use super::date::{Moment, Written};
+use super::ordered::{self, Flag as Ordered};
+use super::owner::Owner;
+use super::split::split_string;
+use super::terms::{ArchiveFormat, BLOCK, Compression, Existing, Holes, Operation, Quoting, Sort, fatal};
+use super::warnings::Warnings;
+use super::{NAME, date};
+use crate::grammar::{
+    Choice, Flag, Grammar, Refusal, accepted, checked, effect, help, hidden, meant, optional, repeated, switch, value,
+    version,
+};
+use crate::tool::{IoArgs, in_place_flag, io_flags};
 
-use super::ordered::Flag;
-use crate::tool::{InPlaceArgs, IoArgs, Ordered};
+/// What the command line says.
+#[derive(Debug, Default)]
+pub(super) struct TarArgs {
+    pub(super) operation: Option<Operation>,
+    /// Names, directories and how patterns match, in order.
+    pub(super) ordered: Vec<Ordered>,
 
-/// Write and read archives, past the page cache
-///
-/// One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the first word; then their arguments follow in the order of the letters: tar cbf 40 archive file.
-///
-/// -C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns that come after them.
-#[derive(Args, Clone, Debug)]
-#[command(args_override_self = true, infer_long_args = true, disable_help_flag = true, disable_version_flag = true)]
-pub struct TarArgs {
-    /// What to do
-    #[command(flatten)]
-    pub operation: OperationArgs,
+    pub(super) archives: Vec<OsString>,
+    pub(super) format: Option<ArchiveFormat>,
+    /// `-o`
+    pub(super) old: bool,
+    pub(super) compression: Option<Compression>,
+    pub(super) auto_compress: bool,
+    /// Bytes in a record.
+    pub(super) record: Option<u64>,
+    pub(super) ignore_zeros: bool,
+    pub(super) no_seek: bool,
 
-    /// Flags whose order on the command line decides
-    #[command(flatten)]
-    pub ordered: Ordered<Flag>,
+    pub(super) dereference: bool,
+    pub(super) hard_dereference: bool,
+    pub(super) one_file_system: bool,
+    pub(super) absolute_names: bool,
+    /// Whether only the time of the contents counts, too.
+    pub(super) newer: Option<(Moment, bool)>,
+    /// The dates of `-N` and of `--mtime` that were written in words.
+    pub(super) dates: [Option<Written>; 2],
+    pub(super) sort: Option<Sort>,
+    pub(super) starting_file: Option<Vec<u8>>,
+    pub(super) occurrence: Option<u64>,
+    pub(super) strip_components: usize,
+    pub(super) transform: Vec<OsString>,
+    pub(super) one_top_level: Option<OsString>,
+    pub(super) ignore_failed_read: bool,
+    pub(super) remove_files: bool,
+    pub(super) sparse: Option<Holes>,
 
-    /// The archive
-    #[command(flatten)]
-    pub archive: ArchiveArgs,
+    pub(super) same_permissions: Option<bool>,
+    pub(super) same_owner: Option<bool>,
+    pub(super) numeric_owner: bool,
+    pub(super) owner: Option<Owner>,
+    pub(super) group: Option<Owner>,
+    pub(super) mtime: Option<Moment>,
+    pub(super) clamp_mtime: bool,
+    pub(super) touch: bool,
+    pub(super) xattrs: bool,
+    pub(super) xattrs_include: Vec<Vec<u8>>,
+    pub(super) xattrs_exclude: Vec<Vec<u8>>,
+    pub(super) acls: bool,
 
-    /// Which files
-    #[command(flatten)]
-    pub select: SelectArgs,
+    pub(super) existing: Existing,
+    /// The option that says how existing files are treated: GNU tar takes no two of them.
+    treatment: Option<String>,
+    pub(super) to_stdout: bool,
+    pub(super) verify: bool,
+    pub(super) in_place: bool,
 
-    /// What is kept of files
-    #[command(flatten)]
-    pub attributes: AttributeArgs,
+    pub(super) verbose: u8,
+    pub(super) totals: bool,
+    pub(super) check_links: bool,
+    pub(super) block_number: bool,
+    pub(super) full_time: bool,
+    pub(super) utc: bool,
+    pub(super) index_file: Option<OsString>,
+    pub(super) quoting: Option<Quoting>,
+    pub(super) show_transformed: bool,
+    pub(super) show_omitted: bool,
+    pub(super) warnings: Warnings,
+    pub(super) interactive: bool,
+    pub(super) io: IoArgs,
+}
 
-    /// How existing files are treated
-    #[command(flatten)]
-    pub overwrite: OverwriteArgs,
+const DETAILS: &str = "\
+One of -c, -t, -x, -r, -u, -A and -d says what to do. The letters may stand without a dash in the first word; then their \
+arguments follow in the order of the letters: tar cbf 40 archive file.
 
-    /// What is told
-    #[command(flatten)]
-    pub tell: TellArgs,
+-C, -T, --add-file, --no-recursion, --null and how patterns match concern the names and patterns that come after them.";
 
-    /// Print help
-    #[arg(short = '?', long, action = ArgAction::Help)]
-    help: Option<bool>,
+/// The exit statuses of a command line that cannot be read, and of one that makes no sense.
+const STATUSES: (u8, u8) = (64, 2);
 
-    /// Print version
-    #[arg(long, action = ArgAction::Version)]
-    version: Option<bool>,
-
-    /// How bytes are moved
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    /// How an existing output is replaced
-    #[command(flatten)]
-    pub in_place: InPlaceArgs,
+pub(super) fn grammar() -> Grammar<TarArgs> {
+    Grammar::<TarArgs>::new(NAME, "Write and read archives, past the page cache", DETAILS)
+        .section("Operation", operations())
+        .section(
+            "Names, in the order of the command line",
+            ordered::flags().map(|flag| flag.within(|tar: &mut TarArgs| &mut tar.ordered)),
+        )
+        .section("Archive", archives())
+        .section("Archive", compressions())
+        .section("Selection of files", selections())
+        .section("Selection of files", changes())
+        .section("Attributes of files", attributes())
+        .section("Extraction over existing files", treatments())
+        .section("Messages", messages())
+        .flags([help("-?, --help"), version("--version")])
+        .flags(io_flags(|tar| &mut tar.io))
+        .flags([in_place_flag(|tar| tar.in_place = true)])
+        .operands(&[("FILE...", "Files to archive, or members of the archive")], |tar, name| {
+            tar.ordered.push(Ordered::Name(name));
+            Ok(())
+        })
+        .statuses(STATUSES.0, STATUSES.1)
 }
 
 /// What to do: one of them, which may be repeated.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Operation")]
-pub struct OperationArgs {
-    /// Create an archive
-    #[arg(short = 'c', long)]
-    pub create: bool,
-
-    /// List what is in an archive
-    #[arg(short = 't', long)]
-    pub list: bool,
-
-    /// Extract from an archive
-    #[arg(short = 'x', long, alias = "get")]
-    pub extract: bool,
-
-    /// Append files to an archive
-    #[arg(short = 'r', long)]
-    pub append: bool,
-
-    /// Append files that are newer than their copy in the archive
-    #[arg(short = 'u', long)]
-    pub update: bool,
-
-    /// Append what is in other archives
-    #[arg(short = 'A', long, alias = "concatenate")]
-    pub catenate: bool,
-
-    /// Find differences between an archive and the files
-    #[arg(short = 'd', long, alias = "compare")]
-    pub diff: bool,
+fn operations() -> [Flag<TarArgs>; 7] {
+    let operation = |spec, text, operation| {
+        effect(spec, text, move |tar: &mut TarArgs, _| match tar.operation.replace(operation) {
+            Some(before) if before != operation => {
+                Err(Refusal::usage("You may not specify more than one '-Acdtrux' option"))
+            }
+            _ => Ok(()),
+        })
+    };
+    [
+        operation("-c, --create", "Create an archive", Operation::Create),
+        operation("-t, --list", "List what is in an archive", Operation::List),
+        operation("-x, --extract, --get", "Extract from an archive", Operation::Extract),
+        operation("-r, --append", "Append files to an archive", Operation::Append),
+        operation("-u, --update", "Append files that are newer than their copy in the archive", Operation::Update),
+        operation("-A, --catenate, --concatenate", "Append what is in other archives", Operation::Catenate),
+        operation("-d, --diff, --compare", "Find differences between an archive and the files", Operation::Diff),
+    ]
 }
 
-/// The archive as a file: name, format, compression, records.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Archive")]
-pub struct ArchiveArgs {
-    /// The archive; - is standard output or input [default: $TAPE, or -]
-    #[arg(short = 'f', long, value_name = "ARCHIVE", allow_hyphen_values = true, value_hint = ValueHint::FilePath,
-          action = ArgAction::Append)]
-    pub file: Vec<OsString>,
+fn archives() -> [Flag<TarArgs>; 11] {
+    [
+        value(
+            "-f, --file=ARCHIVE",
+            "The archive; - is standard output or input [default: $TAPE, or -]",
+            |tar, file| {
+                tar.archives.push(file);
+            },
+        ),
+        checked(
+            "-H, --format=FORMAT",
+            "Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]",
+            |tar, given| {
+                tar.format = Some(format(&given.take())?);
+                Ok(())
+            },
+        ),
+        switch("--posix", "Same as --format=posix", |tar| tar.format = Some(ArchiveFormat::Pax)),
+        switch("--old-archive, --portability", "Same as --format=v7", |tar| tar.format = Some(ArchiveFormat::V7)),
+        switch("-o", "Creating, same as --old-archive; extracting, same as --no-same-owner", |tar| tar.old = true),
+        checked("-b, --blocking-factor=N", "Records of N × 512 bytes [default: 20]", |tar, given| {
+            tar.record = Some(record(&given.take(), BLOCK, "Invalid blocking factor")?);
+            Ok(())
+        }),
+        checked("--record-size=N", "Records of N bytes, a multiple of 512", |tar, given| {
+            tar.record = Some(record(&given.take(), 1, "Invalid record size")?);
+            Ok(())
+        }),
+        switch("-i, --ignore-zeros", "Read on behind blocks of zeros", |tar| tar.ignore_zeros = true),
+        hidden(accepted("-B, --read-full-records", "Read whole records from pipes: as it is done in any case")),
+        hidden(accepted("-n, --seek", "The archive can be positioned, as is found out in any case")),
+        switch("--no-seek", "Read the archive from front to back", |tar| tar.no_seek = true),
+    ]
+}
 
-    /// Format to create: gnu, oldgnu, pax (or posix), ustar, v7 [default: gnu]
-    #[arg(short = 'H', long, value_name = "FORMAT", allow_hyphen_values = true,
-          overrides_with_all = ["posix", "old_archive"])]
-    pub format: Option<OsString>,
-
-    /// Same as --format=posix
-    #[arg(long, overrides_with = "old_archive")]
-    pub posix: bool,
-
-    /// Same as --format=v7
-    #[arg(long, alias = "portability")]
-    pub old_archive: bool,
-
-    /// Creating, same as --old-archive; extracting, same as --no-same-owner
-    #[arg(short = 'o')]
-    pub old: bool,
-
-    /// Compressed by gzip
-    #[arg(short = 'z', long, aliases = ["gunzip", "ungzip"])]
-    pub gzip: bool,
-
-    /// Compressed by zstd
-    #[arg(long)]
-    pub zstd: bool,
-
-    /// Compressed by bzip2, which runs as a process of its own
-    #[arg(short = 'j', long)]
-    pub bzip2: bool,
-
-    /// Compressed by xz, which runs as a process of its own
-    #[arg(short = 'J', long)]
-    pub xz: bool,
-
-    /// Compressed by lzma, which runs as a process of its own
-    #[arg(long)]
-    pub lzma: bool,
-
-    /// Compressed by lzip, which runs as a process of its own
-    #[arg(long)]
-    pub lzip: bool,
-
-    /// Compressed by lzop, which runs as a process of its own
-    #[arg(long)]
-    pub lzop: bool,
-
-    /// Compressed by compress, which runs as a process of its own
-    #[arg(short = 'Z', long, alias = "uncompress")]
-    pub compress: bool,
-
-    /// Compressed by PROG, which must understand -d
-    #[arg(short = 'I', long, value_name = "PROG", allow_hyphen_values = true)]
-    pub use_compress_program: Option<OsString>,
-
-    /// Compressed as the end of the archive's name says
-    #[arg(short = 'a', long, overrides_with = "no_auto_compress")]
-    pub auto_compress: bool,
-
-    /// Not compressed because of its name
-    #[arg(long, overrides_with = "auto_compress", hide = true)]
-    pub no_auto_compress: bool,
-
-    /// Records of N × 512 bytes [default: 20]
-    #[arg(short = 'b', long, value_name = "N", allow_hyphen_values = true)]
-    pub blocking_factor: Option<OsString>,
-
-    /// Records of N bytes, a multiple of 512
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub record_size: Option<OsString>,
-
-    /// Read on behind blocks of zeros
-    #[arg(short = 'i', long)]
-    pub ignore_zeros: bool,
-
-    /// Read whole records from pipes: as it is done in any case
-    #[arg(short = 'B', long, hide = true)]
-    pub read_full_records: bool,
-
-    /// The archive can be positioned, as is found out in any case
-    #[arg(short = 'n', long, hide = true)]
-    pub seek: bool,
-
-    /// Read the archive from front to back
-    #[arg(long)]
-    pub no_seek: bool,
-
-    /// A colon in the archive's name means nothing: as in any case
-    #[arg(long, hide = true)]
-    pub force_local: bool,
+fn compressions() -> [Flag<TarArgs>; 12] {
+    let own = |spec, text, how: Compression| effect(spec, text, move |tar: &mut TarArgs, _| tar.compress(how.clone()));
+    let program = |spec, text, name: &'static str| {
+        effect(spec, text, move |tar: &mut TarArgs, _| tar.compress(Compression::Program(vec![name.into()])))
+    };
+    [
+        own("-z, --gzip, --gunzip, --ungzip", "Compressed by gzip", Compression::Gzip),
+        own("--zstd", "Compressed by zstd", Compression::Zstd),
+        program("-j, --bzip2", "Compressed by bzip2, which runs as a process of its own", "bzip2"),
+        program("-J, --xz", "Compressed by xz, which runs as a process of its own", "xz"),
+        program("--lzma", "Compressed by lzma, which runs as a process of its own", "lzma"),
+        program("--lzip", "Compressed by lzip, which runs as a process of its own", "lzip"),
+        program("--lzop", "Compressed by lzop, which runs as a process of its own", "lzop"),
+        program(
+            "-Z, --compress, --uncompress",
+            "Compressed by compress, which runs as a process of its own",
+            "compress",
+        ),
+        checked("-I, --use-compress-program=PROG", "Compressed by PROG, which must understand -d", |tar, given| {
+            let words = split_string(given.take().as_bytes())?;
+            if words.is_empty() {
+                return Err(Refusal::usage("-I needs the name of a program"));
+            }
+            tar.compress(Compression::Program(words))
+        }),
+        switch("-a, --auto-compress", "Compressed as the end of the archive's name says", |tar| {
+            tar.auto_compress = true;
+        }),
+        hidden(switch("--no-auto-compress", "Not compressed because of its name", |tar| tar.auto_compress = false)),
+        hidden(accepted("--force-local", "A colon in the archive's name means nothing: as in any case")),
+    ]
 }
 
 /// Which files are archived, or taken from the archive.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Selection of files")]
-pub struct SelectArgs {
-    /// Archive what symbolic links point to
-    #[arg(short = 'h', long)]
-    pub dereference: bool,
+fn selections() -> [Flag<TarArgs>; 9] {
+    [
+        switch("-h, --dereference", "Archive what symbolic links point to", |tar| tar.dereference = true),
+        switch("--hard-dereference", "Archive every name of a file with its contents", |tar| {
+            tar.hard_dereference = true;
+        }),
+        switch("--one-file-system", "Stay in the file system of each name given", |tar| tar.one_file_system = true),
+        switch("-P, --absolute-names", "Keep leading / and .. of names", |tar| tar.absolute_names = true),
+        checked(
+            "-N, --newer, --after-date=DATE-OR-FILE",
+            "Only files whose contents or attributes changed after DATE, or after FILE was written",
+            |tar, given| tar.newer(&given.take(), "--after-date", false),
+        ),
+        checked("--newer-mtime=DATE", "Only files whose contents changed after DATE", |tar, given| {
+            tar.newer(&given.take(), "--newer-mtime", true)
+        }),
+        checked("--sort=ORDER", "Order of the names in a directory: none, name, inode", |tar, given| {
+            tar.sort = Some(choose("--sort", &given.take(), SORTS)?);
+            Ok(())
+        }),
+        value("-K, --starting-file=MEMBER", "Begin with the member of that name", |tar, name| {
+            tar.starting_file = Some(name.into_vec());
+        }),
+        checked("--occurrence[=N]", "Only the Nth of the members that have a name [default: 1]", |tar, given| {
+            let text = given.value.take().unwrap_or_else(|| "1".into());
+            let number = text.to_str().and_then(|text| text.parse::<u64>().ok());
+            let number = number.ok_or_else(|| fatal(format!("{}: Invalid number", text.to_string_lossy())))?;
+            // Of 0, all are meant.
+            tar.occurrence = Some(number).filter(|number| *number > 0);
+            Ok(())
+        }),
+    ]
+}
 
-    /// Archive every name of a file with its contents
-    #[arg(long)]
-    pub hard_dereference: bool,
-
-    /// Stay in the file system of each name given
-    #[arg(long)]
-    pub one_file_system: bool,
-
-    /// Keep leading / and .. of names
-    #[arg(short = 'P', long)]
-    pub absolute_names: bool,
-
-    /// Only files whose contents or attributes changed after DATE, or after FILE was written
-    #[arg(short = 'N', long, alias = "after-date", value_name = "DATE-OR-FILE", allow_hyphen_values = true)]
-    pub newer: Option<OsString>,
-
-    /// Only files whose contents changed after DATE
-    #[arg(long, value_name = "DATE", allow_hyphen_values = true)]
-    pub newer_mtime: Option<OsString>,
-
-    /// Order of the names in a directory: none, name, inode
-    #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
-    pub sort: Option<OsString>,
-
-    /// Begin with the member of that name
-    #[arg(short = 'K', long, value_name = "MEMBER", allow_hyphen_values = true)]
-    pub starting_file: Option<OsString>,
-
-    /// Only the Nth of the members that have a name [default: 1]
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
-    pub occurrence: Option<OsString>,
-
-    /// Names are in the order of the archive: without effect
-    #[arg(short = 's', long, alias = "same-order", hide = true)]
-    pub preserve_order: bool,
-
-    /// Leave N leading parts of the names of members out
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub strip_components: Option<OsString>,
-
-    /// Change names by an expression of sed: s/REGEX/TEXT/FLAGS
-    #[arg(long, alias = "xform", value_name = "EXPRESSION", allow_hyphen_values = true)]
-    pub transform: Vec<OsString>,
-
-    /// Extract into a directory DIR, by default named after the archive
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    pub one_top_level: Option<OsString>,
-
-    /// An unreadable file is no failure
-    #[arg(long)]
-    pub ignore_failed_read: bool,
-
-    /// Remove files when they are in the archive
-    #[arg(long)]
-    pub remove_files: bool,
-
-    /// Archive holes as holes
-    #[arg(short = 'S', long)]
-    pub sparse: bool,
-
-    /// How holes are found: seek or raw; implies -S
-    #[arg(long, value_name = "TYPE", allow_hyphen_values = true)]
-    pub hole_detection: Option<OsString>,
+/// What becomes of files and their names.
+fn changes() -> [Flag<TarArgs>; 8] {
+    [
+        hidden(accepted("-s, --preserve-order, --same-order", "Names are in the order of the archive: without effect")),
+        checked("--strip-components=N", "Leave N leading parts of the names of members out", |tar, given| {
+            let text = given.take();
+            let number = text.to_str().and_then(|text| text.parse::<usize>().ok()).filter(|number| *number <= 1 << 32);
+            let invalid = || Refusal::usage(format!("{}: Invalid number of elements", text.to_string_lossy()));
+            tar.strip_components = number.ok_or_else(invalid)?;
+            Ok(())
+        }),
+        repeated(value(
+            "--transform, --xform=EXPRESSION",
+            "Change names by an expression of sed: s/REGEX/TEXT/FLAGS",
+            |tar, expression| tar.transform.push(expression),
+        )),
+        optional(
+            "--one-top-level[=DIR]",
+            "Extract into a directory DIR, by default named after the archive",
+            |tar, directory| tar.one_top_level = Some(directory.unwrap_or_default()),
+        ),
+        switch("--ignore-failed-read", "An unreadable file is no failure", |tar| tar.ignore_failed_read = true),
+        switch("--remove-files", "Remove files when they are in the archive", |tar| tar.remove_files = true),
+        switch("-S, --sparse", "Archive holes as holes", |tar| tar.sparse = tar.sparse.or(Some(Holes::Seek))),
+        checked("--hole-detection=TYPE", "How holes are found: seek or raw; implies -S", |tar, given| {
+            tar.sparse = Some(choose("--hole-detection", &given.take(), HOLES)?);
+            Ok(())
+        }),
+    ]
 }
 
 /// What is kept of files beside their contents.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Attributes of files")]
-pub struct AttributeArgs {
-    /// Extract permissions as they are (default of the superuser)
-    #[arg(short = 'p', long, alias = "same-permissions", overrides_with = "no_same_permissions")]
-    pub preserve_permissions: bool,
-
-    /// Apply the umask to permissions (default of others)
-    #[arg(long, overrides_with = "preserve_permissions")]
-    pub no_same_permissions: bool,
-
-    /// Extract with the same owners (default of the superuser)
-    #[arg(long, overrides_with = "no_same_owner")]
-    pub same_owner: bool,
-
-    /// Extract as oneself (default of others)
-    #[arg(long, overrides_with = "same_owner")]
-    pub no_same_owner: bool,
-
-    /// Numbers instead of names of users and groups
-    #[arg(long)]
-    pub numeric_owner: bool,
-
-    /// Owner of added files: NAME, NAME:UID or UID
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
-    pub owner: Option<OsString>,
-
-    /// Group of added files: NAME, NAME:GID or GID
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
-    pub group: Option<OsString>,
-
-    /// Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)
-    #[arg(long, value_name = "DATE-OR-FILE", allow_hyphen_values = true)]
-    pub mtime: Option<OsString>,
-
-    /// --mtime only for files that are newer
-    #[arg(long)]
-    pub clamp_mtime: bool,
-
-    /// Do not extract times
-    #[arg(short = 'm', long)]
-    pub touch: bool,
-
-    /// Extended attributes
-    #[arg(long, overrides_with = "no_xattrs")]
-    pub xattrs: bool,
-
-    /// No extended attributes
-    #[arg(long, overrides_with = "xattrs")]
-    pub no_xattrs: bool,
-
-    /// Extended attributes whose names match; implies --xattrs
-    #[arg(long, value_name = "MASK", allow_hyphen_values = true)]
-    pub xattrs_include: Vec<OsString>,
-
-    /// No extended attributes whose names match; implies --xattrs
-    #[arg(long, value_name = "MASK", allow_hyphen_values = true)]
-    pub xattrs_exclude: Vec<OsString>,
-
-    /// Access control lists
-    #[arg(long, overrides_with = "no_acls")]
-    pub acls: bool,
-
-    /// No access control lists
-    #[arg(long, overrides_with = "acls")]
-    pub no_acls: bool,
-
-    /// No SELinux contexts: as in any case
-    #[arg(long, hide = true)]
-    pub no_selinux: bool,
-
-    /// Set times and permissions of directories at the end, as in any case
-    #[arg(long, hide = true)]
-    pub delay_directory_restore: bool,
-
-    /// Without effect
-    #[arg(long, hide = true)]
-    pub no_delay_directory_restore: bool,
+fn attributes() -> [Flag<TarArgs>; 19] {
+    [
+        switch(
+            "-p, --preserve-permissions, --same-permissions",
+            "Extract permissions as they are (default of the superuser)",
+            |tar| tar.same_permissions = Some(true),
+        ),
+        switch("--no-same-permissions", "Apply the umask to permissions (default of others)", |tar| {
+            tar.same_permissions = Some(false);
+        }),
+        switch("--same-owner", "Extract with the same owners (default of the superuser)", |tar| {
+            tar.same_owner = Some(true);
+        }),
+        switch("--no-same-owner", "Extract as oneself (default of others)", |tar| tar.same_owner = Some(false)),
+        switch("--numeric-owner", "Numbers instead of names of users and groups", |tar| tar.numeric_owner = true),
+        checked("--owner=NAME", "Owner of added files: NAME, NAME:UID or UID", |tar, given| {
+            tar.owner = Some(Owner::user(&given.take())?);
+            Ok(())
+        }),
+        checked("--group=NAME", "Group of added files: NAME, NAME:GID or GID", |tar, given| {
+            tar.group = Some(Owner::group(&given.take())?);
+            Ok(())
+        }),
+        checked(
+            "--mtime=DATE-OR-FILE",
+            "Time of added files: a date, @SECONDS, or a FILE that has it (a name that begins with / or .)",
+            |tar, given| {
+                let text = given.take();
+                let mtime = date::parse(&text)?;
+                (tar.mtime, tar.dates[1]) = (Some(mtime), Written::of("--mtime", &text, mtime));
+                Ok(())
+            },
+        ),
+        switch("--clamp-mtime", "--mtime only for files that are newer", |tar| tar.clamp_mtime = true),
+        switch("-m, --touch", "Do not extract times", |tar| tar.touch = true),
+        switch("--xattrs", "Extended attributes", |tar| tar.xattrs = true),
+        switch("--no-xattrs", "No extended attributes", |tar| tar.xattrs = false),
+        repeated(value(
+            "--xattrs-include=MASK",
+            "Extended attributes whose names match; implies --xattrs",
+            |tar, mask| {
+                tar.xattrs_include.push(mask.into_vec());
+                tar.xattrs = true;
+            },
+        )),
+        repeated(value(
+            "--xattrs-exclude=MASK",
+            "No extended attributes whose names match; implies --xattrs",
+            |tar, mask| {
+                tar.xattrs_exclude.push(mask.into_vec());
+                tar.xattrs = true;
+            },
+        )),
+        switch("--acls", "Access control lists", |tar| tar.acls = true),
+        switch("--no-acls", "No access control lists", |tar| tar.acls = false),
+        hidden(accepted("--no-selinux", "No SELinux contexts: as in any case")),
+        hidden(accepted(
+            "--delay-directory-restore",
+            "Set times and permissions of directories at the end, as in any case",
+        )),
+        hidden(accepted("--no-delay-directory-restore", "Without effect")),
+    ]
 }
 
 /// How existing files are treated when extracting, and where contents go.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Extraction over existing files")]
-pub struct OverwriteArgs {
-    /// Do not replace existing files, which are errors
-    #[arg(short = 'k', long)]
-    pub keep_old_files: bool,
-
-    /// Do not replace existing files
-    #[arg(long)]
-    pub skip_old_files: bool,
-
-    /// Do not replace existing files that are newer
-    #[arg(long)]
-    pub keep_newer_files: bool,
-
-    /// Write into existing files
-    #[arg(long)]
-    pub overwrite: bool,
-
-    /// Remove each file before it is extracted
-    #[arg(short = 'U', long)]
-    pub unlink_first: bool,
-
-    /// Remove directories with all they hold where something else is extracted
-    #[arg(long)]
-    pub recursive_unlink: bool,
-
-    /// Follow symbolic links to directories
-    #[arg(long)]
-    pub keep_directory_symlink: bool,
-
-    /// Keep the attributes of existing directories
-    #[arg(long)]
-    pub no_overwrite_dir: bool,
-
-    /// Replace the attributes of existing directories (default)
-    #[arg(long)]
-    pub overwrite_dir: bool,
-
-    /// Extract contents to standard output
-    #[arg(short = 'O', long)]
-    pub to_stdout: bool,
-
-    /// Compare the archive with the files when it is written
-    #[arg(short = 'W', long)]
-    pub verify: bool,
+fn treatments() -> [Flag<TarArgs>; 11] {
+    let only = |spec, text, set: fn(&mut Existing)| {
+        effect(spec, text, move |tar: &mut TarArgs, given| {
+            set(&mut tar.existing);
+            let name = given.full_name();
+            match tar.treatment.get_or_insert_with(|| name.clone()) {
+                before if *before == name => Ok(()),
+                before => Err(Refusal::usage(format!("'{name}' cannot be used with '{before}'"))),
+            }
+        })
+    };
+    [
+        only("-k, --keep-old-files", "Do not replace existing files, which are errors", |existing| {
+            existing.keep_old = true;
+        }),
+        only("--skip-old-files", "Do not replace existing files", |existing| existing.skip_old = true),
+        only("--keep-newer-files", "Do not replace existing files that are newer", |existing| {
+            existing.keep_newer = true;
+        }),
+        only("--overwrite", "Write into existing files", |existing| existing.overwrite = true),
+        only("-U, --unlink-first", "Remove each file before it is extracted", |existing| existing.unlink_first = true),
+        switch(
+            "--recursive-unlink",
+            "Remove directories with all they hold where something else is extracted",
+            |tar| tar.existing.recursive_unlink = true,
+        ),
+        switch("--keep-directory-symlink", "Follow symbolic links to directories", |tar| {
+            tar.existing.keep_directory_symlink = true;
+        }),
+        only("--no-overwrite-dir", "Keep the attributes of existing directories", |existing| {
+            existing.no_overwrite_dir = true;
+        }),
+        only("--overwrite-dir", "Replace the attributes of existing directories (default)", |_| ()),
+        switch("-O, --to-stdout", "Extract contents to standard output", |tar| tar.to_stdout = true),
+        hidden(switch("-W, --verify", "Not supported: compare with -d afterwards", |tar| tar.verify = true)),
+    ]
 }
 
 /// What is told.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Messages")]
-pub struct TellArgs {
-    /// List the files as they are dealt with; twice, with their attributes
-    #[arg(short = 'v', long, action = ArgAction::Count)]
-    pub verbose: u8,
+fn messages() -> [Flag<TarArgs>; 12] {
+    [
+        repeated(switch(
+            "-v, --verbose",
+            "List the files as they are dealt with; twice, with their attributes",
+            |tar| {
+                tar.verbose = tar.verbose.saturating_add(1);
+            },
+        )),
+        switch("--totals", "Tell the bytes of the archive at the end", |tar| tar.totals = true),
+        switch("-l, --check-links", "Tell if not all names of a file were archived", |tar| tar.check_links = true),
+        switch("-R, --block-number", "Tell the number of the block with each message", |tar| tar.block_number = true),
+        switch("--full-time", "List times to their full resolution", |tar| tar.full_time = true),
+        switch("--utc", "List times in UTC", |tar| tar.utc = true),
+        value("--index-file=FILE", "Write the list of files to FILE", |tar, file| tar.index_file = Some(file)),
+        checked("--quoting-style=STYLE", "How names are listed: escape, literal", |tar, given| {
+            tar.quoting = Some(choose("--quoting-style", &given.take(), QUOTINGS)?);
+            Ok(())
+        }),
+        switch(
+            "--show-transformed-names, --show-stored-names",
+            "List names as --strip-components leaves them",
+            |tar| tar.show_transformed = true,
+        ),
+        switch("--show-omitted-dirs", "Tell directories that are passed over", |tar| tar.show_omitted = true),
+        repeated(checked(
+            "--warning=KEYWORD",
+            "Which warnings are told: KEYWORD, no-KEYWORD, all or none",
+            |tar, given| tar.warnings.set(&given.take()).map_err(briefly),
+        )),
+        switch("-w, --interactive, --confirmation", "Ask before each file", |tar| tar.interactive = true),
+    ]
+}
 
-    /// Tell the bytes of the archive at the end
-    #[arg(long)]
-    pub totals: bool,
+const SORTS: &[Choice<Sort>] = &[("none", Sort::None, ""), ("name", Sort::Name, ""), ("inode", Sort::Inode, "")];
 
-    /// Tell if not all names of a file were archived
-    #[arg(short = 'l', long)]
-    pub check_links: bool,
+const HOLES: &[Choice<Holes>] = &[("raw", Holes::Raw, ""), ("seek", Holes::Seek, "")];
 
-    /// Tell the number of the block with each message
-    #[arg(short = 'R', long)]
-    pub block_number: bool,
+const QUOTINGS: &[Choice<Quoting>] = &[("escape", Quoting::Escape, ""), ("literal", Quoting::Literal, "")];
 
-    /// List times to their full resolution
-    #[arg(long)]
-    pub full_time: bool,
+fn choose<T: Copy + PartialEq>(option: &str, word: &OsStr, choices: &[Choice<T>]) -> Result<T, Refusal> {
+    meant(option, word, choices).map_err(briefly)
+}
 
-    /// List times in UTC
-    #[arg(long)]
-    pub utc: bool,
+/// GNU tar gives no hint where a word means nothing, and the status is that of its other failures.
+fn briefly(refusal: Refusal) -> Refusal {
+    refusal.without_hint().with_status(STATUSES.1)
+}
 
-    /// Write the list of files to FILE
-    #[arg(long, value_name = "FILE", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub index_file: Option<OsString>,
+fn format(text: &OsStr) -> Result<ArchiveFormat, Refusal> {
+    Ok(match text.as_bytes() {
+        b"gnu" => ArchiveFormat::Gnu,
+        b"oldgnu" => ArchiveFormat::OldGnu,
+        b"pax" | b"posix" => ArchiveFormat::Pax,
+        b"ustar" => ArchiveFormat::Ustar,
+        b"v7" => ArchiveFormat::V7,
+        _ => return Err(Refusal::usage(format!("{}: Invalid archive format", text.to_string_lossy()))),
+    })
+}
 
-    /// How names are listed: escape, literal
-    #[arg(long, value_name = "STYLE", allow_hyphen_values = true)]
-    pub quoting_style: Option<OsString>,
+/// The size of a record, given in units.
+fn record(text: &OsStr, unit: u64, what: &str) -> Result<u64, Refusal> {
+    // More would be more than any buffer.
+    const MOST: u64 = 1 << 31;
+    let invalid = || Refusal::usage(format!("{}: {what}", text.to_string_lossy()));
+    let size = text.to_str().and_then(|text| crate::size::parse_positive_size(text).ok()).ok_or_else(invalid)?;
+    let bytes = size.checked_mul(unit).filter(|bytes| *bytes <= MOST).ok_or_else(invalid)?;
+    match bytes % BLOCK {
+        0 => Ok(bytes),
+        _ => Err(Refusal::usage(format!("Record size must be a multiple of {BLOCK}."))),
+    }
+}
 
-    /// List names as --strip-components leaves them
-    #[arg(long, alias = "show-stored-names")]
-    pub show_transformed_names: bool,
+impl TarArgs {
+    fn compress(&mut self, how: Compression) -> Result<(), Refusal> {
+        match self.compression.replace(how) {
+            Some(before) if self.compression.as_ref() != Some(&before) => {
+                Err(Refusal::usage("Conflicting compression options"))
+            }
+            _ => Ok(()),
+        }
+    }
 
-    /// Tell directories that are passed over
-    #[arg(long)]
-    pub show_omitted_dirs: bool,
+    fn newer(&mut self, text: &OsStr, option: &'static str, only_contents: bool) -> Result<(), Refusal> {
+        if self.newer.is_some() {
+            return Err(Refusal::usage("More than one threshold date"));
+        }
+        let moment = date::parse(text)?;
+        self.newer = Some((moment, only_contents));
+        self.dates[0] = Written::of(option, text, moment);
+        Ok(())
+    }
+}
 
-    /// Which warnings are told: KEYWORD, no-KEYWORD, all or none
-    #[arg(long, value_name = "KEYWORD", allow_hyphen_values = true)]
-    pub warning: Vec<OsString>,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grammar::{Line, Stop};
 
-    /// Ask before each file
-    #[arg(short = 'w', long, alias = "confirmation")]
-    pub interactive: bool,
+    fn read(line: &str) -> Result<TarArgs, Stop> {
+        let (mut args, grammar) = (TarArgs::default(), grammar());
+        let mut line = Line::new(line.split(' ').map(OsString::from));
+        grammar.fold_letters(&mut args, &mut line)?;
+        grammar.fold(&mut args, &mut line).map(|()| args)
+    }
+
+    #[test]
+    fn letters_become_options() {
+        let name = |name: &str| Ordered::Name(name.into());
+        let args = read("cvzf a.tgz dir").unwrap();
+        assert_eq!((args.operation, args.verbose), (Some(Operation::Create), 1));
+        assert_eq!((args.compression, args.archives), (Some(Compression::Gzip), vec!["a.tgz".into()]));
+        assert_eq!(args.ordered, [name("dir")]);
+        let args = read("xbfC 40 a d name -v").unwrap();
+        assert_eq!((args.operation, args.record, args.verbose), (Some(Operation::Extract), Some(40 * BLOCK), 1));
+        assert_eq!(args.archives, ["a"]);
+        assert_eq!(args.ordered, [Ordered::Directory("d".into()), name("name")]);
+        let args = read("-cf a b").unwrap();
+        assert_eq!((args.archives, args.ordered), (vec!["a".into()], vec![name("b")]));
+        let missing = Refusal::usage("Old option 'f' requires an argument.");
+        assert_eq!(read("cf").err(), Some(Stop::Refused(missing)));
+    }
 }

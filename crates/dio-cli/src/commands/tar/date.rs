@@ -8,9 +8,9 @@ use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
 use super::format::Time;
-use super::line;
-use super::options::Refusal;
 use super::quoting::escaped;
+use super::terms::fatal;
+use crate::grammar::Refusal;
 use crate::quote::{marked, words};
 
 /// A time: seconds since 1970 and nanoseconds, from 0 to 999,999,999.
@@ -31,22 +31,18 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// A date of an option; none if it is a file's.
+    pub(super) fn of(option: &'static str, text: &OsStr, moment: Moment) -> Option<Written> {
+        (!is_file(text)).then(|| Written { option, text: text.to_owned(), moment })
+    }
+
     /// How it was understood, in GNU's words; nothing where it was written in that manner.
     pub(super) fn understood(&self, utc: bool) -> Option<String> {
         let Written { option, text, moment } = self;
         let time = Time { seconds: moment.seconds, nanos: moment.nanoseconds };
-        let meant = line::time(&line::zone(utc), time, true);
+        let meant = shown(&zone(utc), time, true);
         (*text != *meant).then(|| format!("Option {option}: Treating date '{}' as {meant}", text.to_string_lossy()))
     }
-}
-
-/// The dates that options have and that are no file's: each with its text, and how that was understood.
-pub(super) fn written(options: &[(&'static str, &Option<OsString>, Option<Moment>)]) -> Vec<Written> {
-    let dates = options.iter().filter_map(|(option, text, moment)| {
-        let text = text.as_ref().filter(|text| !is_file(text))?;
-        Some(Written { option, text: text.clone(), moment: (*moment)? })
-    });
-    dates.collect()
 }
 
 fn is_file(text: &OsStr) -> bool {
@@ -62,11 +58,11 @@ fn is_file(text: &OsStr) -> bool {
 pub(super) fn parse(text: &OsStr) -> Result<Moment, Refusal> {
     if is_file(text) {
         let stat = rustix::fs::stat(text);
-        let stat = stat
-            .map_err(|errno| Refusal::Fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno))))?;
+        let stat =
+            stat.map_err(|errno| fatal(format!("{}: Cannot stat: {}", escaped(text.as_bytes()), words(errno))))?;
         return Ok(Moment { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 });
     }
-    let unknown = || Refusal::Plain(format!("unknown date format {}", marked(text.as_bytes())));
+    let unknown = || Refusal::plain(format!("unknown date format {}", marked(text.as_bytes())));
     let text = text.to_str().map(str::trim).ok_or_else(unknown)?;
     match text.strip_prefix('@') {
         Some(seconds) => since_1970(seconds),
@@ -113,6 +109,33 @@ fn since_1970(text: &str) -> Option<Moment> {
     })
 }
 
+/// The zone that times are shown in.
+pub(super) fn zone(utc: bool) -> TimeZone {
+    if utc { TimeZone::UTC } else { TimeZone::system() }
+}
+
+/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all calendars.
+pub(super) fn shown(zone: &TimeZone, time: Time, full: bool) -> String {
+    let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
+    let local = zone.to_datetime(stamp);
+    let day = format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}",
+        local.year(),
+        local.month(),
+        local.day(),
+        local.hour(),
+        local.minute()
+    );
+    if !full {
+        return day;
+    }
+    let mut full = format!("{day}:{:02}", local.second());
+    if time.nanos != 0 {
+        full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
+    }
+    full
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +152,14 @@ mod tests {
         assert!(read("2020-01-02").is_some() && read("2020-01-02 03:04:05").is_some());
         assert_eq!((read("foo"), read("@x"), read("")), (None, None, None));
         assert!(read("/").is_some() && read("/nothing here").is_none());
+    }
+
+    #[test]
+    fn times_are_full_where_they_are_wanted() {
+        let moment = Time { seconds: -1, nanos: 120_000_000 };
+        assert_eq!(shown(&TimeZone::UTC, moment, false), "1969-12-31 23:59");
+        assert_eq!(shown(&TimeZone::UTC, moment, true), "1969-12-31 23:59:59.12");
+        let never = Time { seconds: i64::MAX, nanos: 0 };
+        assert_eq!(shown(&TimeZone::UTC, never, false), i64::MAX.to_string());
     }
 }

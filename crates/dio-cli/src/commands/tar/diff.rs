@@ -20,7 +20,6 @@ use super::extract::{Owners, placed, tell_member};
 use super::format::{Entries, Entry, Kind};
 use super::line::Lines;
 use super::list::{ended, tell};
-use super::options::Refusal;
 use super::quoting::escaped;
 use super::run::{Ended, Run, bare};
 use super::select::Selection;
@@ -36,9 +35,7 @@ const FRAGMENT: u64 = 512;
 /// # Errors
 /// What ends the run: the archive cannot be read on, the list cannot be written, a signal.
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
-    let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
-        Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
-    })?;
+    let directories = run.options.names.open_directories()?;
     let archive = super::archive::open(run)?;
     let mut entries = Entries::new(archive).ignoring_zeros(run.options.ignore_zeros);
     let mut selection = Selection::new(&run.options);

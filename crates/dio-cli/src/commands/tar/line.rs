@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::format::{Entry, Kind, Time};
+use super::date::{shown as shown_time, zone};
+use super::format::{Entry, Kind};
 use super::masks::Masks;
 use super::options::{Options, Quoting};
 use super::quoting::{harmless, shown};
@@ -63,7 +63,7 @@ impl Lines {
         self.owner_and_size = self.owner_and_size.max(owner + 1 + size.len());
         let width = self.owner_and_size - owner;
         write!(line, "{size:>width$} ").expect("a vector takes everything");
-        let date = time(&self.zone, entry.mtime, self.full_time);
+        let date = shown_time(&self.zone, entry.mtime, self.full_time);
         self.date = self.date.max(date.len());
         write!(line, "{date:<0$} ", self.date).expect("a vector takes everything");
         line.extend(self.name(name));
@@ -145,33 +145,6 @@ impl Lines {
     }
 }
 
-/// The zone that times are shown in.
-pub(super) fn zone(utc: bool) -> TimeZone {
-    if utc { TimeZone::UTC } else { TimeZone::system() }
-}
-
-/// A time in a zone, with `full` to the last digit; seconds since 1970 where it is beyond all calendars.
-pub(super) fn time(zone: &TimeZone, time: Time, full: bool) -> String {
-    let Ok(stamp) = Timestamp::new(time.seconds, 0) else { return time.seconds.to_string() };
-    let local = zone.to_datetime(stamp);
-    let day = format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}",
-        local.year(),
-        local.month(),
-        local.day(),
-        local.hour(),
-        local.minute()
-    );
-    if !full {
-        return day;
-    }
-    let mut full = format!("{day}:{:02}", local.second());
-    if time.nanos != 0 {
-        full.push_str(format!(".{:09}", time.nanos).trim_end_matches('0'));
-    }
-    full
-}
-
 fn is_unknown(entry: &Entry) -> bool {
     entry.kind == Kind::Regular && !matches!(entry.typeflag, 0 | b'0' | b'7' | b'S')
 }
@@ -236,15 +209,6 @@ mod tests {
         assert_eq!(shown(&entry(0)), "-rw-r--r-- root/root            0 1970-01-01 00:00 f");
         let device = Entry { kind: Kind::Block, device: (8, 17), ..entry(0) };
         assert_eq!(shown(&device), "brw-r--r-- root/root         8,17 1970-01-01 00:00 f");
-    }
-
-    #[test]
-    fn times_are_full_where_they_are_wanted() {
-        let moment = Time { seconds: -1, nanos: 120_000_000 };
-        assert_eq!(time(&TimeZone::UTC, moment, false), "1969-12-31 23:59");
-        assert_eq!(time(&TimeZone::UTC, moment, true), "1969-12-31 23:59:59.12");
-        let never = Time { seconds: i64::MAX, nanos: 0 };
-        assert_eq!(time(&TimeZone::UTC, never, false), i64::MAX.to_string());
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! `dio tar`: GNU tar's grammar, archives and words, with the bytes moved by dio.
 //!
-//! `args` and `ordered` define the flags, `old` brings those without dashes into that form, `environment` has those of
-//! `TAR_OPTIONS`, `options` validates them with `names`
-//! (operands, lists, directories), `pattern`, `masks`, `transform`, `compression`, `date`, `owner` and `warnings`. `run` is one
-//! run: messages, list, status. `archive` opens archives, compressed or not. `format` knows headers and members, without
-//! files. `create` writes archives, `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the
-//! members.
+//! `args` and `ordered` have the table of options, with `date`, `owner`, `split` and `warnings` for values and `terms` for what
+//! they stand for; `environment` reads those of `TAR_OPTIONS`. `options` decides what they mean together, with `names`
+//! (operands, lists, directories), `pattern`, `masks`, `transform` and `compression`. `run` is one run: messages, list, status.
+//! `archive` opens archives, compressed or not. `format` knows headers and members, without files. `create` writes archives,
+//! `append` adds to them, `list`, `extract` and `diff` read them, and `select` picks the members.
 
 mod append;
 mod archive;
@@ -21,7 +20,6 @@ mod line;
 mod list;
 mod masks;
 mod names;
-mod old;
 mod options;
 mod ordered;
 mod owner;
@@ -31,41 +29,40 @@ mod quoting;
 mod run;
 mod select;
 mod split;
+mod terms;
 mod totals;
 mod transform;
 mod warnings;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
-use crate::tool::{self, Tool};
-
-pub use args::TarArgs;
-
-use options::{Operation, Options, Refusal};
+use crate::grammar::{Line, Program};
+use crate::tool::Tool;
+use args::TarArgs;
+use options::{Operation, Options};
 use run::{Ended, Run};
 
 const NAME: &str = "tar";
 
+pub(crate) const PROGRAM: Program = Program { name: NAME, describe: |_| args::grammar().describe(), run: main };
+
 /// Runs `dio tar`.
 ///
 /// Returns 0 if everything was done, 1 if files differ or changed while they were read, else 2.
-#[must_use]
-pub fn run(args: TarArgs) -> ExitCode {
-    let io = args.io.clone();
-    let options = match Options::of(args) {
+fn main(_: &str, line: Vec<OsString>) -> ExitCode {
+    let options = match read(line) {
         Ok(options) => options,
-        Err(refusal) => return refuse(&refusal),
+        Err(status) => return status,
     };
-    let tool = Tool::sparing(NAME, &io);
+    let tool = Tool::sparing(NAME, &options.io);
     let names = [Some(options.archive.as_os_str()), options.index_file.as_deref().map(AsRef::as_ref)];
     if let Err(status) = tool.begin(names.into_iter().flatten()) {
         return status;
     }
     let mut run = match Run::new(tool, options) {
         Ok(run) => run,
-        Err(Ended::Fatal(message)) => return refuse(&Refusal::Fatal(message)),
+        Err(Ended::Fatal(message)) => return terms::fatal(message).tell(NAME, 2),
         Err(_) => return ExitCode::from(2),
     };
     let tells_dates = run.options.verbose > 0 || run.options.operation == Operation::List;
@@ -90,28 +87,11 @@ pub fn run(args: TarArgs) -> ExitCode {
     run.finish(ended)
 }
 
-/// The command line, `dio tar` and all, with letters of old as options that can be declared, behind those of `TAR_OPTIONS`.
-///
-/// # Errors
-/// The status, if an argument is missing or `TAR_OPTIONS` makes no sense; that is told.
-pub fn modern(mut args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
-    let own = old::modern(args.split_off(2)).map_err(|refusal| refuse(&refusal))?;
-    args.extend(environment::options()?);
-    args.extend(own);
-    Ok(args)
-}
-
-/// Tells why nothing is done.
-fn refuse(refusal: &Refusal) -> ExitCode {
-    let name = tool::called_as(NAME);
-    let mut err = std::io::stderr().lock();
-    // Nobody can be told that standard error is closed.
-    let _ = match refusal {
-        Refusal::Usage(message) => writeln!(err, "{name}: {message}\nTry '{name} --help' for more information."),
-        Refusal::Plain(message) => writeln!(err, "{name}: {message}"),
-        Refusal::Fatal(message) => {
-            writeln!(err, "{name}: {message}\n{name}: Error is not recoverable: exiting now")
-        }
-    };
-    ExitCode::from(2)
+/// Reads the command line behind TAR_OPTIONS.
+fn read(line: Vec<OsString>) -> Result<Options, ExitCode> {
+    let (mut args, mut line, grammar) = (TarArgs::default(), Line::new(line), args::grammar());
+    environment::read(&grammar, &mut args)?;
+    let read = grammar.fold_letters(&mut args, &mut line).and_then(|()| grammar.fold(&mut args, &mut line));
+    read.map_err(|stop| grammar.stopped(stop))?;
+    Options::of(args).map_err(|refusal| grammar.refuse(&refusal))
 }

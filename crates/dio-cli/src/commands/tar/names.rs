@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, FromArgMatches};
 use dio::names::FileId;
 use rustix::fs::{Mode, OFlags, open, stat};
 
-use super::options::{Omit, Operation, Refusal, Tag};
-use super::ordered::{Flag, Switch};
+use super::NAME;
+use super::ordered::{self, Flag, Switch};
 use super::pattern::{Matching, Patterns};
 use super::quoting::{escaped, unquoted};
-use super::run::bare;
+use super::run::{Ended, bare};
 use super::split::split_string;
+use super::terms::{Omit, Operation, Tag, fatal};
+use crate::grammar::{Grammar, Line, Refusal};
 use crate::quote::{marked, words};
-use crate::tool::Ordered;
 
 /// One name to archive, or one pattern of members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,9 +98,9 @@ impl Names {
     ///
     /// # Errors
     /// A list cannot be read.
-    pub(super) fn of(ordered: Ordered<Flag>, operation: Operation) -> Result<Names, Refusal> {
+    pub(super) fn of(ordered: Vec<Flag>, operation: Operation) -> Result<Names, Refusal> {
         let mut reading = Reading::new();
-        for flag in ordered.0 {
+        for flag in ordered {
             reading.take(flag)?;
         }
         let Reading { mut names, pending, wildcards, recursion, .. } = reading;
@@ -135,19 +135,18 @@ impl Names {
     ///
     /// # Errors
     /// One cannot be opened.
-    pub(super) fn open_directories(&self) -> Result<Vec<OwnedFd>, Refusal> {
+    pub(super) fn open_directories(&self) -> Result<Vec<OwnedFd>, Ended> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = self.directories.iter().map(|path| {
             let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-            open(path, flags, Mode::empty())
-                .map_err(|errno| fatal(path.as_os_str().as_bytes(), "Cannot open: ", words(errno)))
+            open(path, flags, Mode::empty()).map_err(|errno| Ended::on(path.as_os_str().as_bytes(), "open", errno))
         });
         opened.collect()
     }
 }
 
-fn fatal(name: &[u8], doing: &str, errno: impl std::fmt::Display) -> Refusal {
-    Refusal::Fatal(format!("{}: {doing}{errno}", escaped(name)))
+fn unreadable(name: &[u8], doing: &str, errno: impl std::fmt::Display) -> Refusal {
+    fatal(format!("{}: {doing}{errno}", escaped(name)))
 }
 
 /// The state of the flags while they are read.
@@ -249,7 +248,6 @@ impl Reading {
             Flag::ExcludeBackups => self.exclude_all("--exclude-backups", &BACKUPS, true),
             Flag::ExcludeTag(omit, name) => self.tag(omit, name),
             Flag::Set(switch, value) => self.set(switch, value),
-            Flag::Treat(_) => {}
         }
         Ok(())
     }
@@ -331,7 +329,7 @@ impl Reading {
     /// `-T`: names, and flags among them. A list is read once, so that lists which name each other have an end.
     fn list(&mut self, list: OsString) -> Result<(), Refusal> {
         self.names.many = true;
-        let failed = |error: String| fatal(list.as_bytes(), "Cannot stat: ", error);
+        let failed = |error: String| unreadable(list.as_bytes(), "Cannot stat: ", error);
         if list == "-" {
             if std::mem::replace(&mut self.stdin, true) {
                 return Err(Refusal::usage("Options '-T' and '-T' both want standard input"));
@@ -391,7 +389,7 @@ impl Reading {
 
     /// `-X`: a pattern a line; blanks at its end do not count.
     fn exclude_from(&mut self, list: &OsStr) -> Result<(), Refusal> {
-        let text = read(list).map_err(|error| fatal(list.as_bytes(), "", error))?;
+        let text = read(list).map_err(|error| unreadable(list.as_bytes(), "", error))?;
         let how = self.excluding();
         for line in text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).filter(|line| !line.is_empty()) {
             self.names.exclude.add(line, how);
@@ -429,17 +427,11 @@ fn read(list: &OsStr) -> Result<Vec<u8>, String> {
 
 /// The flags in a line of a list, up to the first word that is none, and whether that is all of them.
 fn flags_in(line: &[u8]) -> Result<(Vec<Flag>, bool), Refusal> {
-    let split = split_string(line)?;
-    let grammar = Ordered::<Flag>::augment_args(Command::new("list").no_binary_name(true).disable_help_flag(true));
-    let mut grammar = grammar.args_override_self(true).infer_long_args(true).mut_arg("names", |names| names.hide(true));
-    let mut flags_of = |words: &[OsString]| {
-        let matches = grammar.try_get_matches_from_mut(words).ok()?;
-        let flags = Ordered::<Flag>::from_arg_matches(&matches).ok()?.0;
-        // A line of flags has no names.
-        (!flags.iter().any(|flag| matches!(flag, Flag::Name(_)))).then_some(flags)
-    };
-    let longest = (0..=split.len()).rev().find_map(|count| Some((flags_of(&split[..count])?, count == split.len())));
-    Ok(longest.unwrap_or_default())
+    let (words, mut flags) = (split_string(line)?, Vec::new());
+    // There are no names in such a line.
+    let grammar = Grammar::new(NAME, "", "").flags(ordered::flags()).operands(&[], |_, _| Err(Refusal::default()));
+    let all = grammar.fold(&mut flags, &mut Line::new(words)).is_ok();
+    Ok((flags, all))
 }
 
 #[cfg(test)]
@@ -447,7 +439,7 @@ mod tests {
     use super::*;
 
     fn names(flags: Vec<Flag>) -> Names {
-        Names::of(Ordered(flags), Operation::List).unwrap_or_else(|refusal| panic!("{refusal:?}"))
+        Names::of(flags, Operation::List).unwrap_or_else(|refusal| panic!("{refusal:?}"))
     }
 
     fn list(text: &[u8], before: Vec<Flag>) -> Names {

@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::options::Refusal;
 use super::quoting::escaped;
+use super::terms::fatal;
+use crate::grammar::Refusal;
 
 /// An owner: GNU's `NAME`, `NAME:ID` or `ID`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Owner {
     fn of(text: &[u8], id_of: impl Fn(&OsStr) -> Option<u32>) -> Result<Owner, Refusal> {
         let number = |digits: &[u8]| {
             let id = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
-            id.ok_or_else(|| Refusal::Fatal(format!("{}: Invalid owner or group ID", escaped(digits))))
+            id.ok_or_else(|| fatal(format!("{}: Invalid owner or group ID", escaped(digits))))
         };
         if let Some(colon) = text.iter().position(|byte| *byte == b':') {
             let (name, id) = (&text[..colon], &text[colon + 1..]);

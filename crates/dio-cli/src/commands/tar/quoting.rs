@@ -1,6 +1,6 @@
 //! Names in lists and messages, as GNU tar shows them by default: with the escapes of C for what cannot be printed.
 
-use super::options::Quoting;
+use super::terms::Quoting;
 use crate::locale;
 
 /// A name in a list.

@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use super::options::Refusal;
+use super::terms::fatal;
+use crate::grammar::Refusal;
 
 /// The words of `text`, which is an option's value or a line of a list.
 ///
 /// # Errors
 /// A quote is not closed.
 pub(super) fn split_string(text: &[u8]) -> Result<Vec<OsString>, Refusal> {
-    let failed = |why| Refusal::Fatal(format!("cannot split string '{}': {why}", String::from_utf8_lossy(text)));
+    let failed = |why| fatal(format!("cannot split string '{}': {why}", String::from_utf8_lossy(text)));
     split_words(text).map_err(failed)
 }
 

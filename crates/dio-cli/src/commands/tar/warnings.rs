@@ -1,8 +1,9 @@
 //! `--warning`: which warnings are told.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
-use super::options::{Refusal, invalid_argument};
+use crate::grammar::{Choice, Refusal, meant};
 
 /// A kind of warning, as GNU tar names them. Those that only its incremental and multi-volume archives can give are
 /// accepted and never arise.
@@ -58,31 +59,33 @@ pub(super) enum Warning {
     FailedRead,
 }
 
-const KEYWORDS: [(&str, Warning); 24] = [
-    ("alone-zero-block", Warning::AloneZeroBlock),
-    ("bad-dumpdir", Warning::BadDumpdir),
-    ("cachedir", Warning::Cachedir),
-    ("contiguous-cast", Warning::ContiguousCast),
-    ("file-changed", Warning::FileChanged),
-    ("file-ignored", Warning::FileIgnored),
-    ("file-removed", Warning::FileRemoved),
-    ("file-shrank", Warning::FileShrank),
-    ("file-unchanged", Warning::FileUnchanged),
-    ("filename-with-nuls", Warning::FilenameWithNuls),
-    ("ignore-archive", Warning::IgnoreArchive),
-    ("ignore-newer", Warning::IgnoreNewer),
-    ("new-directory", Warning::NewDirectory),
-    ("rename-directory", Warning::RenameDirectory),
-    ("symlink-cast", Warning::SymlinkCast),
-    ("timestamp", Warning::Timestamp),
-    ("unknown-cast", Warning::UnknownCast),
-    ("unknown-keyword", Warning::UnknownKeyword),
-    ("xdev", Warning::Xdev),
-    ("decompress-program", Warning::DecompressProgram),
-    ("existing-file", Warning::ExistingFile),
-    ("xattr-write", Warning::XattrWrite),
-    ("record-size", Warning::RecordSize),
-    ("failed-read", Warning::FailedRead),
+/// The keywords, each with the bits of the warnings that it stands for.
+const KEYWORDS: &[Choice<u32>] = &[
+    ("all", u32::MAX, ""),
+    ("alone-zero-block", 1 << Warning::AloneZeroBlock as u32, ""),
+    ("bad-dumpdir", 1 << Warning::BadDumpdir as u32, ""),
+    ("cachedir", 1 << Warning::Cachedir as u32, ""),
+    ("contiguous-cast", 1 << Warning::ContiguousCast as u32, ""),
+    ("file-changed", 1 << Warning::FileChanged as u32, ""),
+    ("file-ignored", 1 << Warning::FileIgnored as u32, ""),
+    ("file-removed", 1 << Warning::FileRemoved as u32, ""),
+    ("file-shrank", 1 << Warning::FileShrank as u32, ""),
+    ("file-unchanged", 1 << Warning::FileUnchanged as u32, ""),
+    ("filename-with-nuls", 1 << Warning::FilenameWithNuls as u32, ""),
+    ("ignore-archive", 1 << Warning::IgnoreArchive as u32, ""),
+    ("ignore-newer", 1 << Warning::IgnoreNewer as u32, ""),
+    ("new-directory", 1 << Warning::NewDirectory as u32, ""),
+    ("rename-directory", 1 << Warning::RenameDirectory as u32, ""),
+    ("symlink-cast", 1 << Warning::SymlinkCast as u32, ""),
+    ("timestamp", 1 << Warning::Timestamp as u32, ""),
+    ("unknown-cast", 1 << Warning::UnknownCast as u32, ""),
+    ("unknown-keyword", 1 << Warning::UnknownKeyword as u32, ""),
+    ("xdev", 1 << Warning::Xdev as u32, ""),
+    ("decompress-program", 1 << Warning::DecompressProgram as u32, ""),
+    ("existing-file", 1 << Warning::ExistingFile as u32, ""),
+    ("xattr-write", 1 << Warning::XattrWrite as u32, ""),
+    ("record-size", 1 << Warning::RecordSize as u32, ""),
+    ("failed-read", 1 << Warning::FailedRead as u32, ""),
 ];
 
 /// Those that GNU tar tells only with `-v` or when asked.
@@ -105,19 +108,13 @@ impl Warnings {
     /// # Errors
     /// It is no keyword.
     pub(super) fn set(&mut self, text: &OsStr) -> Result<(), Refusal> {
-        let given = text.to_str().unwrap_or("\0");
-        match given {
-            "all" => self.0 = u32::MAX,
-            "none" | "no-all" => self.0 = 0,
-            _ => {
-                let (keyword, told) = given.strip_prefix("no-").map_or((given, true), |keyword| (keyword, false));
-                let names = || std::iter::once("all").chain(KEYWORDS.iter().map(|(name, _)| *name));
-                let found = KEYWORDS.iter().find(|(name, _)| *name == keyword);
-                let (_, warning) = found.ok_or_else(|| invalid_argument("warning", text, names()))?;
-                let bit = 1 << *warning as u32;
-                self.0 = if told { self.0 | bit } else { self.0 & !bit };
-            }
+        if text == "none" {
+            self.0 = 0;
+            return Ok(());
         }
+        let denied = text.as_bytes().strip_prefix(b"no-").map(OsStr::from_bytes);
+        let bits = meant("--warning", denied.unwrap_or(text), KEYWORDS)?;
+        self.0 = if denied.is_some() { self.0 & !bits } else { self.0 | bits };
         Ok(())
     }
 

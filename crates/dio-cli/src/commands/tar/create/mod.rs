@@ -19,7 +19,6 @@ mod walk;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::options::Refusal;
 use super::run::{Ended, Run};
 use crate::stop::Stop;
 use dio::pipeline::Pipeline;
@@ -111,9 +110,7 @@ pub(super) fn store(run: &Run, target: &mut Target, newer: Wanted<'_>) -> Result
 
 /// The directories of `-C`.
 fn directories(run: &Run) -> Result<Vec<OwnedFd>, Ended> {
-    run.options.names.open_directories().map_err(|refusal| match refusal {
-        Refusal::Usage(message) | Refusal::Plain(message) | Refusal::Fatal(message) => Ended::Fatal(message),
-    })
+    run.options.names.open_directories()
 }
 
 /// Flags that concern only names after them, where there were none.

@@ -37,7 +37,7 @@ use super::archive::Archive;
 use super::format::{Entries, Entry, Kind, Time};
 use super::line::Lines;
 use super::list::{ended, tell};
-use super::options::{Existing, Options, Refusal};
+use super::options::{Existing, Options};
 use super::quoting::escaped;
 use super::run::{Ended, Run, bare};
 use super::select::Selection;
@@ -124,9 +124,7 @@ fn old_files(existing: Existing) -> OldFiles {
 pub(super) fn run(run: &Run) -> Result<(), Ended> {
     let began = Instant::now();
     crate::tool::allow_descriptors(2048);
-    let directories = run.options.names.open_directories().map_err(|refusal| match refusal {
-        Refusal::Usage(text) | Refusal::Plain(text) | Refusal::Fatal(text) => Ended::Fatal(text),
-    })?;
+    let directories = run.options.names.open_directories()?;
     let how = How::of(&run.options);
     let roots = open_roots(run, directories, how.absolute)?;
     let mut archive = super::archive::open(run)?;

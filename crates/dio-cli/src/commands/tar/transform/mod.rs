@@ -15,7 +15,7 @@ use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, Span};
 
-use super::options::Refusal;
+use crate::grammar::Refusal;
 use translate::translate;
 
 /// What a name is of.

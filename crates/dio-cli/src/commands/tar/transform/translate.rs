@@ -1,8 +1,8 @@
 //! Regular expressions of POSIX, translated.
 
-use super::super::options::Refusal;
 use super::super::pattern::{self, Matching};
 use super::{escape, invalid};
+use crate::grammar::Refusal;
 use crate::locale;
 
 /// Translates an expression of POSIX; also tells how many groups it has.
